@@ -14,7 +14,7 @@ from palaestrai_mosaik.analysis.comparison.resampling import distinct
 from palaestrai_mosaik.design.model import INACTIVE
 
 from .data import ReportData
-from .numbers import Mark, cell
+from .numbers import Mark, readable
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
         planned=data.spec.repetitions,
         rows=len(means),
         ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in means) - 1,
-        values={name: cell(value) for name, value in shown.items() if value is not INACTIVE},
+        values={name: readable(value) for name, value in shown.items() if value is not INACTIVE},
         document=next((data.documents[run] for run in own["run"] if run in data.documents), None),
     )
 

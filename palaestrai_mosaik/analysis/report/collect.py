@@ -224,9 +224,7 @@ def _split(
     values = results.folder.values()
     rows = list(dict.fromkeys(_own(frame)["row"].tolist()))
     varied = [
-        one.name
-        for one in results.spec.factors
-        if len({cell(values[row].get(one.name)) for row in rows}) > 1
+        one.name for one in results.spec.factors if len({cell(values[row].get(one.name)) for row in rows}) > 1
     ]
     names = list(by) or leading_factors(results.spec, indices, varied)[:1]
     if not names:
@@ -244,7 +242,7 @@ def _thirds(numbers: Mapping[int, float]) -> dict[int, str]:
     ordered = np.sort(np.array(list(numbers.values()), dtype=float))
     ends = ordered[[len(ordered) // 3, 2 * len(ordered) // 3]]
     places = {row: int(np.searchsorted(ends, value, side="right")) for row, value in numbers.items()}
-    found = {}
+    found: dict[int, str] = {}
     for place in sorted(set(places.values())):
         own = {row: numbers[row] for row, one in places.items() if one == place}
         text = f"{number(float(min(own.values())), 3)} to {number(float(max(own.values())), 3)}"

@@ -73,6 +73,14 @@ def number(value: float, digits: int = _DIGITS) -> str:
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
 
 
+def readable(value: Any) -> str:
+    """Return ``value`` as :func:`cell` does, but but with superscripts for ``7.2e-05``."""
+    shown = cell(value)
+    if isinstance(value, str) or not (found := re.fullmatch(r"(-?[\d.]+)e([-+]\d+)", shown)):
+        return shown
+    return f"{found[1]}{times_ten(int(found[2]))}".replace("-", "\N{MINUS SIGN}")
+
+
 def percent(share: float) -> str:
     """Return a share as per cent: ``61``, ``3.2``, ``0.4``; whole numbers from ten on."""
     value = 100 * share
@@ -95,6 +103,11 @@ def power_of_ten(exponent: int) -> str:
     return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
+def times_ten(exponent: int) -> str:
+    """Return ``10⁻³`` behind a multiplication sign."""
+    return f"\N{MULTIPLICATION SIGN}{power_of_ten(exponent)}"
+
+
 def exponent_of(largest: float) -> int:
     """Return by which power of ten numbers up to ``largest`` are divided: 0, or a multiple of 3."""
     if not math.isfinite(largest) or largest <= 0 or _PLAIN[0] <= largest < _PLAIN[1]:
@@ -111,8 +124,8 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """The power of ten that the heading of the column names: ``×10⁻³``, or nothing."""
-        return f"×{power_of_ten(self.exponent)}" if self.exponent else ""
+        """The power of ten that the heading of the column names: its text, or nothing."""
+        return f"{times_ten(self.exponent)}" if self.exponent else ""
 
 
 def column(marks: Sequence[Mark]) -> Column:
@@ -162,7 +175,7 @@ def _scientific(mark: Mark) -> str:
         if not math.isfinite(value) or value == 0:
             return number(value)
         digits, _, exponent = f"{value:.2e}".partition("e")
-        return f"{digits}×{power_of_ten(int(exponent))}"
+        return f"{digits}{times_ten(int(exponent))}"
 
     text = shown(mark.value)
     if mark.known and mark.spread:

@@ -56,15 +56,19 @@ def render(data: ReportData, directory: str | Path | None = None) -> dict[str, s
     shown = list(_tables(view))
     names = [*(table.file for table in shown), FACTS]
     links = partial(_links, data, Path(directory)) if directory is not None else None
-    page = environment().get_template("page.html.j2").render(
-        **view,
-        cautions=cautions.texts(),
-        view_of=lambda table: table.view(links),
-        policy=_policy(),
-        generator=f"{GENERATOR} {__version__}",
-        files=" ".join(names),
-        style=Markup(_compact(_resource("style.css"))),
-        script=Markup(_resource("page.js")),
+    page = (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            **view,
+            cautions=cautions.texts(),
+            view_of=lambda table: table.view(links),
+            policy=_policy(),
+            generator=f"{GENERATOR} {__version__}",
+            files=" ".join(names),
+            style=Markup(_compact(_resource("style.css"))),
+            script=Markup(_resource("page.js")),
+        )
     )
     found = {table.file: table.csv() for table in shown}
     return {PAGE: page, FACTS: _facts(data, view, cautions, shown), **found}
@@ -106,9 +110,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
         "factors": Table("factors", "Factors", tables.factors(data), most=200),
-        "failures": None
-        if failures is None
-        else Table("failures", "Runs that have not finished", failures),
+        "failures": None if failures is None else Table("failures", "Runs that have not finished", failures),
         "runs": Table(
             "runs",
             "Runs, their factors and outcomes",
@@ -134,7 +136,13 @@ def _tiles(data: ReportData, lost: list[int]) -> list[dict[str, Any]]:
     ]
     if data.seconds:
         found += [
-            {"name": "Time of a run", "value": duration(median(data.seconds)), "more": "median", "refs": [], "bad": False},
+            {
+                "name": "Time of a run",
+                "value": duration(median(data.seconds)),
+                "more": "median",
+                "refs": [],
+                "bad": False,
+            },
             {
                 "name": "Time of all runs",
                 "value": duration(sum(data.seconds)),

@@ -51,9 +51,7 @@ _SHARE = (0.0, 1.0)
 _TABLES_OF_LEVELS = (
     *("level", "n", "seeds", "lost", "settings", "distinct", "iqm", "mean", "median", "std"),
 )
-_TABLES_OF_PAIRS = (
-    *("a", "b", "n", "seeds", "difference", "relative", "improvement", "p_holm", "favours"),
-)
+_TABLES_OF_PAIRS = (*("a", "b", "n", "seeds", "difference", "relative", "improvement", "p_holm", "favours"),)
 
 View = dict[str, Any]
 
@@ -109,7 +107,11 @@ def _differences(data: ReportData, compared: Compared) -> Block | None:
     if drawn.empty:
         return None
     rows = tuple(
-        Row(f"{pair['a']} less {pair['b']}", (mark_of(pair, "difference"),), compared.differences(pair["a"], pair["b"]))
+        Row(
+            f"{pair['a']} less {pair['b']}",
+            (mark_of(pair, "difference"),),
+            compared.differences(pair["a"], pair["b"]),
+        )
         for pair in drawn.to_dict("records")
     )
     title = f"{comparison.outcome} by {' and '.join(comparison.by)}: differences of pairs"
@@ -140,9 +142,7 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
         "methods": list(_methods(data, name, cautions)),
         "comparisons": [
             _comparison(data, one, place, cautions)
-            for place, one in enumerate(
-                one for one in data.comparisons if one.comparison.outcome == name
-            )
+            for place, one in enumerate(one for one in data.comparisons if one.comparison.outcome == name)
         ],
         "values": _distribution(data, name),
     }
@@ -190,15 +190,21 @@ def _methods(data: ReportData, name: str, cautions: Cautions) -> Any:
         method = method_of(method_name, own)
         why = data.refused.get((name, method_name))
         if why:
-            yield {"title": method.title, "refs": cautions.refer([f"{name} by {method_name}: {why}"]), "refused": True}
+            yield {
+                "title": method.title,
+                "refs": cautions.refer([f"{name} by {method_name}: {why}"]),
+                "refused": True,
+            }
         else:
-            yield {"title": method.title, "refused": False} | _method(data, name, method_name, method, cautions)
+            yield {"title": method.title, "refused": False} | _method(
+                data, name, method_name, method, cautions
+            )
 
 
-def _method(  # noqa: PLR0913  (of one outcome by one method)
-    data: ReportData, name: str, method_name: str, method: MethodDisplay, cautions: Cautions
-) -> View:
-    rows = data.sensitivity[(data.sensitivity["outcome"] == name) & (data.sensitivity["method"] == method_name)]
+def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay, cautions: Cautions) -> View:
+    rows = data.sensitivity[
+        (data.sensitivity["outcome"] == name) & (data.sensitivity["method"] == method_name)
+    ]
     identity = f"{slug(name)}-{slug(method_name.replace('_', '-'))}"
     found = {index: marks(rows, index) for index in method.bars}
     real = players(data.spec)
@@ -312,7 +318,9 @@ def _comparison(data: ReportData, compared: Compared, place: int, cautions: Caut
         shown.append(Table(f"{identity}-settings", caption, compared.by_setting()))
         shown.append(Table(f"{identity}-cells", f"Each level in each setting, {named}", told.cells, most=0))
     if len(told.pairs):
-        shown.append(Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_TABLES_OF_PAIRS))
+        shown.append(
+            Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_TABLES_OF_PAIRS)
+        )
     if len(told.profiles) and told.constant is None:
         caption = f"Performance profiles of {told.outcome}"
         shown.append(Table(f"{identity}-profiles", caption, told.profiles, most=0))
@@ -343,7 +351,9 @@ def _comparison_pictures(data: ReportData, compared: Compared, identity: str) ->
     blocks = {}
     for statistic in (name for name in TITLES if name in told.levels):
         rows = tuple(
-            Row(_named(compared, row), (mark_of(row, statistic),), compared.dots(statistic, str(row["level"])))
+            Row(
+                _named(compared, row), (mark_of(row, statistic),), compared.dots(statistic, str(row["level"]))
+            )
             for row in levels
         )
         title = f"{TITLES[statistic].capitalize()} of {told.outcome}"
@@ -378,7 +388,8 @@ def _improvements(compared: Compared) -> Block | None:
     if drawn.empty:
         return None
     rows = tuple(
-        Row(f"{pair['a']} over {pair['b']}", (mark_of(pair, "improvement"),)) for pair in drawn.to_dict("records")
+        Row(f"{pair['a']} over {pair['b']}", (mark_of(pair, "improvement"),))
+        for pair in drawn.to_dict("records")
     )
     axis = "probability that the first is better"
     return Block("Probability of improvement", axis, rows, origin=0.5, ends=_SHARE)

@@ -65,7 +65,8 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """Return all rows as plain data; nothing stands for what is not known."""
         return [
-            {str(name): jsonable(value) for name, value in row.items()} for row in self.frame.to_dict("records")
+            {str(name): jsonable(value) for name, value in row.items()}
+            for row in self.frame.to_dict("records")
         ]
 
     def view(self, links: Callable[[str], list[tuple[str, str]]] | None = None) -> dict[str, Any]:
@@ -117,7 +118,14 @@ def _column(frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, A
         marks = [Mark(*map(_float, three)) for three in zip(values, low, high, strict=True)]
         found = column(marks)
         cells, unit = list(found.cells), found.unit
-    return {"name": name, "title": _TITLES.get(name, name), "unit": unit, "numeric": numeric, "cells": cells, "of": of}
+    return {
+        "name": name,
+        "title": _TITLES.get(name, name),
+        "unit": unit,
+        "numeric": numeric,
+        "cells": cells,
+        "of": of,
+    }
 
 
 def _text(value: Any) -> str:
@@ -130,7 +138,11 @@ def _float(value: Any) -> float:
 
 
 def _unknown(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and math.isnan(value))
+    )
 
 
 def _is_number(value: Any) -> bool:

@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from ..numbers import Mark, column, exponent_of, power_of_ten, shorten
+from ..numbers import Mark, column, exponent_of, power_of_ten, shorten, times_ten
 from ..wording import printable
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ _RC: Any = {
 _EMPTY = {"Date": None, "Creator": None, "Format": None, "Type": None}
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _XLINK, _SVG = "{http://www.w3.org/1999/xlink}href", "{http://www.w3.org/2000/svg}"
+# So much longer than what is on it is an axis at each end.
+_MARGIN = 0.04
 # Widths of characters by the size of the text, generous: fonts differ.
 _CHARACTER, _CAPITAL, _WIDEST = 0.6, 0.8, 1.0
 
@@ -128,7 +130,13 @@ class Picture:
     def heading(self, text: str | None = None, x: float = 4, y: float = 14) -> None:
         """Write the title, or another ``text``, above the axes."""
         self.text(
-            x, y, self.title if text is None else text, self.width - x - 4, size=BOLD, weight="bold", color=INK
+            x,
+            y,
+            self.title if text is None else text,
+            self.width - x - 4,
+            size=BOLD,
+            weight="bold",
+            color=INK,
         )
 
     def text(self, x: float, y: float, text: str, room: float, **how: Any) -> None:
@@ -227,7 +235,10 @@ def _style(style: str, name: str) -> str:
     kept = []
     for part in style.split("; "):
         key, _, value = part.partition(": ")
-        if key in ("font-family", "stroke-linejoin") or part in ("stroke-linecap: square", "stroke-opacity: 1"):
+        if key in ("font-family", "stroke-linejoin") or part in (
+            "stroke-linecap: square",
+            "stroke-opacity: 1",
+        ):
             continue
         if value in _VARIABLES:
             value = f"var({_VARIABLES[value]})"
@@ -258,7 +269,10 @@ def fitted(text: str, width: float, size: float = NORMAL) -> str:
 
 
 def limits(values: npt.ArrayLike, *, zero: bool = False) -> tuple[float, float]:
-    """Return from where to where an axis goes on which all finite ``values`` have a place, from and to round numbers."""
+    """Return from where to where an axis goes on which all finite ``values`` have a place, and a little more.
+
+    ``zero``: the axis begins at zero, or ends there.
+    """
     data = np.asarray(values, dtype=float).ravel()
     data = data[np.isfinite(data)]
     low, high = (float(data.min()), float(data.max())) if data.size else (0.0, 1.0)
@@ -267,10 +281,10 @@ def limits(values: npt.ArrayLike, *, zero: bool = False) -> tuple[float, float]:
     if not low < high:
         spread = abs(low) / 2 or 0.5
         low, high = low - spread * (not zero), high + spread
-    step = _step((high - low) / 5)
-    if not math.isfinite(step) or step <= 0 or low + step == low or high + step == high:
-        return low, high  # nearer together than round numbers can be
-    return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    margin = _MARGIN * (high - low)
+    if not math.isfinite(margin) or low - margin == low or high + margin == high:
+        return low, high  # nearer together, or further apart, than numbers can tell
+    return low - margin * (not zero or low < 0), high + margin * (not zero or high > 0)
 
 
 def _step(least: float) -> float:
@@ -314,19 +328,19 @@ def log_ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list
 
 
 def in_units(label: str, exponent: int) -> str:
-    """Return the label of an axis whose numbers are units of a power of ten: ``loss (×10⁻³)``."""
-    return f"{label} (×{power_of_ten(exponent)})" if exponent else label
+    """Return the label of an axis whose numbers are units of a power of ten: its text behind the label."""
+    return f"{label} ({times_ten(exponent)})" if exponent else label
 
 
 def x_axis(axes: Axes, span: tuple[float, float], label: str, room: float, *, log: bool = False) -> None:
     """Give the horizontal axis its numbers and its label."""
     exponent = 0
-    most = max(3, int(room // 70))
+    most = max(4, int(room // 65))
     if log:
         axes.set_xscale("log")
         places, texts = log_ticks(*span, most)
     else:
-        places, texts, exponent = ticks(*span, min(most, 7))
+        places, texts, exponent = ticks(*span, min(most, 8))
     axes.set_xlim(*span)
     axes.set_xticks(places, texts)
     axes.set_xticks([], minor=True)

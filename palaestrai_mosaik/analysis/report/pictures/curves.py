@@ -49,7 +49,8 @@ def line_picture(identity: str, title: str, lines: Lines, width: float) -> Pictu
         legend(picture, names, 22)
     shown = frame[[y_name, "low", "high"]] if len(levels) <= MOST_BANDS else frame[[y_name]]
     up = (0.0, 1.0) if lines.share else limits(shown)
-    across = limits(frame[x_name])
+    ends = float(frame[x_name].min()), float(frame[x_name].max())
+    across = ends if ends[0] < ends[1] else limits(ends)
     axes = picture.axes((y_room(up), width - 12, top, top + room))
     y_axis(axes, up, lines.labels[1])
     x_axis(axes, across, lines.labels[0], width - y_room(up) - 12)
@@ -64,7 +65,9 @@ def line_picture(identity: str, title: str, lines: Lines, width: float) -> Pictu
         colour = SERIES[i % len(SERIES)]
         if len(levels) <= MOST_BANDS and np.isfinite(low).any():
             axes.fill_between(x, low, high, color=colour, alpha=0.16, lw=0)
-        (line,) = axes.plot(x, y, color=colour, lw=2, linestyle=DASHES[i // len(SERIES) % len(DASHES)], clip_on=False)
+        (line,) = axes.plot(
+            x, y, color=colour, lw=2, linestyle=DASHES[i // len(SERIES) % len(DASHES)], clip_on=False
+        )
         picture.tell(line, "line", level)
     picture.described = f"{lines.labels[1]} against {lines.labels[0]}. {'; '.join(told)}."
     return picture

@@ -27,6 +27,7 @@ from .canvas import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 _BINS = 30
@@ -68,7 +69,11 @@ class VerticalAxis:
 def histogram(identity: str, outcome: VerticalAxis, values: FloatArray) -> Picture:
     """Return how many runs have which ``values`` of an outcome."""
     known = values[np.isfinite(values)]
-    span = limits(known)
+    span = (
+        (float(known.min()), float(known.max()))
+        if len(known) and known.min() < known.max()
+        else limits(known)
+    )
     bins = max(5, min(_BINS, round(2 * len(known) ** (1 / 3))))
     counts, edges = np.histogram(known, bins=bins, range=span)
     up = limits([0, int(counts.max(initial=1))], zero=True)
@@ -77,14 +82,16 @@ def histogram(identity: str, outcome: VerticalAxis, values: FloatArray) -> Pictu
     left = y_room(up)
     axes = picture.axes((left, PANEL - 12, 46, 212))
     y_axis(axes, up, "runs")
-    x_axis(axes, span, outcome.label, PANEL - left - 12)
+    x_axis(axes, limits(span), outcome.label, PANEL - left - 12)
     for n, a, b in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if n:
             (bar,) = axes.bar((a + b) / 2, n, 0.96 * (b - a), color=SERIES[0], alpha=0.8)
             picture.tell(bar, "bar", f"{n:,} from {number(a, 3)} to {number(b, 3)}")
     for value in outcome.limits:
         if span[0] <= value <= span[1]:
-            picture.tell(axes.axvline(value, color=SERIES[1], lw=1.4, ls=(0, (5, 3))), "limit", f"limit {value:g}")
+            picture.tell(
+                axes.axvline(value, color=SERIES[1], lw=1.4, ls=(0, (5, 3))), "limit", f"limit {value:g}"
+            )
     picture.described = f"{len(known):,} runs"
     if len(known):
         ends = number(float(known.min()), 3), number(float(known.max()), 3)
@@ -116,7 +123,9 @@ def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: Fl
         picture.tell(_cells(axes, _shares(shown, span, against.log), _shares(y, up)), "cells")
     else:
         few = len(x) <= _FEW
-        picture.tell(points(axes, shown, y, ec=SERIES[0], lw=6 if few else 3.4, alpha=0.6 if few else 0.4), "dots")
+        picture.tell(
+            points(axes, shown, y, ec=SERIES[0], lw=6 if few else 3.4, alpha=0.6 if few else 0.4), "dots"
+        )
     for value in outcome.limits:
         if up[0] <= value <= up[1]:
             picture.tell(axes.axhline(value, color=INK, lw=1, ls=(0, (5, 3))), "limit", f"limit {value:g}")
@@ -146,7 +155,9 @@ def _name_levels(picture: Picture, axes: Axes, against: HorizontalAxis, left: fl
         x = min(max(left + (i + 0.5) * each, half + 2), PANEL - half - 2)
         picture.text(x, 226 + 13 * (two and i % 2), name, room, size=SMALL, ha="center")
     label = against.label or against.name
-    picture.text((left + PANEL - 12) / 2, 256, label, PANEL - left - 12, size=SMALL, ha="center")
+    picture.text(
+        (left + PANEL - 12) / 2, 254 if two else 241, label, PANEL - left - 12, size=SMALL, ha="center"
+    )
 
 
 def _shares(values: FloatArray, span: tuple[float, float], log: bool = False) -> FloatArray:
@@ -157,14 +168,14 @@ def _shares(values: FloatArray, span: tuple[float, float], log: bool = False) ->
     return np.asarray((values - low) / (high - low))
 
 
-def _cells(axes: Axes, x: FloatArray, y: FloatArray) -> object:
+def _cells(axes: Axes, x: FloatArray, y: FloatArray) -> Artist:
     """Draw how many rows lie in each cell of a grid: the darker, the more."""
     counts, _, _ = np.histogram2d(y, x, bins=(_ROWS, _COLUMNS), range=((0, 1), (0, 1)))
     shade = np.sqrt(counts / counts.max())
     image = np.zeros((_ROWS, _COLUMNS, 4), dtype=np.uint8)
     image[..., :3] = _CELL
     image[..., 3] = np.where(counts > 0, 40 + 215 * shade, 0)
-    return axes.imshow(
+    drawn: Artist = axes.imshow(
         image,
         extent=(0, 1, 0, 1),
         transform=axes.transAxes,
@@ -173,6 +184,7 @@ def _cells(axes: Axes, x: FloatArray, y: FloatArray) -> object:
         interpolation="none",
         zorder=1,
     )
+    return drawn
 
 
 def running_mean(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import FloatArray, IntVector
 
-from ..numbers import number
+from ..numbers import number, times_ten
 from .canvas import (
     INK,
     PAPER,
@@ -117,7 +117,7 @@ def parallel_picture(
     each = (width - 24) / len(shown)
     # the numbers of an axis are at its left
     at = [12 + each * (i + 0.62) for i in range(len(shown))]
-    top, bottom = 64.0, height - (36.0 if any(not np.isfinite(c.values).all() for c in shown) else 18.0)
+    top, bottom = 64.0, height - (36.0 if any(not np.isfinite(c.values).all() for c in shown[:-1]) else 18.0)
     axes = picture.axes((0, width, 0, height))
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
@@ -161,7 +161,7 @@ def _draw_axis(
     width, height = picture.width, picture.height
     line = Line2D([x / width] * 2, [1 - top / height, 1 - bottom / height], color=INK, lw=2 if last else 1.2)
     picture.tell(picture.figure.add_artist(line), "coordinate", coordinate.name)
-    unit = f" ×10^{coordinate.exponent}" if coordinate.exponent else ""
+    unit = f" {times_ten(coordinate.exponent)}" if coordinate.exponent else ""
     room = each - 6
     # the outermost names stay inside
     half = width_of(fitted(coordinate.name + unit, room)) / 2
@@ -169,13 +169,12 @@ def _draw_axis(
     weight = "bold" if last else "normal"
     picture.text(centre, top - 14, coordinate.name + unit, room, ha="center", weight=weight)
     marks = coordinate.marks(width < _NARROW)
-    if not np.isfinite(coordinate.values).all():
+    if not last and not np.isfinite(coordinate.values).all():
         marks.append((_INACTIVE, "inactive"))
     for share, text in marks:
         y = bottom - share * (bottom - top)
-        shown = fitted(text, 0.55 * each, SMALL)
-        back = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8, "alpha": 0.75}
-        picture.text(x - 5, y + 3.5, text, 0.55 * each, size=SMALL, ha="right", color=QUIET if shown else INK, bbox=back)
+        back = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+        picture.text(x - 5, y + 3.5, text, 0.55 * each, size=SMALL, ha="right", color=QUIET, bbox=back)
 
 
 def _legend(picture: Picture, each: int) -> None:

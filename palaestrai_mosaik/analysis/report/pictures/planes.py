@@ -60,7 +60,9 @@ def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, floa
         axes.plot([0, end], [0, slope * end], color=QUIET, lw=0.9, ls=(0, (3, 3)))
         shown = "sigma = mu*" if slope == 1 else f"sigma = {slope} mu*"
         x, y = place(end, slope * end)
-        picture.text(min(x, box[1]) - 2, y - 3, shown, 120, size=SMALL, ha="right", color=QUIET)
+        # above the axes is its label
+        y = y + 13 if y < box[2] + 12 else y - 3
+        picture.text(min(x, box[1]) - 6, y, shown, 120, size=SMALL, ha="right", color=QUIET)
     known = [(name, mark, sigma) for name, mark, sigma in rows if mark.known and math.isfinite(sigma)]
     known.sort(key=lambda row: (-row[1].value, row[0]))
     taken = [_covered(place, mark, sigma) for _, mark, sigma in known]
@@ -99,7 +101,9 @@ def _free_place(
         (x - 5 - width, y + 16),
     ):
         covered = (left, base - NORMAL + 2, left + width, base + 2)
-        inside = covered[0] >= box[0] and covered[2] <= PANEL and covered[1] >= box[2] - 8 and covered[3] <= box[3]
+        inside = (
+            covered[0] >= box[0] and covered[2] <= PANEL and covered[1] >= box[2] - 8 and covered[3] <= box[3]
+        )
         if inside and not any(_overlap(covered, other) for other in taken):
             taken.append(covered)
             return left, base
@@ -138,7 +142,9 @@ def heat_map(
             share = max(0.0, mark.value / most) if mark.known else 0.0
             sure = math.isfinite(mark.low) and mark.low > 0
             x = left + j * size
-            cell = Rectangle((x + 1, y + 1), size - 2, size - 2, fc=SERIES[0], alpha=0.04 + 0.86 * share, ec="none")
+            cell = Rectangle(
+                (x + 1, y + 1), size - 2, size - 2, fc=SERIES[0], alpha=0.04 + 0.86 * share, ec="none"
+            )
             axes.add_patch(cell)
             picture.tell(cell, "cell sure" if sure else "cell", f"{column} and {row}: {mark}")
             if sure:
@@ -146,7 +152,9 @@ def heat_map(
             if size >= 34 and mark.known:
                 shown = number(round(mark.value, 3), 2).replace("-", "\N{MINUS SIGN}")
                 colour = PAPER if share > 0.6 else INK
-                picture.text(x + size / 2, y + size / 2 + 4, shown, size, size=SMALL, ha="center", color=colour)
+                picture.text(
+                    x + size / 2, y + size / 2 + 4, shown, size, size=SMALL, ha="center", color=colour
+                )
     for j, column in enumerate(columns):
         picture.text(
             left + (j + 0.5) * size,

@@ -73,7 +73,9 @@ def rows_picture(identity: str, title: str, blocks: Sequence[Block], width: floa
         top += sizes[place]
     told = (
         f"{block.title}, {block.axis}: "
-        + "; ".join(f"{row.name} {', '.join(map(_told, _series(block), row.marks))}" for row in block.rows[:20])
+        + "; ".join(
+            f"{row.name} {', '.join(map(_told, _series(block), row.marks))}" for row in block.rows[:20]
+        )
         for block in blocks
     )
     picture.described = f"Points with intervals. {'. '.join(told)}."
@@ -125,7 +127,11 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) 
     for i, (row, values) in enumerate(zip(block.rows, behind, strict=True)):
         y = i * each
         picture.tell(axes.axhspan(y, y + each, color="none"), "row", f"{row.name}: {texts[i]}")
-        first = y + (each - _LINE * (len(row.marks) - 1) - (9 if len(values) else 0)) / 2 if beside else y + _NAME + 7
+        first = (
+            y + (each - _LINE * (len(row.marks) - 1) - (9 if len(values) else 0)) / 2
+            if beside
+            else y + _NAME + 7
+        )
         if beside:
             picture.text(8, top + _HEAD + first + _LINE * (len(row.marks) - 1) / 2 + 4, row.name, left - 16)
             picture.text(
@@ -136,7 +142,13 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) 
             value = width_of(texts[i], SMALL)
             picture.text(8, top + _HEAD + y + 12, row.name, picture.width - 24 - value)
             picture.text(
-                picture.width - 8, top + _HEAD + y + 12, texts[i], picture.width, size=SMALL, ha="right", color=QUIET
+                picture.width - 8,
+                top + _HEAD + y + 12,
+                texts[i],
+                picture.width,
+                size=SMALL,
+                ha="right",
+                color=QUIET,
             )
         for k, mark in enumerate(row.marks):
             if not mark.known:
@@ -148,12 +160,17 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) 
                 (line,) = axes.plot([mark.low, mark.high], [at, at], color=colour, lw=2.2, clip_on=False)
                 picture.tell(line, "interval")
             (point,) = axes.plot(
-                [mark.value], [at], _MARKS[k % len(_MARKS)], color=colour, ms=8 if k == 0 else 7, clip_on=False
+                [mark.value],
+                [at],
+                _MARKS[k % len(_MARKS)],
+                color=colour,
+                ms=8 if k == 0 else 7,
+                clip_on=False,
             )
             picture.tell(point, "point", f"{row.name}: {_told(_series(block)[k], mark)}")
         if len(values):
-            at = np.full(len(values), first + _LINE * (len(row.marks) - 1) + 10)
-            picture.tell(points(axes, values, at, ec=SERIES[1], lw=4.5, alpha=0.55), "dots")
+            below = np.full(len(values), first + _LINE * (len(row.marks) - 1) + 10)
+            picture.tell(points(axes, values, below, ec=SERIES[1], lw=4.5, alpha=0.55), "dots")
 
 
 def _texts(block: Block) -> list[str]:
@@ -162,7 +179,10 @@ def _texts(block: Block) -> list[str]:
     shown = column(marks)
     unit = f" {shown.unit}" if shown.unit else ""
     name = f"{block.series[-1]} " if len(block.series) > 1 else ""
-    return [f"{name}{text}{unit}" if mark.known else "unknown" for mark, text in zip(marks, shown.cells, strict=True)]
+    return [
+        f"{name}{text}{unit}" if mark.known else "unknown"
+        for mark, text in zip(marks, shown.cells, strict=True)
+    ]
 
 
 def _legend(picture: Picture, series: Sequence[str], top: float, beside: bool) -> None:
@@ -182,5 +202,3 @@ def _thinned(values: FloatArray) -> FloatArray:
     ordered = np.sort(values[np.isfinite(values)])
     places = np.linspace(0, len(ordered) - 1, min(len(ordered), MOST_DOTS)).round().astype(int)
     return np.asarray(ordered[places])
-
-
