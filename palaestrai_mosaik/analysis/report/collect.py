@@ -229,7 +229,7 @@ def _split(
     names = list(by) or leading_factors(results.spec, indices, varied)[:1]
     if not names:
         return "", dict.fromkeys(rows, "all runs")
-    if len(names) == 1:
+    if not by:
         numbers = {row: values[row].get(names[0]) for row in rows}
         known = [v for v in numbers.values() if isinstance(v, int | float) and not isinstance(v, bool)]
         if len(known) == len(rows) and len(set(known)) > MOST_LEVELS:

@@ -110,6 +110,8 @@ def _column(frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, A
         cells = [_text(value) for value in values]
     elif name in _P_VALUES:
         cells = ["" if _unknown(v) else "<\u20090.001" if v < 0.001 else f"{v:.3f}" for v in values]
+    elif "what" in names:
+        cells = _counts_and_values(values)
     elif "row" in names and name in ("row", "repetition"):
         cells = [cell(value) for value in values]
     else:
@@ -126,6 +128,17 @@ def _column(frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, A
         "cells": cells,
         "of": of,
     }
+
+
+def _counts_and_values(values: Sequence[Any]) -> list[str]:
+    """Return numbers of which some are counts: these are whole, all others have one unit."""
+    others = [Mark(math.nan if float(value).is_integer() else float(value)) for value in values]
+    shown = column(others)
+    unit = f" {shown.unit}" if shown.unit else ""
+    return [
+        f"{text}{unit}" if mark.known else cell(int(value)) if math.isfinite(value) else ""
+        for value, mark, text in zip(values, others, shown.cells, strict=True)
+    ]
 
 
 def _text(value: Any) -> str:

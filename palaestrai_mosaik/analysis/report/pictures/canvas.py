@@ -39,9 +39,9 @@ SERIES = tuple(f"#0501{i:02x}" for i in range(1, 8))
 #: from the best outcome to the worst
 RAMP = tuple(f"#0601{i:02x}" for i in range(1, 8))
 _VARIABLES = {
-    **{INK: "--ink", QUIET: "--quiet", RULE: "--rule", PAPER: "--paper"},
-    **{colour: f"--c{i}" for i, colour in enumerate(SERIES)},
-    **{colour: f"--r{i}" for i, colour in enumerate(RAMP)},
+    **{INK: "ink", QUIET: "quiet", RULE: "rule", PAPER: "paper"},
+    **{colour: f"c{i}" for i, colour in enumerate(SERIES)},
+    **{colour: f"r{i}" for i, colour in enumerate(RAMP)},
 }
 #: how a line is dashed; those of one colour differ in it
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
@@ -241,10 +241,10 @@ def _style(style: str, name: str) -> str:
         ):
             continue
         if value in _VARIABLES:
-            value = f"var({_VARIABLES[value]})"
+            value = f"var(--{_VARIABLES[value]})"
         kept.append(f"{key}:{value}")
     if name == "text" and not any(part.startswith("fill:") for part in kept):
-        kept.append("fill:var(--ink)")
+        kept.append(f"fill:var(--{_VARIABLES[INK]})")
     return ";".join(kept)
 
 
