@@ -141,12 +141,12 @@ class Picture:
 
     def text(self, x: float, y: float, text: str, room: float, **how: Any) -> None:
         """Write ``text`` at a place in units of the picture, cut to ``room``; all of it is its tooltip."""
-        size = how.pop("size", NORMAL)
+        size, kind = how.pop("size", NORMAL), how.pop("kind", "text")
         shown = fitted(text, room, size)
         drawn = self.figure.text(
             x / self.width, 1 - y / self.height, shown, size=size, color=how.pop("color", INK), **how
         )
-        self.tell(drawn, "text", text)
+        self.tell(drawn, kind, text)
 
     def tell(self, artist: Artist, kind: str, text: str = "") -> None:
         """Give what is drawn a class, ``kind``, and a tooltip."""
@@ -198,6 +198,8 @@ def _written(element: ElementTree.Element, prefix: str, told: dict[str, tuple[st
             inside = f"<title>{escape(printable(text))}</title>{inside}"
         if not attributes:
             return inside
+    if name == "image" and identity in told:
+        attributes = f' class="{told[identity][0]}"{attributes}'
     if name == "defs" and not inside:
         return ""
     return f"<{name}{attributes}>{inside}</{name}>" if inside else f"<{name}{attributes}/>"
@@ -215,11 +217,13 @@ def _attributes(element: ElementTree.Element, name: str, prefix: str) -> str:
             value = f"{prefix}-{value}"
         elif key == "href" and value.startswith("#"):
             value = f"#{prefix}-{value[1:]}"
+        elif key == "href":
+            value = "".join(value.split())
         elif key == "style":
             value = _style(value, name)
-        elif key != "href":
+        else:
             value = _NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), value)
-            value = re.sub(r"\s*\n\s*|(?<=[MLz]) ", "", value).strip() if key == "d" else value
+            value = re.sub(r"\s*([A-Za-z])\s*", r"\1", value).strip() if key == "d" else value
             value = _without_length(value) if key == "d" else value
         if value:
             found.append(f' {key}="{escape(value)}"')

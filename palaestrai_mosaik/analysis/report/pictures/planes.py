@@ -10,7 +10,6 @@ from .canvas import (
     INK,
     NORMAL,
     PANEL,
-    PAPER,
     QUIET,
     SERIES,
     SMALL,
@@ -29,6 +28,8 @@ _LONGEST = 130.0
 _TURNED = 90.0
 # the darkest cell is at least such a share: what is next to nothing shall not look like much
 _FAINT = 0.1
+# how opaque the cells of nothing and of the most are; numbers can be read on both
+_SHADES = (0.04, 0.6)
 #: of more factors, names would be too small to be read
 MOST_CELLS = 20
 
@@ -143,7 +144,12 @@ def heat_map(
             sure = math.isfinite(mark.low) and mark.low > 0
             x = left + j * size
             cell = Rectangle(
-                (x + 1, y + 1), size - 2, size - 2, fc=SERIES[0], alpha=0.04 + 0.86 * share, ec="none"
+                (x + 1, y + 1),
+                size - 2,
+                size - 2,
+                fc=SERIES[0],
+                alpha=_SHADES[0] + (_SHADES[1] - _SHADES[0]) * share,
+                ec="none",
             )
             axes.add_patch(cell)
             picture.tell(cell, "cell sure" if sure else "cell", f"{column} and {row}: {mark}")
@@ -151,10 +157,7 @@ def heat_map(
                 axes.add_patch(Rectangle((x + 1, y + 1), size - 2, size - 2, fill=False, ec=INK, lw=1.4))
             if size >= 34 and mark.known:
                 shown = number(round(mark.value, 3), 2).replace("-", "\N{MINUS SIGN}")
-                colour = PAPER if share > 0.6 else INK
-                picture.text(
-                    x + size / 2, y + size / 2 + 4, shown, size, size=SMALL, ha="center", color=colour
-                )
+                picture.text(x + size / 2, y + size / 2 + 4, shown, size, size=SMALL, ha="center")
     for j, column in enumerate(columns):
         picture.text(
             left + (j + 0.5) * size,

@@ -25,7 +25,7 @@ from .canvas import (
 #: of more single values, so many are drawn
 MOST_DOTS = 200
 _LINE, _NAME, _HEAD, _AXIS = 13.0, 16.0, 30.0, 38.0
-_MARKS = ("o", "D", "s", "^")
+_MARKS, _SYMBOLS = ("o", "D", "s", "^"), "●◆■▲"
 # names are beside the values in pictures that are at least so wide
 _BESIDE = 500
 
@@ -116,7 +116,7 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) 
     axes = picture.axes((left, right, top + _HEAD, top + _HEAD + room))
     picture.heading(block.title, y=top + 14)
     if block.series:
-        _legend(picture, block.series, top, beside)
+        _legend(picture, block.series, top)
     x_axis(axes, span, block.axis, right - left)
     axes.set_ylim(room, 0)
     axes.set_yticks([])
@@ -185,15 +185,16 @@ def _texts(block: Block) -> list[str]:
     ]
 
 
-def _legend(picture: Picture, series: Sequence[str], top: float, beside: bool) -> None:
+def _legend(picture: Picture, series: Sequence[str], top: float) -> None:
     if len(series) < 2:
         return
     x = picture.width - 10
     for k, name in reversed(list(enumerate(series))):
         picture.text(x, top + 14, name, 120, size=SMALL, ha="right")
         x -= width_of(name, SMALL) + 8
-        picture.text(x, top + 14, {"o": "●", "D": "◆", "s": "■", "^": "▲"}[_MARKS[k % len(_MARKS)]], 20,
-                     size=SMALL, ha="right", color=SERIES[k % len(SERIES)])  # fmt: skip
+        symbol = _SYMBOLS[k % len(_MARKS)]
+        colour = SERIES[k % len(SERIES)]
+        picture.text(x, top + 14, symbol, 20, size=SMALL, ha="right", color=colour, kind="symbol")
         x -= 20
 
 
