@@ -357,7 +357,9 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     if tests:
         say_unless_quiet(str(tests))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
-    say_unless_quiet(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV and report.json beside it")
+    say_unless_quiet(
+        f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV and report.json beside it"
+    )
     gone = lost_runs(data)
     warnings = ([str(gone)] if gone else []) + list(data.warnings)
     for warning in warnings:

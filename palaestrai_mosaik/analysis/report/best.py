@@ -43,13 +43,15 @@ class Best:
 
 
 def best_of(data: ReportData, outcome: str) -> Best | None:
-    """Return the best row; ``None`` where no run has a value, or nobody has said which direction is better.
+    """Return the best row; ``None`` where all runs have one value or none, or nobody has said which direction is better.
 
     The interval is Student's, over the repetitions, at the confidence of the design.
     """
     better = better_of(data, outcome)
     finite = data.finite(outcome)
     if better is None or finite.empty:
+        return None
+    if len(finite) > 1 and distinct(finite[outcome].to_numpy(float)) == 1:
         return None
     sign = 1 if better == "higher" else -1
     means = finite.groupby("row")[outcome].mean()

@@ -76,9 +76,11 @@ def number(value: float, digits: int = _DIGITS) -> str:
 def readable(value: Any) -> str:
     """Return ``value`` as :func:`cell` does, but but with superscripts for ``7.2e-05``."""
     shown = cell(value)
-    if isinstance(value, str) or not (found := re.fullmatch(r"(-?[\d.]+)e([-+]\d+)", shown)):
+    if isinstance(value, str):
         return shown
-    return f"{found[1]}{times_ten(int(found[2]))}".replace("-", "\N{MINUS SIGN}")
+    if found := re.fullmatch(r"(-?[\d.]+)e([-+]\d+)", shown):
+        shown = f"{found[1]}{times_ten(int(found[2]))}"
+    return shown.replace("-", "\N{MINUS SIGN}")
 
 
 def percent(share: float) -> str:

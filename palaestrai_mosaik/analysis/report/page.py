@@ -94,7 +94,9 @@ def _policy() -> str:
 def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
     """Return what the template shows, as plain data, pictures and tables."""
     lost = cautions.refer([lost_runs(data)])
-    general = cautions.refer([*data.warnings, *data.notes])
+    # what concerns one method of one outcome is told there
+    own = set(sections.refused_methods(data).values())
+    general = cautions.refer(text for text in (*data.warnings, *data.notes) if text not in own)
     tests = cautions.refer([count_tests(data)])
     failures = data.failures if data.failures is not None and len(data.failures) else None
     all_runs = tables.runs(data)

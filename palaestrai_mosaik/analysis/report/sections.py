@@ -13,6 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
+from palaestrai_mosaik.analysis.comparison.resampling import distinct
 from palaestrai_mosaik.design.methods import MethodDisplay
 from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.text import count
@@ -85,7 +86,7 @@ def _leading_effects(data: ReportData, outcome: str) -> Block | None:
     if not order:
         return differences
     rows_ = tuple(Row(factor, (found[factor],)) for factor in order)
-    title = f"{outcome}: {method.title}, {method.leading.replace('mu_star', 'mu*')}"
+    title = f"{outcome}: {method.title} ({method.leading.replace('mu_star', 'mu*')})"
     return Block(title, _index_axis(data, outcome, method), rows_, origin=0.0, stems=True)
 
 
@@ -121,7 +122,8 @@ def _differences(data: ReportData, compared: Compared) -> Block | None:
 def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
     """Return all that the page tells of an outcome."""
     told = facts(data, name)
-    general = cautions.refer(one for one in told if one.caution)
+    refusals = [text for (refused, _), text in refused_methods(data).items() if refused == name]
+    general = cautions.refer([*(one for one in told if one.caution), *refusals])
     best = best_of(data, name)
     return {
         "id": f"outcome-{slug(name)}",
@@ -148,6 +150,13 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
     }
 
 
+def refused_methods(data: ReportData) -> dict[tuple[str, str], str]:
+    """Return why there are no indices of an outcome by a method, as the warnings of a report have it."""
+    return {
+        (name, method): f"{name} by {method}: {why}" for (name, method), why in data.refused.items() if why
+    }
+
+
 def _value_of(mark: Mark) -> str:
     found = column([mark])
     return f"{found.cells[0]}{f' {found.unit}' if found.unit else ''}"
@@ -155,7 +164,9 @@ def _value_of(mark: Mark) -> str:
 
 def _parallel(data: ReportData, name: str) -> View | None:
     values = data.runs[name].to_numpy(float)
-    if np.isfinite(values).sum() < 3:
+    known = values[np.isfinite(values)]
+    # of equal runs, none is among the best
+    if len(known) < 3 or distinct(known) == 1:
         return None
     axes = coordinates(data, name, _important(data, name))
     if len(axes) < 2:
@@ -188,13 +199,9 @@ def _methods(data: ReportData, name: str, cautions: Cautions) -> Any:
     for method_name in dict.fromkeys(rows["method"]):
         own = rows[rows["method"] == method_name]
         method = method_of(method_name, own)
-        why = data.refused.get((name, method_name))
-        if why:
-            yield {
-                "title": method.title,
-                "refs": cautions.refer([f"{name} by {method_name}: {why}"]),
-                "refused": True,
-            }
+        refused = refused_methods(data).get((name, method_name))
+        if refused is not None:
+            yield {"title": method.title, "refs": cautions.refer([refused]), "refused": True}
         else:
             yield {"title": method.title, "refused": False} | _method(
                 data, name, method_name, method, cautions

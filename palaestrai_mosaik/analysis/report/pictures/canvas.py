@@ -339,7 +339,7 @@ def in_units(label: str, exponent: int) -> str:
 def x_axis(axes: Axes, span: tuple[float, float], label: str, room: float, *, log: bool = False) -> None:
     """Give the horizontal axis its numbers and its label."""
     exponent = 0
-    most = max(4, int(room // 65))
+    most = max(4, int(room // 50))
     if log:
         axes.set_xscale("log")
         places, texts = log_ticks(*span, most)
