@@ -45,6 +45,7 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("store_rows.py", "--rows 1000", "append_rows", ()),
     ("store_writers.py", "--runs 2 --rows 5 --writers 2", "SQLite", ()),
     ("theatre.py", "--steps 4 --repeat 1", "7 phases, 4 steps", GRID),
+    ("web_cost.py", "--steps 200 --repeat 1", "ratio", ("starlette", "uvicorn")),
     ("workers.py", "--milliseconds 0.1 --workers 1 --steps 20 --repeat 1", "worker", ()),
 ]
 

@@ -234,3 +234,27 @@ def test_a_page_that_only_shows_has_no_buttons(browser: Browser, serve: Serve, t
     assert "only shows" in browser.wait("document.querySelector('main .view p')?.textContent")
     assert browser.js("document.querySelector('textarea')") is None
     browser.errors()
+
+
+def test_the_runs_of_a_design_are_executed_from_its_page(
+    browser: Browser, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from palaestrai_mosaik.cli.arsenai import main
+    from palaestrai_mosaik.design.folder import DesignFolder
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yml").write_text(DESIGN.replace("muscel", "muscle"), encoding="utf-8")
+    assert main(["generate", "study.yml", "-o", "study", "--quiet"]) == 0
+    location = StoreLocation.of(tmp_path / "study" / "results")
+    opened(browser, serve(Source(location, DesignFolder.open("study"), Workplace(location))), "#/design")
+    browser.wait("document.querySelector('[data-action=resume]')")
+    assert browser.js("document.querySelector('[data-action=cancel]')") is None
+    finished = "document.querySelector('[data-tile=finished] b')?.textContent"
+    assert browser.js(finished) == "0 of 2"
+    click(browser, "resume")
+    click(browser, "confirm")
+    browser.wait("document.querySelector('[data-action=cancel]')")
+    browser.wait(f"{finished} === '2 of 2'", 60)
+    browser.wait("document.querySelector('.view .status.finished')")
+    browser.wait("document.querySelector('[data-action=resume]')")
+    assert browser.errors() == []

@@ -55,15 +55,18 @@ function bar({ store, signal, failed }, resource, status, actions) {
       const answer = await post(one.path);
       fill(said, answer.done);
       one.done?.();
-      if (answer.key) follow(answer.key, signal, log, failed);
+      if (answer.key) follow(answer.key, signal, log, failed, again);
     } catch (error) {
       fill(said, error.message);
     }
     for (const button of all) button.disabled = false;
-    shown = null;
-    look().catch(failed);
+    again();
   }
   const quietly = (error) => { if (!signal.aborted) failed(error); };
+  function again() {
+    shown = null;
+    look().catch(quietly);
+  }
   look().catch(quietly);
   return {
     element,
@@ -90,8 +93,8 @@ export function confirmed(title, text, yes) {
   });
 }
 
-/** Show in `element` what becomes of a process that the page has started, until it ends. */
-export function follow(key, signal, element, failed) {
+/** Show in `element` what becomes of a process that the page has started, until it has `ended`. */
+export function follow(key, signal, element, failed, ended = () => {}) {
   const state = h("p", { role: "status" }), printed = h("pre", {});
   const details = h("details", {}, h("summary", {}, "What it prints"), printed);
   fill(element, state, details);
@@ -99,15 +102,16 @@ export function follow(key, signal, element, failed) {
   return watch(1, signal, async () => {
     const one = await get(`started/${key}`, {}, signal);
     printed.textContent = one.printed;
-    const ended = one.code !== null;
+    const over = one.code !== null;
     const now = `${one.run} ${one.code}`;
     if (now !== before) {
-      const how = !ended ? (one.run ? "is running" : "is starting") : one.code === 0 ? "has finished" : `has ended with the exit code ${one.code}`;
-      fill(state, h("span", { class: `status ${ended ? (one.code === 0 ? "finished" : "failed") : "running"}` }, `${one.title} ${how}`), " ",
+      const how = !over ? (one.run ? "is running" : "is starting") : one.code === 0 ? "has finished" : `has ended with the exit code ${one.code}`;
+      fill(state, h("span", { class: `status ${over ? (one.code === 0 ? "finished" : "failed") : "running"}` }, `${one.title} ${how}`), " ",
         one.run && link(`#/run/${encodeURIComponent(one.run)}`, `Run ${one.run}`), h("span", { class: "quiet" }, ` log: ${one.log}`));
-      if (ended && one.code !== 0) details.open = true;
+      if (over && one.code !== 0) details.open = true;
     }
     before = now;
-    return !ended;
+    if (over) ended();
+    return !over;
   }, failed);
 }

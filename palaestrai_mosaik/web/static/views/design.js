@@ -1,5 +1,6 @@
 // A design: how far its runs are, what they gave, and what that says of its factors.
 
+import { designActions } from "web/actions";
 import { get, offline, watch } from "web/data";
 import { fill, h, table } from "web/dom";
 import { duration, number } from "web/format";
@@ -13,13 +14,14 @@ import { bestFirst, createSelection, rangeInputs, runLink, runTable } from "web/
 const STOPPED = ["interrupted", "lost", "node failed", "cancelled"];
 const LISTED = 200;
 
-export async function show(element, { signal, failed }) {
+export async function show(element, context) {
+  const { signal, failed } = context;
   const [facts, states] = await Promise.all([get("design", {}, signal), get("design/states", {}, signal)]);
   const model = createModel(facts);
   model.apply(states);
   const head = h("div", {}), states_ = matrix(model), failures = h("section", {}), outcomes = outcomesSection(model);
-  const analysed = analysis(model, signal);
-  fill(element, h("h1", {}, facts.uid), h("p", { class: "quiet" }, about(facts)), head, factorTable(facts),
+  const analysed = analysis(model, signal), actions = designActions(context);
+  fill(element, h("h1", {}, facts.uid), h("p", { class: "quiet" }, about(facts)), actions.element, head, factorTable(facts),
     h("section", {}, h("h2", {}, "Runs"), states_.element), failures,
     h("section", {}, h("h2", {}, "Outcomes"), outcomes.element), h("section", {}, h("h2", {}, "Indices and comparisons"), analysed.element));
   signal.addEventListener("abort", () => [states_, outcomes, analysed].forEach((one) => one.close()));
@@ -42,6 +44,7 @@ export async function show(element, { signal, failed }) {
     const now = await get("design/states", { since: model.version }, signal);
     const changed = model.apply(now);
     summarise(head, model);
+    actions.update({ status: JSON.stringify(model.summary.counts) });
     if (changed.length) {
       states_.update(changed);
       listFailures(failures, model);
