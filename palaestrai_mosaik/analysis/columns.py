@@ -87,7 +87,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """A stream of rows, and the columns that it offers; ``owner`` is an agent or environment."""
 
     owner: str
@@ -97,7 +97,7 @@ class Source:
 
 def sources_of(
     store: Store, run: str, phase: int, choice: BodyChoice, incarnation: int | None = None
-) -> list[Source]:
+) -> list[RowSource]:
     """Return the streams of rows of a phase: of its environments, unless an agent is chosen, and of its agents.
 
     Args:
@@ -121,10 +121,10 @@ def sources_of(
                     body=choice.body,
                     incarnation=incarnation,
                 )
-                sources.append(Source(str(uid), read, _columns(read)))
+                sources.append(RowSource(str(uid), read, _columns(read)))
     for name in agents:
         read = partial(store.steps, run, phase, str(name), **choice.filters)
-        sources.append(Source(str(name), read, _columns(read)))
+        sources.append(RowSource(str(name), read, _columns(read)))
     return sources
 
 

@@ -21,7 +21,7 @@ from palaestrai_mosaik.types.arrays import FloatVector
 from .columns import (
     Clock,
     Moment,
-    Source,
+    RowSource,
     bare,
     clock_of,
     matching,
@@ -363,13 +363,13 @@ class _Around:
     """What the panels of one episode have in common."""
 
     moment: Moment
-    sources: Sequence[Source]
+    sources: Sequence[RowSource]
     clock: Clock | None
     bounds: Mapping[str, Pair]
 
 
 def matching_curves(
-    sources: Sequence[Source],
+    sources: Sequence[RowSource],
     moment: Moment,
     pattern: str,
     clock: Clock | None = None,
@@ -461,7 +461,7 @@ def _unit_panels(
 
 def _time_curves(
     moment: Moment,
-    source: Source,
+    source: RowSource,
     columns: Sequence[str],
     clock: Clock | None,
     start: int | None = None,

@@ -22,7 +22,7 @@ import numpy as np
 
 from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import Environment
-from palaestrai_mosaik.errors import SimulationError
+from palaestrai_mosaik.errors import PalaestraiMosaikError, SimulationError
 
 from .batch_handle import BatchHandle
 from .body import AnyBody
@@ -100,6 +100,10 @@ class BridgeSimulator(mosaik_api_v3.Simulator):
         """Keep what users' code raised; return what to raise into mosaik."""
         if isinstance(error, KeyboardInterrupt):
             return error
+        # (messages of this package's own errors say where)
+        note = f"raised in {self.name}"
+        if not isinstance(error, PalaestraiMosaikError) and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
         self.failures.append(ordinary(error, self.name))
         return Stopped(self.name)
 

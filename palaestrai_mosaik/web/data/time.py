@@ -13,7 +13,7 @@ from palaestrai_mosaik.analysis.columns import (
     PREFIXES,
     Clock,
     Moment,
-    Source,
+    RowSource,
     bare,
     clock_of,
     sources_of,
@@ -34,9 +34,8 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.text import joined
 
-from .. import resources
 from ..extremes import places_of_extremes
-from ..resources import Query, ResourceError, resource
+from ..resources import Query, ResourceError, Source, resource
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,13 +55,13 @@ class _Chosen:
 
     moment: Moment
     last: int
-    sources: Sequence[Source]
+    sources: Sequence[RowSource]
     clock: Clock | None
     bounds: dict[str, Pair]
 
 
 @resource("run/{run}/time")
-def time(source: resources.Source, run: str, query: Query) -> dict[str, Any]:
+def time(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return what there is to choose from: phases, workers, episodes, bodies, and patterns of columns."""
     store = source.store
     uid = store.find_run(run)
@@ -92,7 +91,7 @@ def time(source: resources.Source, run: str, query: Query) -> dict[str, Any]:
 
 
 @resource("run/{run}/series")
-def series(source: resources.Source, run: str, query: Query) -> dict[str, Any]:
+def series(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return chosen columns over an episode, as panels of lines or of percentiles.
 
     The query has ``phases`` (numbers, separated by commas; default: the last one with rows), ``worker`` (default:
