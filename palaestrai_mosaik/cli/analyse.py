@@ -339,9 +339,7 @@ def _labelled(one: Comparison, frame: pd.DataFrame) -> pd.DataFrame:
 def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     """Write the report of the design in ``folder``; print where it is, and its first sentences."""
     from palaestrai_mosaik.analysis.report import collect, headline, write_report
-    from palaestrai_mosaik.analysis.report.markup import plain
-    from palaestrai_mosaik.analysis.report.sections import lost
-    from palaestrai_mosaik.analysis.report.verdict import count_tests
+    from palaestrai_mosaik.analysis.report.verdict import count_tests, lost_runs
     from palaestrai_mosaik.analysis.results import Results
 
     from .common import find_folder
@@ -354,17 +352,19 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     for outcome, sentences in said:
         say_unless_quiet(outcome)
         for sentence in sentences:
-            say_unless_quiet(f"  {plain(sentence)}")
+            say_unless_quiet(f"  {sentence}")
     tests = count_tests(data)
     if tests:
-        say_unless_quiet(plain((tests,)))
+        say_unless_quiet(str(tests))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
-    say_unless_quiet(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
-    gone = lost(data)
-    warnings = ([gone] if gone else []) + list(data.warnings)
+    say_unless_quiet(
+        f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV and report.json beside it"
+    )
+    gone = lost_runs(data)
+    warnings = ([str(gone)] if gone else []) + list(data.warnings)
     for warning in warnings:
         warn(warning)
     if wants_json():
-        sentences_of = {outcome: list(map(plain, sentences)) for outcome, sentences in said}
+        sentences_of = {outcome: list(map(str, sentences)) for outcome, sentences in said}
         answer({"page": page, "sentences": sentences_of, "warnings": warnings})
     return FINISHED

@@ -11,8 +11,10 @@ from support.noise import DESIGNS, Noise, alarms
 from support.reports import made_up
 
 from palaestrai_mosaik.analysis.report import render
-from palaestrai_mosaik.analysis.report.bars import Mark, intervals
-from palaestrai_mosaik.analysis.report.scatter import _running_mean
+from palaestrai_mosaik.analysis.report.numbers import Mark
+from palaestrai_mosaik.analysis.report.pictures.canvas import drawing
+from palaestrai_mosaik.analysis.report.pictures.distributions import running_mean
+from palaestrai_mosaik.analysis.report.pictures.rows import Block, Row, rows_picture
 from palaestrai_mosaik.analysis.sensitivity import sensitivity
 from palaestrai_mosaik.design.methods import METHODS, Refused, Study
 from palaestrai_mosaik.design.methods.method import rows_of, worth
@@ -241,26 +243,32 @@ def test_rows_of_one_place_stay_together_in_a_line():
     """Whole numbers, whose outcomes scatter: sorted by these and cut, they made a zigzag of up to 3."""
     x = np.repeat(np.arange(4.0), 50)
     y = random().normal(size=200)
-    at, mean = _running_mean(x, y)
+    at, mean = running_mean(x, y)
     assert at.tolist() == [0.0, 1.0, 2.0, 3.0]
     np.testing.assert_allclose(mean, y.reshape(4, 50).mean(axis=1))
     # of some ties and many single places, spans still hold about equally many rows
     x = np.concatenate([np.full(30, 0.5), random(2).random(70)])
-    at, mean = _running_mean(x, np.arange(100.0))
+    at, mean = running_mean(x, np.arange(100.0))
     assert (np.diff(at) > 0).all()
     assert 0.5 in at and len(at) >= 12
     assert mean[at == 0.5] == pytest.approx(np.mean(np.arange(30.0)))
-    assert len(_running_mean(np.ones(50), np.arange(50.0))[0]) == 0
+    assert len(running_mean(np.ones(50), np.arange(50.0))[0]) == 0
 
 
 def test_an_interval_from_one_distinct_value_is_none():
     assert str(Mark(389.0, 389.0, 389.0)) == "389"
     assert str(Mark(389.0, 388.0, 390.0)) == "389 (388 to 390)"
-    rows = [("a", Mark(389.0, 389.0, 389.0)), ("b", Mark(400.0, 400.0, 400.0))]
-    alone = str(intervals("i", "title", rows, "y", single=[np.array([389.0]), np.array([400.0])]))
+    marks = (Mark(389.0, 389.0, 389.0), Mark(400.0, 400.0, 400.0))
+
+    def picture(*dots):
+        rows = tuple(Row(name, (mark,), values) for name, mark, values in zip("ab", marks, dots, strict=True))
+        with drawing():
+            return rows_picture("i", "title", [Block("title", "y", rows)], 360).svg()
+
+    alone = picture(np.array([389.0]), np.array([400.0]))
     # nothing tells how values scatter: the axis holds 0, so that the two stand where they are
     assert ">0</text>" in alone and ">390</text>" not in alone
-    known = str(intervals("i", "title", rows, "y", single=[np.array([380.0, 389.0, 410.0])] * 2))
+    known = picture(*[np.array([380.0, 389.0, 410.0])] * 2)
     assert ">0</text>" not in known and ">390</text>" in known
 
 

@@ -5,9 +5,12 @@ What it looks like in a browser: test_report_browser.py.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import math
 import re
+from base64 import b64encode
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -20,15 +23,21 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 from support.reports import EVIL, compared, indices, made_up
 
 from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
 from palaestrai_mosaik.analysis.comparison.runs import collect
 from palaestrai_mosaik.analysis.report import ReportData, headline, render, write_report
+from palaestrai_mosaik.analysis.report.best import best_of
 from palaestrai_mosaik.analysis.report.compared import Compared
-from palaestrai_mosaik.analysis.report.markup import number, plain, slug
-from palaestrai_mosaik.analysis.report.svg import label, scale
+from palaestrai_mosaik.analysis.report.headline import first_fact
+from palaestrai_mosaik.analysis.report.numbers import Mark, column, number, slug
+from palaestrai_mosaik.analysis.report.outcomes import outcome_axis
+from palaestrai_mosaik.analysis.report.pictures.canvas import in_units, limits, log_ticks, ticks
+from palaestrai_mosaik.analysis.report.pictures.parallel import MOST_RUNS, choose
 from palaestrai_mosaik.analysis.report.verdict import count_tests
+from palaestrai_mosaik.analysis.report.wording import plain, worded
 from palaestrai_mosaik.errors import StoreError
 
 FINITE = st.floats(-1e12, 1e12, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-12)
@@ -54,7 +63,13 @@ class Reader(HTMLParser):
 
 def sentences(data: ReportData) -> list[str]:
     ((_, found),) = headline(data)
-    return [plain(one) for one in found]
+    return [str(one) for one in found]
+
+
+def cautions(page: str) -> dict[int, str]:
+    """Return the cautions of a page as text, by their numbers."""
+    found = re.findall(r'<li id="caution-(\d+)">(.*?)</li>', page, re.DOTALL)
+    return {int(place): str(plain(Markup(text))) for place, text in found}
 
 
 def only(method: str, rows: list[tuple[str, str, float, float]], **changes: Any) -> ReportData:
@@ -160,8 +175,14 @@ def test_what_cannot_be_said_is_not_said() -> None:
         "Sobol indices: nothing can be said, constant outcome: it is 3 in all runs."
     ]
     page = render(refused)["index.html"]
-    assert "Not computed: constant outcome" in page
-    assert "violations-sobol-bars" not in page
+    (why,) = [i for i, text in cautions(page).items() if "constant outcome: it is 3 in all runs" in text]
+    section = page[page.index(">Sobol indices<") :]
+    assert "Not computed; the caution says why." in section
+    assert section.index(f'href="#caution-{why}"') < section.index("Not computed")
+    assert page.count("constant outcome: it is 3 in all runs") == 3, (
+        "in the answer, in the sentences, as a caution"
+    )
+    assert "violations-sobol-rows" not in page
     runs = nothing.runs.assign(violations=math.nan, status="missing")
     empty = replace(nothing, runs=runs, sensitivity=nothing.sensitivity.iloc[:0], learning=())
     assert sentences(empty) == ["No run has told a value of violations yet."]
@@ -206,7 +227,9 @@ def test_a_sample_that_is_too_small_for_shares_is_told_first() -> None:
     data = only("sobol", rows)
     assert sentences(data)[0] == expected
     page = render(data)["index.html"]
-    assert f'<li class="caution">{expected}</li>' in page.replace("\xa0", " ")
+    (place,) = [i for i, text in cautions(page).items() if text == expected]
+    assert f'href="#caution-{place}"' in page[: page.index("<figure")], "the first sentence refers to it"
+    assert page.count("The sample is too small") == 1
     narrow = only("sobol", [("S1", "gain", 0.6, 0.25), ("ST", "gain", 0.7, 0.1)])
     assert "too small" not in " ".join(sentences(narrow))
 
@@ -248,19 +271,19 @@ def test_a_difference_is_not_measured_by_a_mean_that_may_be_none() -> None:
 
 def test_how_many_tests_were_made_and_whether_they_were_planned() -> None:
     assert count_tests(only("sobol", [("S1", "gain", 0.6, 0.2)])) is None
-    told = plain((str(count_tests(made_up())),))
+    told = str(count_tests(made_up()))
     assert told.startswith("3 pairs of levels tested in all (sensors), not planned: the design names nothing")
     data = made_up()
     planned = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
     f_tests = only("anova", [("eta2", "gain", 0.7, 0.1), ("p", "gain", 0.1, 0), ("p", "sensors", 0.2, 0)])
     data = replace(data, spec=planned, comparisons=data.comparisons * 2, sensitivity=f_tests.sensitivity)
-    told = plain((str(count_tests(data)),))
+    told = str(count_tests(data))
     assert told.startswith("6 pairs of levels tested in all (sensors; 1 outcome), as the design plans")
     assert (
         "each of the 2 comparisons has a chance of up to 5 % to name a difference where there is none" in told
     )
     assert "2 F tests of the analysis of variance, not corrected" in told
-    assert told in plain((render(data)["index.html"].replace("&#x27;", "'"),))
+    assert told in cautions(render(data)["index.html"]).values()
 
 
 def uneven() -> Compared:
@@ -501,10 +524,16 @@ def test_names_are_text_wherever_they_stand() -> None:
     )
     files = render(data)
     found = Reader(files["index.html"])
-    assert not set(found.elements) & {"script", "img"}
+    assert not set(found.elements) & {"img"}
+    assert found.elements["script"] == 1, "that of the page itself"
     assert not {name for name in found.attributes if name.startswith("on") or name == "src"}
     assert found.text.getvalue().count(EVIL) > 30
-    assert all(re.fullmatch(r"[a-z0-9-]+\.(csv|html)", name) for name in files)
+    assert all(re.fullmatch(r"[a-z0-9-]+\.(csv|html)|report\.json", name) for name in files)
+    policy = re.search(r"script-src '(sha256-[^']+)'", files["index.html"])
+    script = re.search(r"<script>(.*?)</script>", files["index.html"], re.DOTALL)
+    assert policy is not None and script is not None
+    digest = b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert policy[1] == f"sha256-{digest}", "no other script may be executed"
     assert EVIL in set(pd.read_csv(io.StringIO(files["factors.csv"]))["factor"])
 
 
@@ -569,23 +598,57 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.lists(FINITE, min_size=1, max_size=20), st.booleans())
-def test_scales_hold_all_values_and_name_them_truly(values: list[float], zero: bool) -> None:
-    found = scale(values, 10, 300, zero=zero)
-    places = found.many(values)
-    assert np.all((places >= 10 - 1e-6) & (places <= 300 + 1e-6))
-    ticks = found.ticks()
-    assert len(ticks) <= 7
-    for tick in ticks:
-        shown = float(label(tick, ticks).replace(",", ""))
-        assert abs(found(shown) - found(tick)) < 0.5
+def test_axes_hold_all_values_and_name_them_truly(values: list[float], zero: bool) -> None:
+    low, high = limits(values, zero=zero)
+    assert low <= min(values) and max(values) <= high and low < high
+    if zero:
+        assert low <= 0 <= high
+    places, texts, exponent = ticks(low, high)
+    assert 1 <= len(places) <= 7
+    for place, text in zip(places, texts, strict=True):
+        shown = float(text.replace(",", "").replace("\N{MINUS SIGN}", "-")) * 10.0**exponent
+        assert abs(shown - place) < 0.01 * (high - low)
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1.001, 1e9))
-def test_logarithmic_scales(low: float, factor: float) -> None:
-    found = scale([low, low * factor], 10, 300, log=True)
-    assert found(low) == pytest.approx(10)
-    assert found(low * factor) == pytest.approx(300)
-    assert all(9.9 <= found(tick) <= 300.1 for tick in found.ticks())
+def test_logarithmic_axes(low: float, factor: float) -> None:
+    places, texts = log_ticks(low, low * factor)
+    assert len(places) == len(texts) > 0
+    assert all(low * (1 - 1e-6) <= place <= low * factor * (1 + 1e-6) for place in places)
+
+
+@pytest.mark.parametrize(
+    ("marks", "unit", "cells"),
+    [
+        # one unit and one number of decimals, by the width of the intervals
+        (
+            [Mark(6.88e-05, -3.11e-05, 1.69e-04), Mark(-2e-05, -1e-4, 6e-5)],
+            "\u00d710\u207b\u00b3",
+            ["0.07 (\u22120.03 to 0.17)", "\u22120.02 (\u22120.10 to 0.06)"],
+        ),
+        ([Mark(0.5), Mark(0.25), Mark(math.nan)], "", ["0.50", "0.25", ""]),
+        ([Mark(12_000.0), Mark(7.0)], "", ["12,000", "7"]),
+        ([Mark(2.5e6 + 0.5), Mark(1.25e6)], "\u00d710\u2076", ["2.50", "1.25"]),
+        ([Mark(-0.0001), Mark(0.3, 0.2, 0.4)], "", ["0.0", "0.3 (0.2 to 0.4)"]),
+        # too far apart for one unit: all of them with their own
+        ([Mark(1.5e-9), Mark(2.0)], "", ["1.50\u00d710\u207b\u2079", "2.00\u00d710\u2070"]),
+    ],
+)
+def test_a_column_has_one_unit(marks: list[Mark], unit: str, cells: list[str]) -> None:
+    found = column(marks)
+    assert (found.unit, list(found.cells)) == (unit, cells)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=10))
+def test_columns_keep_their_values(values: list[float]) -> None:
+    found = column([Mark(value) for value in values])
+    largest = max(map(abs, values))
+    for text, value in zip(found.cells, values, strict=True):
+        digits, _, power = text.replace(",", "").replace("\N{MINUS SIGN}", "-").partition("\u00d710")
+        exponent = (
+            int(power.translate(str.maketrans("\u207b⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")) or 0) + found.exponent
+        )
+        assert float(digits) * 10.0**exponent == pytest.approx(value, rel=6e-3, abs=6e-4 * largest)
 
 
 @given(st.floats(-1e300, 1e300))
@@ -598,3 +661,151 @@ def test_names_of_files_are_safe_and_different(texts: list[str]) -> None:
     names = [slug(text) for text in texts]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9-]+", name) and not name.startswith("-") for name in names)
+
+
+def test_the_best_setting_has_its_interval_and_its_command() -> None:
+    """Row 2 has the lowest mean; Student's interval of 1, 2 and 3 at 95 % is 2 \u00b1 4.303 / sqrt(3)."""
+    data = made_up(rows=4, repetitions=3)
+    values = [5.0, 6.0, 7.0, 4.0, math.nan, 4.0, 1.0, 2.0, 3.0, 9.0, 9.0, 9.0]
+    runs = data.runs.assign(violations=values, status="finished")
+    files = {uid: f"runs/{uid}.yml" for uid in runs["run"]}
+    data = replace(data, runs=runs, documents=files, comparisons=(), learning=())
+    best = best_of(data, "violations")
+    assert best is not None
+    assert (best.row, best.runs, best.planned, best.rows, best.ties) == (2, 3, 3, 4, 0)
+    half = 4.302653 / math.sqrt(3)
+    assert [best.mark.value, best.mark.low, best.mark.high] == pytest.approx(
+        [2, 2 - half, 2 + half], rel=1e-6
+    )
+    assert best.command == "palaestrai-mosaik start runs/voltage-study-2-r0.yml"
+    page = render(data)["index.html"]
+    assert f"<pre>{best.command}</pre>" in page
+    assert "mean of 3 runs with an interval of 95 % confidence" in page
+    assert any(text.startswith("The best setting was chosen from 4 rows") for text in cautions(page).values())
+    # a higher outcome is better: the row with nines, which has no interval, because all are equal
+    (spec,) = data.spec.outcomes
+    higher = replace(data, spec=replace(data.spec, outcomes=(replace(spec, better="higher"),)))
+    best = best_of(higher, "violations")
+    assert best is not None and best.row == 3 and not best.mark.spread
+    assert "in all 3 runs" in render(higher)["index.html"]
+    # of equal rows, none is the best
+    same = replace(data, runs=data.runs.assign(violations=3.0))
+    assert best_of(same, "violations") is None
+    page = render(same)["index.html"]
+    assert "violations-runs" not in page and "Best setting" not in page
+    # nobody says which is better
+    unsaid = replace(data, spec=replace(data.spec, outcomes=(replace(spec, better=None),)))
+    assert best_of(unsaid, "violations") is None
+    assert "so no setting is called the best" in plain(Markup(render(unsaid)["index.html"]))
+
+
+def test_of_one_run_there_is_no_interval() -> None:
+    page = render(made_up(rows=8, repetitions=1))["index.html"]
+    assert "one run only: there is no interval" in page
+
+
+def test_runs_that_are_drawn_are_the_best_the_worst_and_others_by_rank() -> None:
+    outcome = np.arange(1000.0)
+    outcome[[3, 500]] = math.nan
+    drawn = choose(outcome, -1)
+    assert drawn.best.tolist() == [0, 1, 2, *range(4, 11)]
+    assert drawn.worst.tolist() == [*range(990, 1000)]
+    assert len(drawn.others) == MOST_RUNS and drawn.runs == 998
+    assert drawn.others[0] == 11 and drawn.others[-1] == 989
+    assert np.all(np.diff(drawn.others) > 0)
+    few = choose(np.array([3.0, 1.0, 2.0, math.inf]), 1)
+    assert (few.best.tolist(), few.others.tolist(), few.worst.tolist()) == ([0], [2], [1])
+
+
+def test_every_caution_is_told_once() -> None:
+    data = made_up()
+    twice = ("only 6 repetitions of a level",)
+    data = replace(data, remarks={("violations", "sobol"): twice, ("violations", "morris"): twice})
+    page = render(data)["index.html"]
+    found = cautions(page)
+    assert list(found) == list(range(1, len(found) + 1))
+    assert len(set(found.values())) == len(found)
+    assert page.count("only 6 repetitions of a level") == 1
+    referred = {int(one) for one in re.findall(r'href="#caution-(\d+)"', page)}
+    assert referred == set(found), "each is referred to, and what is referred to exists"
+
+
+def test_the_facts_are_in_one_file_of_json() -> None:
+    data = made_up()
+    files = render(data)
+    told = json.loads(files["report.json"])
+    (outcome,) = told["outcomes"]
+    assert outcome["name"] == "violations" and outcome["better"] == "lower"
+    assert outcome["sentences"] == sentences(data)
+    assert told["cautions"] == list(cautions(files["index.html"]).values())
+    assert {f"{name}.csv" for name in told["tables"]} == {name for name in files if name.endswith(".csv")}
+    for name, table in told["tables"].items():
+        frame = pd.read_csv(io.StringIO(files[f"{name}.csv"]))
+        assert len(table["rows"]) == len(frame)
+        assert list(table["rows"][0]) == list(frame.columns)
+    runs = told["tables"]["runs"]["rows"]
+    lost = [run["violations"] is None for run in runs]
+    assert lost == data.runs["violations"].isna().tolist() and any(lost)
+
+
+def test_runs_lead_to_the_files_that_exist(tmp_path: Path) -> None:
+    data = made_up(rows=8, repetitions=1)
+    files = {uid: f"runs/{uid}.yml" for uid in data.runs["run"]}
+    data = replace(data, folder=tmp_path, documents=files)
+    for name in ("runs/voltage-study-0-r0.yml", "jobs/voltage-study-0-r0.log", "runs/voltage-study-1-r0.yml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    theatre = tmp_path / "report" / "theatre"
+    theatre.mkdir(parents=True)
+    (theatre / "voltage-study-1-r0.html").write_text("")
+    page = write_report(data, tmp_path / "report")
+    table = re.search(r'id="table-runs".*?</table>', page.read_text(), re.DOTALL)
+    assert table is not None
+    rows = re.findall(r"<tr>.*?</tr>", table[0], re.DOTALL)
+    links = {
+        uid: re.findall(r'<a href="([^"]+)">(\w+)</a>', row)
+        for row in rows
+        for uid in re.findall(r">(voltage-study-\d+-r0)</td>", row)[:1]
+    }
+    assert links["voltage-study-0-r0"] == [
+        ("../runs/voltage-study-0-r0.yml", "document"),
+        ("../jobs/voltage-study-0-r0.log", "log"),
+    ]
+    assert links["voltage-study-1-r0"] == [
+        ("../runs/voltage-study-1-r0.yml", "document"),
+        ("theatre/voltage-study-1-r0.html", "theatre"),
+    ]
+    assert links["voltage-study-2-r0"] == []
+    for address, _ in links["voltage-study-0-r0"] + links["voltage-study-1-r0"]:
+        assert (page.parent / address).is_file()
+
+
+def test_the_best_runs_are_the_first_rows_of_the_table() -> None:
+    files = render(made_up())
+    table = re.search(r'id="table-runs".*?</table>', files["index.html"], re.DOTALL)
+    assert table is not None
+    uids = re.findall(r"<tr><th[^>]*>[^<]*</th><td[^>]*>[^<]*</td><td>([^<]+)</td>", table[0])
+    runs = pd.read_csv(io.StringIO(files["runs.csv"]))
+    assert uids == runs.sort_values("violations", kind="stable")["uid"].head(100).tolist()
+
+
+def test_units_and_limits_are_on_the_axes() -> None:
+    data = made_up()
+    (spec,) = data.spec.outcomes
+    voltage = replace(spec, of="reading.grid.bus-3.vm_pu", step="max", episode="max")
+    data = replace(data, spec=replace(data.spec, outcomes=(voltage,)))
+    axis = outcome_axis(data, "violations")
+    assert (axis.label, axis.limits) == ("violations (p.u.)", (0.95, 1.05))
+    summed = replace(data, spec=replace(data.spec, outcomes=(replace(voltage, step="sum"),)))
+    assert outcome_axis(summed, "violations").limits == (), "a sum has not the limits of what it is of"
+    assert "violations (p.u.)</text>" in render(data)["index.html"]
+    assert in_units("power (MW)", -6) == "power (\u00d710\u207b\u2076 MW)"
+    assert in_units("loss", 3) == "loss (\u00d710\u00b3)"
+
+
+def test_what_was_planned_is_the_first_sentence() -> None:
+    data = made_up()
+    assert str(worded(first_fact(data, "violations"))) == sentences(data)[0]
+    planned = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
+    first = worded(first_fact(replace(data, spec=planned), "violations"))
+    assert str(first).startswith("Of sensors, none has the best interquartile mean of violations")

@@ -22,6 +22,7 @@ from support.reports import EVIL, MEANS, OFFSETS, made_up
 
 from palaestrai_mosaik.analysis.plot import _save, draw_panels
 from palaestrai_mosaik.analysis.report import ReportData, write_report
+from palaestrai_mosaik.analysis.report.pictures.parallel import MOST_RUNS
 from palaestrai_mosaik.analysis.series import Curve, Panel
 
 pytest.importorskip("selenium", reason="no selenium for the browser (extra 'test')")
@@ -43,40 +44,40 @@ FLAGS = (
     "--disable-background-networking --disable-component-update --disable-sync --hide-scrollbars"
 )
 
-#: returns of each mark of a panel where it is, in pixels, and the same of the ticks of its axes
+#: returns of each mark of a picture where it is, in pixels, and the same of the ticks of its axes
 READ = """
 const svg = document.getElementById(arguments[0]);
 const box = (e) => { const r = e.getBoundingClientRect(); return [r.left, r.right, r.top, r.bottom]; };
 const at = (e, x, y) => { const p = new DOMPoint(x, y).matrixTransform(e.getScreenCTM()); return [p.x, p.y]; };
-const ends = (e) => [at(e, +e.getAttribute('x1'), +e.getAttribute('y1')),
-                     at(e, +e.getAttribute('x2'), +e.getAttribute('y2'))];
 const points = (e) => [...e.getAttribute('d').matchAll(/[ML](-?[\\d.]+) (-?[\\d.]+)/g)]
   .map((m) => at(e, +m[1], +m[2]));
-const axis = (name) => [...svg.querySelectorAll(`.axis.${name} .tick`)].map(
-  (t) => [t.querySelector('text').lastChild.textContent, ...ends(t.querySelector('line'))[0]]);
-const plain = (e) => { const c = e.cloneNode(true); c.querySelectorAll('title').forEach((t) => t.remove());
-                       return c.textContent; };
+const path = (e) => points(e.querySelector('path'));
+const title = (e) => { const t = e.querySelector(':scope > title'); return t ? t.textContent : ''; };
+const all = (kind) => [...svg.querySelectorAll(`.${kind}`)];
+const ticks = [...svg.querySelectorAll('.axis .tick')].filter((t) => t.querySelector('path') && t.querySelector('text'))
+  .map((t) => [t.querySelector('text').textContent, path(t)]);
+const side = (k) => ticks.filter(([, p]) => Math.abs(p[0][k] - p[1][k]) < 0.01 && Math.abs(p[0][1 - k] - p[1][1 - k]) > 1)
+  .map(([text, p]) => [text, ...p[0]]);
+const within = (kind, [, , top, bottom]) => all(kind).filter((e) => {
+  const b = box(e); const middle = (b[2] + b[3]) / 2; return middle >= top && middle <= bottom; });
 return {
-  x: axis('x'), y: axis('y'),
-  texts: [...svg.querySelectorAll('text')].map((e) => [plain(e), ...box(e)]),
+  x: side(0), y: side(1),
+  texts: [...svg.querySelectorAll('text')].map((e) => [e.textContent, ...box(e)]),
   frame: box(svg),
-  rows: [...svg.querySelectorAll('.row')].map((row) => ({
-    name: (row.querySelector('text.name > title, circle > title') || {}).textContent,
-    value: (row.querySelector('text.value') || {}).textContent,
-    bars: [...row.querySelectorAll('.bar')].map(box),
-    points: [...row.querySelectorAll('.point')].map(box),
-    dots: [...row.querySelectorAll('.dots')].map(points),
-    whiskers: [...row.querySelectorAll('.whisker')].map(
-      (e) => { const m = e.getAttribute('d').match(/M(-?[\\d.]+) (-?[\\d.]+)H(-?[\\d.]+)/);
-               return [at(e, +m[1], 0)[0], at(e, +m[3], 0)[0]]; }),
-  })),
-  bars: [...svg.querySelectorAll('rect.bar')].map(box),
-  cells: [...svg.querySelectorAll('.cell')].map(
-    (e) => [e.querySelector('title').textContent, +getComputedStyle(e).fillOpacity, e.classList.contains('sure')]),
-  dots: [...svg.querySelectorAll('.dots')].map(points),
-  heat: svg.querySelectorAll('.heat').length,
-  lines: [...svg.querySelectorAll('.level')].map(
-    (e) => [e.querySelector('title').textContent, points(e.querySelector('.line'))]),
+  rows: all('row').map((row) => { const b = box(row.querySelector('path')); return {
+    name: title(row), points: within('point', b).map(box), titles: within('point', b).map(title),
+    intervals: within('interval', b).map((e) => path(e).map((p) => p[0])),
+    dots: within('dots', b).map(path) }; }),
+  marks: all('point').map((e) => [title(e), ...box(e)]),
+  bars: all('bar').map(box),
+  cells: all('cell').map((e) => [title(e), +getComputedStyle(e.querySelector('path')).opacity, e.classList.contains('sure')]),
+  dots: all('dots').map(path),
+  image: svg.querySelectorAll('image.cells').length,
+  lines: all('line').map((e) => [title(e), path(e)]),
+  best: all('best').map((e) => [title(e), path(e)]),
+  worst: all('worst').map((e) => [title(e), path(e)]),
+  others: all('runs').map((e) => e.querySelector('path').getAttribute('d').split('M').length - 1),
+  coordinates: all('coordinate').map((e) => [title(e), path(e)]),
 };
 """
 
@@ -136,9 +137,17 @@ def shown(page: Page) -> None:
     page.show(page.file)
 
 
+def number_of(text: str) -> float:
+    """Return the number that a tick shows: ``0.5``, ``\u22121``, ``10\u207b\u2074``."""
+    found = re.fullmatch(r"10([\u207b⁰¹²³⁴⁵⁶⁷⁸⁹]+)", text)
+    if found is not None:
+        return 10.0 ** int(found[1].translate(str.maketrans("\u207b⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")))
+    return float(text.replace(",", "").replace("\u2212", "-"))
+
+
 def reading(ticks: list[tuple[str, float, float]], place: int, *, log: bool = False) -> Any:
     """Return what turns pixels into values, by the numbers that stand at an axis."""
-    values = np.array([float(text.replace(",", "")) for text, *_ in ticks])
+    values = np.array([number_of(text) for text, *_ in ticks])
     pixels = np.array([tick[1 + place] for tick in ticks])
     assert len(values) >= 2
     values = np.log10(values) if log else values
@@ -152,26 +161,36 @@ def near(found: Any, expected: Any, pixel: float) -> None:
     np.testing.assert_allclose(np.asarray(found, float), np.asarray(expected, float), rtol=0, atol=pixel)
 
 
-def check_bars(page: Page, identity: str, method: str, indices: list[str]) -> None:
+def check_rows(page: Page, identity: str, method: str, indices: list[str]) -> None:
     panel = page.panel(identity)
     value, pixel = reading(panel["x"], 0)
     frame = page.data.sensitivity
     own = frame[(frame["method"] == method) & frame["factor2"].isna()].set_index(["factor", "index"])
     assert len(panel["rows"]) == len(page.data.spec.factors)
     for row in panel["rows"]:
-        for index, (left, right, *_), whisker in zip(indices, row["bars"], row["whiskers"], strict=True):
-            told = own.loc[(row["name"], index)]
-            end = right if told["value"] >= 0 else left
-            near(value(end), told["value"], pixel)
-            near(value(left if told["value"] >= 0 else right), 0, pixel)
-            near(value(np.array(whisker)), [told["low"], told["high"]], pixel)
+        assert len(row["points"]) == len(row["intervals"]) == len(indices)
+        for index, title, (left, right, *_), interval in zip(
+            indices, row["titles"], row["points"], row["intervals"], strict=True
+        ):
+            factor = title.rpartition(": ")[0]
+            told = own.loc[(factor, index)]
+            assert row["name"].startswith(f"{factor}: ")
+            near(value((left + right) / 2), told["value"], pixel)
+            near(value(np.array(interval)), [told["low"], told["high"]], pixel)
 
 
-def test_bars_end_at_the_values_of_the_indices(page: Page) -> None:
-    check_bars(page, "violations-sobol-bars", "sobol", ["S1", "ST"])
-    check_bars(page, "violations-morris-bars", "morris", ["mu_star"])
-    names = [row["name"] for row in page.panel("violations-sobol-bars")["rows"]]
+def test_points_and_intervals_lie_at_the_values_of_the_indices(page: Page) -> None:
+    check_rows(page, "violations-sobol-rows", "sobol", ["S1", "ST"])
+    check_rows(page, "violations-morris-rows", "morris", ["mu_star"])
+    names = [row["name"].rpartition(": ")[0] for row in page.panel("violations-sobol-rows")["rows"]]
     assert names == ["gain", EVIL, "sensors", "learning_rate"], "by their total index, the largest first"
+
+
+def test_the_first_picture_shows_the_leading_effects(page: Page) -> None:
+    check_rows(page, "effects", "sobol", ["ST"])
+    first = page.js("document.querySelector('svg').id")
+    assert first == "effects", "and it is the first one"
+    assert page.js("document.querySelector('.card').contains(document.getElementById('effects'))")
 
 
 def test_a_picture_runs_nothing_that_it_shows(page: Page, tmp_path: Path) -> None:
@@ -186,17 +205,18 @@ def test_a_picture_runs_nothing_that_it_shows(page: Page, tmp_path: Path) -> Non
     assert page.js("document.querySelector('svg').getBoundingClientRect().width") > 100
 
 
-def test_a_bar_that_is_wrong_is_noticed(page: Page, tmp_path: Path) -> None:
+def test_a_point_that_is_wrong_is_noticed(page: Page, tmp_path: Path) -> None:
     """Were it not, the test above could not fail."""
     text = page.file.read_text()
-    found = re.search(r'<rect class="bar c0"[^>]* width="([\d.]+)"', text)
+    picture = text[text.index('id="violations-sobol-rows"') :]
+    found = re.search(r'class="point"><title>gain: S1.*?<use href="[^"]*" x="([\d.]+)"', picture)
     assert found is not None
     planted = tmp_path / "planted.html"
-    bar = found[0].replace(f'width="{found[1]}"', f'width="{float(found[1]) + 2}"')
-    planted.write_text(text.replace(found[0], bar, 1))
+    moved = found[0].replace(f'x="{found[1]}"', f'x="{float(found[1]) + 2}"')
+    planted.write_text(text.replace(picture, picture.replace(found[0], moved, 1)))
     page.show(planted)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        check_bars(page, "violations-sobol-bars", "sobol", ["S1", "ST"])
+        check_rows(page, "violations-sobol-rows", "sobol", ["S1", "ST"])
 
 
 def test_the_plane_of_morris(page: Page) -> None:
@@ -204,12 +224,11 @@ def test_the_plane_of_morris(page: Page) -> None:
     (x, wide), (y, high) = reading(panel["x"], 0), reading(panel["y"], 1)
     frame = page.data.sensitivity
     own = frame[frame["method"] == "morris"].pivot(index="factor", columns="index", values="value")
-    for row in panel["rows"]:
-        ((left, right, top, bottom),) = row["points"]
-        told = own.loc[row["name"].split(": mu* ")[0]]
+    for title, left, right, top, bottom in panel["marks"]:
+        told = own.loc[title.split(": mu* ")[0]]
         near(x((left + right) / 2), told["mu_star"], wide)
         near(y((top + bottom) / 2), told["sigma"], high)
-    assert len(panel["rows"]) == len(own)
+    assert len(panel["marks"]) == len(own)
 
 
 def test_cells_of_pairs_are_the_darker_the_larger(page: Page) -> None:
@@ -262,19 +281,49 @@ def test_lines_and_intervals_lie_where_the_numbers_are(page: Page) -> None:
             near(x(drawn[:, 0]), own[columns[0]], wide)
             near(y(drawn[:, 1]), own[columns[1]], high)
     for column, frame, name in (
-        ("iqm", comparison.levels, lambda r: r["level"]),
+        # the best level first, and lower is better
+        ("iqm", comparison.levels.sort_values("iqm"), lambda r: r["level"]),
         ("difference", comparison.pairs, lambda r: f"{r['a']} less {r['b']}"),
     ):
         panel = page.panel(f"{identity}-{column}")
         value, pixel = reading(panel["x"], 0)
         for (_, told), row in zip(frame.iterrows(), panel["rows"], strict=True):
-            assert row["name"] == name(told)
+            assert row["name"].startswith(f"{name(told)}: ")
             near(value(np.mean(row["points"][0][:2])), told[column], pixel)
-            near(value(np.array(row["whiskers"][0])), told[[f"{column}_low", f"{column}_high"]], pixel)
+            near(value(np.array(row["intervals"][0])), told[[f"{column}_low", f"{column}_high"]], pixel)
             # a dot for each seed
             levels = [told["level"]] if column == "iqm" else [told["a"], told["b"]]
             seeds = [np.add(np.mean(MEANS[one][0]), MEANS[one][1] * np.array(OFFSETS)) for one in levels]
             near(value(np.array(row["dots"][0])[:, 0]), np.sort(seeds[0] - sum(seeds[1:])), pixel)
+
+
+def test_parallel_coordinates_go_through_the_values_of_each_run(page: Page) -> None:
+    panel = page.panel("violations-runs")
+    runs = page.data.runs.set_index("uid")
+    known = runs["violations"].dropna().sort_values(kind="stable")
+    assert [name.split(":")[0] for name, _ in panel["best"]] == list(known.index[:10])
+    assert sorted(name.split(":")[0] for name, _ in panel["worst"]) == sorted(known.index[-10:])
+    assert sum(panel["others"]) == len(known) - 20
+    names = [name for name, _ in panel["coordinates"]]
+    assert names == ["gain", EVIL, "sensors", "learning_rate", "violations"]
+    ends = {
+        "gain": (0, 10),
+        EVIL: (0, 1),
+        "learning_rate": (-5, -1),
+        "violations": (known.min(), known.max()),
+    }
+    for title, points in panel["best"] + panel["worst"]:
+        uid = title.split(":")[0]
+        row = page.data.values[runs.loc[uid, "row"]] | {"violations": runs.loc[uid, "violations"]}
+        assert len(points) == len(names)
+        for (name, ((x, top), (_, bottom))), (at, y) in zip(panel["coordinates"], points, strict=True):
+            top, bottom = sorted((top, bottom))
+            if name == "sensors":
+                share = ("few", "all", "none").index(row[name]) / 2
+            else:
+                value = np.log10(row[name]) if name == "learning_rate" else row[name]
+                share = (value - ends[name][0]) / (ends[name][1] - ends[name][0])
+            near([at, y], [x, bottom - share * (bottom - top)], 1.0)
 
 
 def test_bars_of_the_histogram_hold_all_runs(page: Page) -> None:
@@ -284,24 +333,51 @@ def test_bars_of_the_histogram_hold_all_runs(page: Page) -> None:
     near(sum(counts), page.data.runs["violations"].notna().sum(), pixel * len(counts))
 
 
+def check_cell(cell: str, unit: str, row: Any, name: str) -> None:
+    """Check that a cell says what the row of the file says, rounded to the last decimal that is shown."""
+    written = [row[name]]
+    for end in (" low", " high", "_low", "_high"):
+        if f"{name}{end}" in row and row[f"{name}{end}"] != "":
+            written.append(row[f"{name}{end}"])
+    try:
+        values = list(map(float, written))
+    except ValueError:
+        assert cell.replace(",", "") == written[0].replace(",", "")
+        return
+    if cell.startswith("<"):
+        assert values[0] < 0.001
+        return
+    digits = "\u207b⁰¹²³⁴⁵⁶⁷⁸⁹"
+    power = str.maketrans(digits, "-0123456789")
+    scale = 10.0 ** int(unit.removeprefix("\u00d710").translate(power) or 0)
+    shown = re.findall(rf"\u2212?[\d,]+(?:\.\d+)?(?:\u00d710[{digits}]+)?", cell)
+    assert len(shown) == (len(values) if " to " in cell else 1), (cell, written)
+    for text, value in zip(shown, values, strict=False):
+        number, _, own = text.replace(",", "").replace("\u2212", "-").partition("\u00d710")
+        unit_of = scale * 10.0 ** int(own.translate(power) or 0)
+        decimals = len(number.partition(".")[2])
+        assert abs(float(number) * unit_of - value) <= 0.5000001 * 10.0**-decimals * unit_of, (cell, written)
+
+
 def test_tables_say_what_their_files_say(page: Page) -> None:
     tables = page.js("""[...document.querySelectorAll('table')].map((t) => ({
         file: t.querySelector('caption a').getAttribute('href'),
-        head: [...t.querySelectorAll('thead th')].map((c) => c.textContent),
-        rows: [...t.querySelectorAll('tbody tr')].map((r) => [...r.children].map((c) => c.textContent))}))""")
+        head: [...t.querySelectorAll('thead th')].map((c) => c.dataset.column).filter((c) => c),
+        units: [...t.querySelectorAll('thead th[data-column]')].map((c) => (c.querySelector('.unit') || {textContent: ''}).textContent),
+        rows: [...t.querySelectorAll('tbody tr')].map((r) => [...r.children]
+            .filter((c) => !c.classList.contains('links')).map((c) => c.textContent))}))""")
     assert len(tables) >= 7
     for table in tables:
         file = pd.read_csv(page.file.parent / table["file"], dtype=str, keep_default_na=False)
         assert set(table["head"]) <= set(file.columns)
-        assert table["head"] == list(file.columns) or table["file"].startswith("comparison")
-        file = file[table["head"]]
+        for column, key in (("violations", "uid"), ("iqm", "level")):
+            if {column, key} <= set(table["head"]):
+                # the best first
+                file = file.loc[pd.to_numeric(file[column]).sort_values(kind="stable").index]
         assert 0 < len(table["rows"]) <= len(file)
         for cells, (_, row) in zip(table["rows"], file.iterrows(), strict=False):
-            for cell, written in zip(cells, row, strict=True):
-                if re.fullmatch(r"-?\d+\.\d+(e-?\d+)?", written):
-                    assert float(cell.replace(",", "")) == pytest.approx(float(written), rel=5e-4)
-                else:
-                    assert cell.replace(",", "") == written.replace(",", "")
+            for name, cell, unit in zip(table["head"], cells, table["units"], strict=True):
+                check_cell(cell, unit, row, name)
     links = page.js("[...document.querySelectorAll('a[href$=\".csv\"]')].map((a) => a.getAttribute('href'))")
     assert sorted(links) == sorted(path.name for path in page.file.parent.glob("*.csv"))
 
@@ -320,7 +396,8 @@ def test_nothing_is_loaded_and_nothing_complains(page: Page) -> None:
 
 def test_what_users_name_is_text(page: Page) -> None:
     assert page.js("window.planted") is None
-    assert page.js("document.querySelectorAll('script, img, iframe, object, form').length") == 0
+    assert page.js("document.querySelectorAll('img, iframe, object, form').length") == 0
+    assert page.js("document.querySelectorAll('script').length") == 1, "that of the page itself"
     names = page.js("[...document.querySelectorAll('#table-factors tbody th')].map((c) => c.textContent)")
     assert names == [factor.name for factor in page.data.spec.factors]
 
@@ -330,12 +407,17 @@ def test_it_fits_the_screen(page: Page, width: int) -> None:
     page.show(page.file, width)
     assert page.js("document.documentElement.scrollWidth") <= width
     wide = page.js("""[...document.querySelectorAll('main *')].filter(
-        (e) => !e.closest('.scroll') && e.getBoundingClientRect().right > innerWidth + 0.5).map((e) => e.outerHTML.slice(0, 200))""")
+        (e) => !e.closest('.scroll') && !e.closest('svg') && e.getBoundingClientRect().right > innerWidth + 0.5).map((e) => e.outerHTML.slice(0, 200))""")
     assert wide == []
-    smallest = page.js("""Math.min(...[...document.querySelectorAll('svg.panel text')].map((t) =>
-        parseFloat(getComputedStyle(t).fontSize) * Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b)))""")
+    smallest = page.js("""Math.min(...[...document.querySelectorAll('svg.picture text')].filter((t) => t.getClientRects().length)
+        .map((t) => parseFloat(getComputedStyle(t).fontSize) * Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b)))""")
     assert smallest > 9, "the text of figures is too small to be read"
-    for identity in page.js("[...document.querySelectorAll('svg.panel')].map((e) => e.id)"):
+    shown = page.js(
+        "[...document.querySelectorAll('svg.picture')].filter((e) => e.getClientRects().length).map((e) => e.id)"
+    )
+    assert any(identity.endswith("-narrow") for identity in shown) == (width < 640)
+    assert len(shown) > 10
+    for identity in shown:
         panel = page.panel(identity)
         left, right, top, bottom = panel["frame"]
         for text, a, b, c, d in panel["texts"]:
@@ -350,8 +432,8 @@ def test_it_is_accessible(page: Page) -> None:
     assert all(b <= a + 1 for a, b in pairwise(levels)), "a level of headings is left out"
     identities = page.js("[...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(set(identities)) == len(identities)
-    assert page.js("""[...document.querySelectorAll('svg.panel')].every((e) => e.querySelector(':scope > title')
-        && e.querySelector(':scope > desc').textContent.length > 10)""")
+    assert page.js("""[...document.querySelectorAll('svg.picture')].every((e) => e.querySelector(':scope > title')
+        && e.querySelector(':scope > desc').textContent.length > 10 && e.getAttribute('role') === 'img')""")
     assert page.js("""[...document.querySelectorAll('table')].every((t) => t.caption.textContent
         && [...t.querySelectorAll('th')].every((h) => h.scope))""")
     assert page.js(
@@ -368,7 +450,7 @@ def test_it_is_readable_on_a_dark_screen(page: Page) -> None:
       const back = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
         if (!/, 0\\)$/.test(c) && c !== 'transparent') return c; } return 'rgb(255, 255, 255)'; };
       return Math.min(...[...document.querySelectorAll(
-        'p, li, td, th, dt, dd, a, figcaption, h1, h2, h3, h4, svg.panel text:not(.dark)')].map((e) => {
+        'p, li, td, th, dt, dd, a, summary, figcaption, h1, h2, h3, h4, svg.picture :not(.symbol) > text')].map((e) => {
         const own = e instanceof SVGElement ? getComputedStyle(e).fill : getComputedStyle(e).color;
         const [a, b] = [light(own), light(back(e))]; return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); }));
     })()"""
@@ -390,7 +472,7 @@ def test_it_can_be_printed(page: Page) -> None:
     pdf = base64.b64decode(printed["data"])
     assert pdf.startswith(b"%PDF")
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
-    assert 2 <= pages <= 12
+    assert 4 <= pages <= 20
     assert len(pdf) > 50_000
 
 
@@ -401,6 +483,75 @@ def test_many_rows_are_drawn_as_cells(page: Page, tmp_path: Path) -> None:
     assert file.stat().st_size < 5_000_000
     page.show(file)
     panel = page.panel("violations-at-0")
-    assert panel["heat"] > 2
+    assert panel["image"] == 1
     assert panel["dots"] == []
+    drawn = page.panel("violations-runs")
+    assert sum(drawn["others"]) + len(drawn["best"]) + len(drawn["worst"]) == MOST_RUNS + 20
+    assert page.js(
+        f"document.body.innerText.includes('{MOST_RUNS + 20} of 9,500 runs with a value are drawn')"
+    )
     assert page.js("document.body.innerText.includes('All 9,500 rows are shown, as cells')")
+
+
+def test_a_click_on_a_heading_sorts_the_table(page: Page) -> None:
+    page.js("document.getElementById('table-runs').closest('details').open = true")
+    column = "[...document.querySelectorAll('#table-runs tbody tr')].map((r) => r.cells[{}].textContent)"
+    place = page.js(
+        "[...document.querySelectorAll('#table-runs thead th')].findIndex((h) => h.dataset.column === 'gain')"
+    )
+    button = f"document.querySelectorAll('#table-runs thead th')[{place}].querySelector('button')"
+    values = [float(text) for text in page.js(column.format(place))]
+    assert values != sorted(values)
+    page.driver.execute_script(f"{button}.click()")
+    assert [float(text) for text in page.js(column.format(place))] == sorted(values)
+    page.driver.execute_script(f"{button}.click()")
+    assert [float(text) for text in page.js(column.format(place))] == sorted(values, reverse=True)
+    assert (
+        page.js("document.querySelector('#table-runs th[aria-sort]').getAttribute('aria-sort')")
+        == "descending"
+    )
+
+
+def test_a_link_opens_the_fold_that_it_leads_to(page: Page) -> None:
+    assert not page.js("document.getElementById('table-runs').closest('details').open")
+    page.driver.execute_script("location.hash = '#table-runs'")
+    page.driver.execute_async_script("setTimeout(arguments[0], 50)")
+    assert page.js("document.getElementById('table-runs').closest('details').open")
+
+
+def test_without_a_script_all_can_be_read(page: Page) -> None:
+    """Folds open by themselves, headings are text, pictures are there."""
+    page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page.driver.get(page.file.as_uri())
+        root = page.driver.execute_cdp_cmd("DOM.getDocument", {"depth": -1})["root"]
+
+        def found(selector: str) -> list[int]:
+            told = page.driver.execute_cdp_cmd(
+                "DOM.querySelectorAll", {"nodeId": root["nodeId"], "selector": selector}
+            )
+            return list(told["nodeIds"])
+
+        assert len(found("svg.picture")) > 20
+        assert found("th button") == []
+        assert len(found("table tbody tr")) > 100
+        (summary,) = found("details:has(#table-runs) > summary")
+        page.driver.execute_cdp_cmd("DOM.scrollIntoViewIfNeeded", {"nodeId": summary})
+        quad = page.driver.execute_cdp_cmd("DOM.getBoxModel", {"nodeId": summary})["model"]["content"]
+        place = {"x": quad[0] + 20, "y": quad[1] + 5, "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            page.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, **place})
+        assert len(found("details[open]:has(#table-runs)")) == 1
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_folds_are_open_on_paper(page: Page) -> None:
+    """By the style sheet alone: nothing is printed here, so that no script is told."""
+    height = "document.querySelector('#table-runs tbody tr').getBoundingClientRect().height"
+    assert page.js("CSS.supports('selector(::details-content)')"), "of the browsers of 2024 and later"
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert page.js(f"{height} > 5")
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -74,7 +74,8 @@ JUDGED: dict[str, dict[str, str]] = {
     "analysis/learning.py": {".rename": "columns of a frame"},
     "analysis/figure.py": {".savefig": "into memory"},
     "analysis/plot.py": {".savefig": "into a file that files.writing gives"},
-    "analysis/report/data.py": {".to_csv": "into memory"},
+    "analysis/report/tables.py": {".to_csv": "into memory"},
+    "analysis/report/pictures/canvas.py": {".savefig": "into memory"},
     "cli/analyse.py": {".to_csv": "into a file that files.writing_text gives"},
     "environment/grid/network.py": {".savez": "into memory", ".to_json": "gives text"},
     "execution/cluster/interchange.py": {

@@ -20,8 +20,9 @@ from palaestrai_mosaik.text import count
 from ..missing_runs import count_missing_runs, executed_text
 from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData
-from .markup import cell, number
-from .svg import COLOURS, DASHES
+from .indices import leading_factors
+from .numbers import cell, number
+from .pictures.canvas import DASHES, SERIES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 #: with fewer episodes there is nothing to be seen of learning
 FEWEST_EPISODES = 4
-#: more settings than lines that can be told apart are not drawn
-MOST_SETTINGS = COLOURS * len(DASHES)
+#: numbers with more different values are split into thirds
+MOST_LEVELS = 7
+#: more levels than lines that can be told apart are not drawn
+MOST_LINES = len(SERIES) * len(DASHES)
 #: of more runs of one level, learning curves are of so many, evenly spread over the rows
 MOST_RUNS = 200
 #: below so many runs, quartiles are no band
@@ -59,19 +62,19 @@ def collect(
     methods = choose_methods(results, None)
     found = sensitivity(results, methods, progress=analysing)
     comparisons, notes = _comparisons(results, comparing)
-    levels = _learning_levels(frame, values, comparisons[0].comparison.by if comparisons else ())
-    settings = len(set(levels.values()))
+    indices = tidy(found)
+    split, levels = _split(results, frame, indices, comparisons[0].comparison.by if comparisons else ())
+    lines = len(set(levels.values()))
     with results.open_store() as store:
-        # of more settings, one run tells whether there are curves
-        drawn = frame if settings <= MOST_SETTINGS else _own(frame).head(1)
-        learning = tuple(_learning(store, drawn, levels, spec.seed_policy == "common"))
+        # of more lines, one run tells whether there are curves
+        drawn = frame if lines <= MOST_LINES else _own(frame).head(1)
+        learning = tuple(_learning(store, drawn, levels, split, spec.seed_policy == "common"))
         executed = _executed(store, frame)
-    if learning and settings > MOST_SETTINGS:
+    if learning and lines > MOST_LINES:
         learning = ()
         notes.append(
-            f"no learning curves: {settings:,} settings are more lines than can be told apart (at most {MOST_SETTINGS}), and "
-            "one line for all would be the curve of none of them; name a factor to compare by (analysis.compare of "
-            "the design), or draw some runs: palaestrai-mosaik plot RUN RUN --learning"
+            f"no learning curves: {lines:,} levels of {split} are more lines than can be told apart (at most "
+            f"{MOST_LINES}); draw some runs: palaestrai-mosaik plot RUN RUN --learning"
         )
     counts = folder.manifest["counts"]
     seeds = count_seeds(frame, spec.seed_policy == "common")
@@ -80,7 +83,7 @@ def collect(
         outcomes=outcomes,
         values=values,
         runs=frame.drop(columns="instance"),
-        sensitivity=tidy(found),
+        sensitivity=indices,
         comparisons=tuple(comparisons),
         learning=learning,
         failures=_failures(results, values),
@@ -100,6 +103,9 @@ def collect(
             *(f"{one.outcome} by {one.method}: {one.refused}" for one in found if one.refused),
         ),
         notes=tuple(notes),
+        seconds=tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist()),
+        folder=folder.path,
+        documents={run.uid: run.file for run in folder.documents},
     )
 
 
@@ -172,19 +178,21 @@ def described(values: Mapping[str, Any]) -> str:
 
 
 def _learning(
-    store: Store, frame: pd.DataFrame, by_row: Mapping[int, str], common: bool
+    store: Store, frame: pd.DataFrame, by_row: Mapping[int, str], split: str, common: bool
 ) -> Iterator[LearningData]:
     """Yield the objective of each agent over the episodes of each phase, where there are some.
 
-    ``by_row``: which line the runs of a row belong to.
+    ``by_row``: which line the runs of a row belong to; ``split``: what the lines differ by.
     """
     runs = _own(frame)
     levels = runs["row"].map(by_row)
     chosen: dict[str, str] = {}
-    for level in dict.fromkeys(levels):
+    for level in dict.fromkeys(by_row.values()):
         own = runs.loc[levels == level, "instance"].tolist()
         kept = np.linspace(0, len(own) - 1, min(len(own), MOST_RUNS)).round().astype(int)
         chosen |= {own[i]: level for i in kept}
+    settings = runs.loc[runs["instance"].isin(chosen)].groupby(levels)["row"].nunique()
+    mixed = " The runs of a line differ in the other factors." if settings.max() > 1 else ""
     seeds = dict(zip(runs["instance"], runs["repetition"] if common else runs["run"], strict=True))
     for number_, name in store.phases_across(list(chosen)).itertuples(index=False):
         sums = store.outcomes_across(list(chosen), "objective", phase=int(number_))
@@ -195,9 +203,9 @@ def _learning(
         sums["seed"] = sums["run"].map(seeds)
         for agent in sums["agent"].unique():
             lines = _lines(sums[sums["agent"] == agent], list(dict.fromkeys(chosen.values())))
-            title = f"How {agent} did in phase {name}"
+            title = f"How {agent} did in phase {name}" + (f", by {split}" if split else "")
             yield LearningData(
-                title, "objective, sum of an episode", lines, _note(lines, len(runs), len(chosen))
+                title, "objective, sum of an episode", lines, _note(lines, len(runs), len(chosen)) + mixed
             )
 
 
@@ -206,15 +214,40 @@ def _own(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[(frame["status"] == "finished") & (frame["uid"] == frame["run"])]
 
 
-def _learning_levels(
-    frame: pd.DataFrame, values: Sequence[Mapping[str, Any]], by: Sequence[str]
-) -> dict[int, str]:
-    """Return the line that each executed row belongs to: a level of what is compared, else its setting."""
-    rows = dict.fromkeys(_own(frame)["row"].tolist())
+def _split(
+    results: Results, frame: pd.DataFrame, indices: pd.DataFrame, by: Sequence[str]
+) -> tuple[str, dict[int, str]]:
+    """Return what learning curves are split by, and the line that each executed row belongs to.
+
+    That are the levels that are compared, else those of the leading factor, or the thirds of its numbers.
+    """
+    values = results.folder.values()
+    rows = list(dict.fromkeys(_own(frame)["row"].tolist()))
     varied = [
-        name for name in (values[0] if values else {}) if len({cell(values[row][name]) for row in rows}) > 1
+        one.name for one in results.spec.factors if len({cell(values[row].get(one.name)) for row in rows}) > 1
     ]
-    return {row: _level(values[row], by or varied) for row in rows}
+    names = list(by) or leading_factors(results.spec, indices, varied)[:1]
+    if not names:
+        return "", dict.fromkeys(rows, "all runs")
+    if not by:
+        numbers = {row: values[row].get(names[0]) for row in rows}
+        known = [v for v in numbers.values() if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(known) == len(rows) and len(set(known)) > MOST_LEVELS:
+            return names[0], _thirds(numbers)
+    return " and ".join(names), {row: _level(values[row], names) for row in rows}
+
+
+def _thirds(numbers: Mapping[int, float]) -> dict[int, str]:
+    """Return for each row in which third of the values its number is; equal numbers stay together."""
+    ordered = np.sort(np.array(list(numbers.values()), dtype=float))
+    ends = ordered[[len(ordered) // 3, 2 * len(ordered) // 3]]
+    places = {row: int(np.searchsorted(ends, value, side="right")) for row, value in numbers.items()}
+    found: dict[int, str] = {}
+    for place in sorted(set(places.values())):
+        own = {row: numbers[row] for row, one in places.items() if one == place}
+        text = f"{number(float(min(own.values())), 3)} to {number(float(max(own.values())), 3)}"
+        found |= dict.fromkeys(own, text)
+    return {row: found[row] for row in sorted(numbers, key=lambda row: (places[row], row))}
 
 
 def _level(values: Mapping[str, Any], by: Sequence[str]) -> str:

@@ -17,8 +17,7 @@ from palaestrai_mosaik.analysis.comparison import Comparison
 from palaestrai_mosaik.analysis.comparison.aggregates import AGGREGATES
 from palaestrai_mosaik.analysis.comparison.runs import collect
 from palaestrai_mosaik.analysis.results import Results, labels
-
-from .svg import FloatArray
+from palaestrai_mosaik.types.arrays import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd

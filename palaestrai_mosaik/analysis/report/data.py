@@ -1,9 +1,10 @@
-"""What a report is made of, as plain data, and its tables: a part on the page, all of it in CSV files."""
+"""What a report is made of, as plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from palaestrai_mosaik.text import count
 
 from ..missing_runs import executed_text
 from .compared import Compared, count_seeds
-from .markup import Safe, cell, tag
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +42,8 @@ class ReportData:
     without an interval), ``used``, ``lost`` and ``executed`` (runs). ``failures``: text columns.
     ``remarks``: what has to be known about a method's indices of an outcome; ``refused``: why there
     are none. ``sizes``: what was counted, in words (``rows`` -> ``"48"``). ``commands`` make all of it again.
+    ``seconds``: how long each execution took, where the store knows. ``folder`` is that of the design, and
+    ``documents`` the file of each executed run in it, by the run's uid.
     """
 
     spec: DesignSpec
@@ -59,6 +61,9 @@ class ReportData:
     commands: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    seconds: tuple[float, ...] = ()
+    folder: Path | None = None
+    documents: Mapping[str, str] = field(default_factory=dict)
 
     def finite(self, outcome: str) -> pd.DataFrame:
         """Return the runs that gave a finite ``outcome``; all others are lost."""
@@ -78,88 +83,3 @@ class ReportData:
     def runs_of(self, outcome: str) -> str:
         """Return the same with their seeds: ``36 runs (21 executed) of 3 seeds``."""
         return f"{self.counted(outcome)} of {self.seeds_of(outcome)}"
-
-
-#: of longer tables, so many rows are on the page
-MOST_ROWS = 60
-#: of wider tables, so many columns fit on paper (the style sheet knows, too)
-PRINTED_COLUMNS = 13
-_LONGEST_CELL = 400
-_SHORT = 24
-
-
-@dataclass(frozen=True)
-class Table:
-    """``frame`` under a ``caption``; ``name`` is that of its file, without ending.
-
-    On the page are the first rows, at most ``most`` (0: a link to the file only), and those
-    ``columns`` that there are (none named: all).
-    """
-
-    name: str
-    caption: str
-    frame: pd.DataFrame
-    most: int = MOST_ROWS
-    columns: tuple[str, ...] = ()
-
-    @property
-    def file(self) -> str:
-        return f"{self.name}.csv"
-
-    def csv(self) -> str:
-        """Return all rows, floats with all of their digits."""
-        return self.frame.to_csv(index=False, lineterminator="\n")
-
-    def markup(self) -> Safe:
-        """Return the first rows in a box of their own, which scrolls if it is too wide."""
-        if not self.most:
-            link = tag("a", self.file, href=self.file)
-            return tag("p", f"{self.caption}: {count(len(self.frame), 'row')} in ", link, class_="quiet")
-        frame = self.frame
-        if self.columns:
-            frame = frame[[name for name in self.columns if name in frame]]
-        headers = [str(name) for name in frame.columns]
-        numeric = [all(_is_number(v) for v in frame[name]) for name in frame.columns]
-        head = [
-            tag("th", header, scope="col", class_="number" if right else None)
-            for header, right in zip(headers, numeric, strict=True)
-        ]
-        body = [
-            tag(
-                "tr",
-                *(_cell(i, value, right) for i, (value, right) in enumerate(zip(row, numeric, strict=True))),
-            )
-            for row in frame.head(self.most).itertuples(index=False, name=None)
-        ]
-        caption = tag(
-            "caption", self.caption, *self._left_out(frame), " ", tag("a", self.file, href=self.file)
-        )
-        table = tag(
-            "table", caption, tag("thead", tag("tr", *head)), tag("tbody", *body), id=f"table-{self.name}"
-        )
-        return tag("div", table, class_="scroll", role="region", aria_label=self.caption, tabindex="0")
-
-    def _left_out(self, frame: pd.DataFrame) -> Iterator[object]:
-        """Yield what the page, or its print, does not show."""
-        if len(frame) > self.most:
-            yield f": the first {self.most} of {len(frame):,} rows"
-        if len(frame.columns) < len(self.frame.columns):
-            yield "; more columns are in"
-        elif len(frame.columns) > PRINTED_COLUMNS:
-            yield tag(
-                "span", f"; printed are {PRINTED_COLUMNS} of {len(frame.columns)} columns", class_="paper"
-            )
-
-
-def _cell(place: int, value: Any, right: bool) -> Safe:
-    shown = cell(value)
-    if len(shown) > _LONGEST_CELL:
-        shown = f"{shown[: _LONGEST_CELL - 1]}\u2026"
-    if place == 0:
-        short = "short" if len(shown) <= _SHORT else None
-        return tag("th", shown, scope="row", class_="number" if right else short)
-    return tag("td", shown, class_="number" if right else None)
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (hasattr(value, "__float__") and not isinstance(value, bool | str))

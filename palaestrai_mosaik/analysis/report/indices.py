@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from palaestrai_mosaik.design.methods import METHODS, MethodDisplay
 from palaestrai_mosaik.design.model import DesignSpec
 
-from .bars import Mark
+from .numbers import Mark
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,3 +70,30 @@ def leading_method(methods: Sequence[str]) -> str | None:
     """Return the method that answers first."""
     known = [name for name in METHODS if name in methods]
     return known[0] if known else next(iter(methods), None)
+
+
+def leading_factors(spec: DesignSpec, sensitivity: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return those factors of ``names`` first that matter most to the first outcome that was analysed.
+
+    Factors that are zipped or of a group count as that does; without an analysis they keep their order.
+    """
+    for outcome in dict.fromkeys(sensitivity["outcome"]):
+        found = important(spec, sensitivity[sensitivity["outcome"] == outcome])
+        if found:
+            return sorted(names, key=lambda name: found.get(name, len(found)))
+    return list(names)
+
+
+def important(spec: DesignSpec, rows: pd.DataFrame) -> dict[str, int]:
+    """Return the place of each factor by its importance to the outcome of ``rows``; nothing without an analysis."""
+    name = leading_method(list(dict.fromkeys(rows["method"])))
+    if name is None:
+        return {}
+    own = rows[rows["method"] == name]
+    order = ranked(marks(own, method_of(name, own).leading))
+    places = {one: place for place, one in enumerate(order)}
+    return {
+        factor.name: min(places.get(one or "", len(order)) for one in (factor.name, axis.name, axis.group))
+        for axis in spec.axes
+        for factor in axis.factors
+    }

@@ -1,89 +1,260 @@
-"""The parts of the page that show numbers: figures, and the tables that belong to them."""
+"""What each section of the page shows: pictures, tables and the facts of their captions, as plain data.
+
+The words are in the templates.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
+from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
+from palaestrai_mosaik.analysis.comparison.resampling import distinct
 from palaestrai_mosaik.design.methods import MethodDisplay
-from palaestrai_mosaik.design.model import INACTIVE, Factor
+from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.text import count
 
-from ..missing_runs import count_missing_runs, executed_text
-from .bars import Mark, bars
-from .data import LearningData, ReportData, Table
-from .indices import marks, method_of, pair_marks, pairs, players, ranked, singles
-from .lines import MOST_PLACES, histogram, line_panel
-from .markup import Safe, slug, tag
-from .plane import MOST_CELLS, heat_map, morris_plane
-from .scatter import MOST_LEVELS, MOST_POINTS, HorizontalAxis, scatter
-from .svg import COLOURS, FloatArray, legend
+from ..missing_runs import executed_text
+from . import tables
+from .best import best_of, better_of
+from .compared import TITLES, Compared
+from .data import LearningData, ReportData
+from .headline import facts, first_fact
+from .indices import important, leading_method, marks, method_of, pair_marks, pairs, players, ranked, singles
+from .numbers import Mark, column, slug
+from .outcomes import coordinates, factor_axis, outcome_axis, outcome_spec
+from .pictures.canvas import Picture, wide
+from .pictures.curves import MOST_BANDS, MOST_PLACES, Lines, line_picture
+from .pictures.distributions import MOST_POINTS, histogram, scatter
+from .pictures.parallel import MOST_FACTORS, MOST_FACTORS_NARROW, choose, parallel_picture
+from .pictures.planes import MOST_CELLS, heat_map, morris_plane
+from .pictures.rows import MOST_DOTS, Block, Row, rows_picture
+from .tables import Table
+from .verdict import mark_of
+from .wording import caution, fact, worded
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: what a band of a line says, and what not
-POINTWISE = "The band is pointwise: it holds at each {} on its own, not for the line as a whole."
-
-#: what a section consists of: markup, and tables that stand between it
-Part = Safe | Table
+    from .cautions import Cautions
 
 #: of more factors, the most important ones are drawn; tables have all
-MOST_BARS = 30
+MOST_ROWS_DRAWN = 30
 MOST_SCATTERS = 12
+#: of more effects of an outcome, the first ones are on the first picture
+MOST_EFFECTS = 6
 _MOST_PAIRS = 20
-_NOISE = " Shares below 0 are sampling noise: there is no negative share."
+_SHARE = (0.0, 1.0)
+_TABLES_OF_LEVELS = (
+    *("level", "n", "seeds", "lost", "settings", "distinct", "iqm", "mean", "median", "std"),
+)
+_TABLES_OF_PAIRS = (*("a", "b", "n", "seeds", "difference", "relative", "improvement", "p_holm", "favours"),)
+
+View = dict[str, Any]
 
 
-def figure(caption: object, *panels: Safe, key: Safe | None = None) -> Safe:
-    """Return panels side by side with a caption below."""
-    return tag("figure", tag("div", *panels, class_="panels"), key or "", tag("figcaption", caption))
+def effects(data: ReportData) -> Markup:
+    """Return the leading effects of each outcome as one picture; nothing where there are none."""
+    blocks = [block for outcome in data.outcomes if (block := _leading_effects(data, outcome)) is not None]
+    if not blocks:
+        return Markup("")
+    return wide(
+        "effects",
+        lambda identity, width: rows_picture(identity, "Leading effects on each outcome", blocks, width),
+    )
 
 
-def sensitivity(data: ReportData, outcome: str) -> Iterator[Part]:
-    """Yield what each method says about ``outcome``."""
+def _leading_effects(data: ReportData, outcome: str) -> Block | None:
+    """Return the differences of a planned comparison, else the leading indices, else any differences."""
+    compared = [one for one in data.comparisons if one.comparison.outcome == outcome]
+    differences = next((block for one in compared if (block := _differences(data, one)) is not None), None)
+    if differences is not None and data.spec.analysis.compare:
+        return differences
     rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
-    for name in dict.fromkeys(rows["method"]):
-        own = rows[rows["method"] == name]
-        method = method_of(name, own)
-        yield tag("h4", method.title)
-        why = data.refused.get((outcome, name))
-        if why:
-            yield tag("p", f"Not computed: {why}.", class_="quiet")
-            continue
-        yield from _method(data, outcome, name, method, own)
+    name = leading_method(list(dict.fromkeys(rows["method"])))
+    if name is None:
+        return differences
+    own = rows[rows["method"] == name]
+    method = method_of(name, own)
+    found = marks(own, method.leading)
+    real = players(data.spec)
+    order = [factor for factor in ranked(found) if factor in real and found[factor].known][:MOST_EFFECTS]
+    if not order:
+        return differences
+    rows_ = tuple(Row(factor, (found[factor],)) for factor in order)
+    title = f"{outcome}: {method.title} ({method.leading.replace('mu_star', 'mu*')})"
+    return Block(title, _index_axis(data, outcome, method), rows_, origin=0.0, stems=True)
 
 
-def _method(
-    data: ReportData, outcome: str, name: str, method: MethodDisplay, rows: pd.DataFrame
-) -> Iterator[Part]:
-    identity = f"{slug(outcome)}-{slug(name.replace('_', '-'))}"
+def _index_axis(data: ReportData, outcome: str, method: MethodDisplay) -> str:
+    if method.share:
+        return "share of the variance"
+    if method.leading == "mu_star":
+        return f"mu*: mean change of {outcome_axis(data, outcome).label} across the range"
+    return method.leading
+
+
+def _differences(data: ReportData, compared: Compared) -> Block | None:
+    comparison = compared.comparison
+    if comparison.constant is not None or not len(comparison.pairs):
+        return None
+    # what is equal needs no picture
+    drawn = comparison.pairs[comparison.pairs["test"] != NO_DIFFERENCE]
+    drawn = drawn[drawn["difference"].notna()].head(MOST_ROWS_DRAWN)
+    if drawn.empty:
+        return None
+    rows = tuple(
+        Row(
+            f"{pair['a']} less {pair['b']}",
+            (mark_of(pair, "difference"),),
+            compared.differences(pair["a"], pair["b"]),
+        )
+        for pair in drawn.to_dict("records")
+    )
+    title = f"{comparison.outcome} by {' and '.join(comparison.by)}: differences of pairs"
+    return Block(title, f"difference in {outcome_axis(data, comparison.outcome).label}", rows, origin=0.0)
+
+
+def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
+    """Return all that the page tells of an outcome."""
+    told = facts(data, name)
+    refusals = [text for (refused, _), text in refused_methods(data).items() if refused == name]
+    general = cautions.refer([*(one for one in told if one.caution), *refusals])
+    best = best_of(data, name)
+    return {
+        "id": f"outcome-{slug(name)}",
+        "name": name,
+        "spec": outcome_spec(data, name),
+        "first": worded(first_fact(data, name)).text,
+        "refs": general,
+        "sentences": [worded(one).text for one in told if not one.caution],
+        "better": better_of(data, name),
+        "best": None
+        if best is None
+        else {
+            "best": best,
+            "value": _value_of(best.mark),
+            "refs": cautions.refer([caution("best_is_chosen", rows=best.rows)] if best.rows > 1 else []),
+        },
+        "parallel": _parallel(data, name),
+        "methods": list(_methods(data, name, cautions)),
+        "comparisons": [
+            _comparison(data, one, place, cautions)
+            for place, one in enumerate(one for one in data.comparisons if one.comparison.outcome == name)
+        ],
+        "values": _distribution(data, name),
+    }
+
+
+def refused_methods(data: ReportData) -> dict[tuple[str, str], str]:
+    """Return why there are no indices of an outcome by a method, as the warnings of a report have it."""
+    return {
+        (name, method): f"{name} by {method}: {why}" for (name, method), why in data.refused.items() if why
+    }
+
+
+def _value_of(mark: Mark) -> str:
+    found = column([mark])
+    return f"{found.cells[0]}{f' {found.unit}' if found.unit else ''}"
+
+
+def _parallel(data: ReportData, name: str) -> View | None:
+    values = data.runs[name].to_numpy(float)
+    known = values[np.isfinite(values)]
+    # of equal runs, none is among the best
+    if len(known) < 3 or distinct(known) == 1:
+        return None
+    axes = coordinates(data, name, _important(data, name))
+    if len(axes) < 2:
+        return None
+    better = better_of(data, name)
+    drawn = choose(values, -1 if better == "lower" else 1)
+    uids = data.runs["uid"].astype(str).tolist()
+    picture = wide(
+        f"{slug(name)}-runs", lambda identity, width: parallel_picture(identity, axes, uids, drawn, width)
+    )
+    return {
+        "picture": picture,
+        "drawn": drawn,
+        "emphasised": len(drawn.best),
+        "better": better,
+        "factors": len(axes) - 1,
+        "most": MOST_FACTORS,
+        "most_narrow": MOST_FACTORS_NARROW,
+    }
+
+
+def _important(data: ReportData, name: str) -> list[Factor]:
+    """Return the factors, those first that matter most; without an analysis as they are written."""
+    places = important(data.spec, data.sensitivity[data.sensitivity["outcome"] == name])
+    return sorted(data.spec.factors, key=lambda factor: places.get(factor.name, 0))
+
+
+def _methods(data: ReportData, name: str, cautions: Cautions) -> Any:
+    rows = data.sensitivity[data.sensitivity["outcome"] == name]
+    for method_name in dict.fromkeys(rows["method"]):
+        own = rows[rows["method"] == method_name]
+        method = method_of(method_name, own)
+        refused = refused_methods(data).get((name, method_name))
+        if refused is not None:
+            yield {"title": method.title, "refs": cautions.refer([refused]), "refused": True}
+        else:
+            yield {"title": method.title, "refused": False} | _method(
+                data, name, method_name, method, cautions
+            )
+
+
+def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay, cautions: Cautions) -> View:
+    rows = data.sensitivity[
+        (data.sensitivity["outcome"] == name) & (data.sensitivity["method"] == method_name)
+    ]
+    identity = f"{slug(name)}-{slug(method_name.replace('_', '-'))}"
     found = {index: marks(rows, index) for index in method.bars}
     real = players(data.spec)
     # what is no factor comes last
     order = sorted(ranked(found[method.leading]), key=lambda factor: factor not in real)
-    panels = [_bars(identity, method, found, order[:MOST_BARS])]
-    sigma = marks(rows, "sigma") if name == "morris" else {}
+    unknown = Mark(math.nan)
+    drawn = tuple(
+        Row(factor, tuple(found[index].get(factor, unknown) for index in method.bars))
+        for factor in order[:MOST_ROWS_DRAWN]
+    )
+    series = tuple(index.replace("mu_star", "mu*") for index in method.bars)
+    title = f"{method.title}: {' and '.join(series)}"
+    block = Block(title, _index_axis(data, name, method), drawn, series, origin=0.0, stems=True)
+    big = wide(f"{identity}-rows", lambda one, width: rows_picture(one, title, [block], width))
+    panels = []
+    sigma = marks(rows, "sigma") if method_name == "morris" else {}
     if sigma:
         points = [(f, found["mu_star"][f], sigma[f].value) for f in order if f in sigma]
-        panels.append(morris_plane(f"{identity}-plane", "Size and spread of effects", points))
+        panels.append(morris_plane(f"{identity}-plane", "Size and spread of effects", points).svg())
     of_pairs = pair_marks(rows, method.pairs) if method.pairs else {}
     if of_pairs:
         names = [f for f in order if any(f in pair for pair in of_pairs)][:MOST_CELLS]
-        title = f"Interactions of pairs ({method.pairs})"
-        panels.append(heat_map(f"{identity}-pairs", title, names, of_pairs, str(method.pairs)))
+        heading = f"Interactions of pairs ({method.pairs})"
+        panels.append(heat_map(f"{identity}-pairs", heading, names, of_pairs, str(method.pairs)).svg())
     negative = method.share and any(mark.value < 0 for index in found.values() for mark in index.values())
-    caption = _caption(data, method, len(order), bool(of_pairs)) + _NOISE * negative
-    yield figure(caption, *panels, key=_key(method))
-    yield from remarks(data.remarks.get((outcome, name), ()))
-    used = f"{method.title} of {outcome} ({_used(rows)}, {data.seeds_of(outcome)})"
-    yield Table(f"sensitivity-{identity}", used, _wide(singles(rows), order))
+    used = f"{method.title} of {name} ({_used(rows)}, {data.seeds_of(name)})"
+    shown = [Table(f"sensitivity-{identity}", used, tables.wide(singles(rows), order))]
     if of_pairs:
-        title = f"{method.title} of pairs, {outcome}"
-        yield Table(f"sensitivity-{identity}-pairs", title, _wide(pairs(rows)), most=_MOST_PAIRS)
+        caption = f"{method.title} of pairs, {name}"
+        shown.append(
+            Table(f"sensitivity-{identity}-pairs", caption, tables.wide(pairs(rows)), most=_MOST_PAIRS)
+        )
+    remarks = data.remarks.get((name, method_name), ())
+    return {
+        "refs": cautions.refer([*remarks, *([worded(fact("negative_shares"))] if negative else [])]),
+        "big": big,
+        "panels": panels,
+        "says": method.says,
+        "pairs": bool(of_pairs),
+        "factors": len(order),
+        "most": MOST_ROWS_DRAWN,
+        "tables": shown,
+    }
 
 
 def _used(rows: pd.DataFrame) -> str:
@@ -92,163 +263,173 @@ def _used(rows: pd.DataFrame) -> str:
     return ", ".join(filter(None, caption))
 
 
-def _bars(
-    identity: str, method: MethodDisplay, found: Mapping[str, Mapping[str, Mark]], order: Sequence[str]
-) -> Safe:
-    unknown = Mark(math.nan)
-    rows = [(f, [found[i].get(f, unknown) for i in method.bars]) for f in order]
-    return bars(f"{identity}-bars", " and ".join(method.bars), rows, method.bars, _axis(method))
-
-
-def _axis(method: MethodDisplay) -> str:
-    if method.share:
-        return "share of the variance"
-    return "mu* (mean size of the effects)" if method.leading == "mu_star" else method.leading
-
-
-def _key(method: MethodDisplay) -> Safe | None:
-    return legend(method.bars) if len(method.bars) > 1 else None
-
-
-def _caption(data: ReportData, method: MethodDisplay, factors: int, pairs: bool) -> str:
-    caption = [method.says] if method.says else []
-    caption.append(f"Whiskers: intervals of {100 * data.spec.analysis.confidence:g} %, where there are any.")
-    if pairs:
-        caption.append("Cells: the darker, the larger; framed where the interval lies above zero.")
-    if factors > MOST_BARS:
-        caption.append(f"Shown are the first {MOST_BARS} of {factors} factors; the table has all.")
-    return " ".join(caption)
-
-
-def _wide(rows: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a row per factor or pair, with the indices and their intervals side by side.
-
-    Factors come in this ``order``, pairs by their first index, the largest first.
-    """
-    import pandas as pd
-
-    keys = ["factor"] if order else ["factor", "factor2"]
-    table: dict[tuple[str, ...], dict[str, Any]] = {}
-    with_intervals = set(rows.loc[rows["low"].notna(), "index"])
-    for row in rows.to_dict("records"):
-        where = tuple(row[key] for key in keys)
-        cells = table.setdefault(where, dict(zip(keys, where, strict=True)))
-        index = row["index"]
-        cells[index] = row["value"]
-        if index in with_intervals:
-            cells |= {f"{index} low": row["low"], f"{index} high": row["high"]}
-    shown = pd.DataFrame(list(table.values()))
-    if order:
-        places = {factor: place for place, factor in enumerate(order)}
-        return shown.sort_values("factor", key=lambda c: c.map(places), kind="stable", ignore_index=True)
-    return shown.sort_values(rows["index"].iloc[0], ascending=False, kind="stable", ignore_index=True)
-
-
-def distribution(data: ReportData, outcome: str) -> Iterator[Part]:
-    """Yield how the outcome is distributed, and how it goes with each factor."""
-    values = data.runs[outcome].to_numpy(float)
+def _distribution(data: ReportData, name: str) -> View | None:
+    values = data.runs[name].to_numpy(float)
     if not np.isfinite(values).any():
-        return
-    by_row = data.runs.groupby("row")[outcome].mean()
+        return None
+    by_row = data.runs.groupby("row")[name].mean()
     y = by_row.reindex(range(len(data.values))).to_numpy(float)
-    factors = _important(data, outcome)
-    identity = slug(outcome)
-    panels = [histogram(f"{identity}-spread", outcome, values)]
-    panels += [
-        scatter(f"{identity}-at-{i}", against(factor, data.values), outcome, y)
+    factors = _important(data, name)
+    identity, axis = slug(name), outcome_axis(data, name)
+    pictures: list[Picture] = [histogram(f"{identity}-spread", axis, values)]
+    pictures += [
+        scatter(f"{identity}-at-{i}", factor_axis(factor, data.values), axis, y)
         for i, factor in enumerate(factors[:MOST_SCATTERS])
     ]
-    caption = "Orange: the mean of neighbouring rows, or of a level. "
     known = int(np.isfinite(y).sum())
-    if known > MOST_POINTS:
-        caption += f"All {known:,} rows are shown, as cells: the darker, the more rows lie there."
-    else:
-        caption += f"Points: all {known:,} rows" + (
-            ", each the mean of its repetitions." if data.spec.repetitions > 1 else "."
+    return {
+        "panels": [picture.svg() for picture in pictures],
+        "rows": known,
+        "cells": known > MOST_POINTS,
+        "repetitions": data.spec.repetitions,
+        "runs": data.runs_of(name),
+        "factors": len(factors),
+        "most": MOST_SCATTERS,
+        "limits": axis.limits,
+        "table": Table(f"summary-{slug(name)}", f"{name} in numbers", tables.summary(data, name)),
+    }
+
+
+def _comparison(data: ReportData, compared: Compared, place: int, cautions: Cautions) -> View:
+    """Return how the levels compare; what was lost comes before any result."""
+    told = compared.comparison
+    identity = f"comparison-{place}-{slug(told.outcome)}"
+    named = f"{told.outcome} by {' and '.join(told.by)}"
+    found: View = {
+        "by": told.by,
+        "lost": Table(f"{identity}-lost", f"Runs of each level, {named}", compared.losses()),
+        "refs": cautions.refer(told.warnings),
+        "notes": told.notes,
+        "constant": told.constant,
+        "runs": int(told.levels["n"].sum()),
+        "pictures": [],
+        "facts": _comparison_facts(compared),
+    }
+    if told.constant is None:
+        found["pictures"] = _comparison_pictures(data, compared, identity)
+        if (profiles := told.profiles.get("low")) is not None and profiles.notna().any():
+            found["refs"] = sorted({*found["refs"], *cautions.refer([worded(fact("pointwise"))])})
+    best_first = tables.levels(compared)
+    shown = [
+        Table(
+            f"{identity}-levels",
+            named,
+            told.levels.assign(seeds=[compared.seeds(str(level)) for level in told.levels["level"]]),
+            columns=_TABLES_OF_LEVELS,
+            sorted=best_first,
+            order="the best first" if told.equal_settings else "",
         )
-    caption += f" These are {data.runs_of(outcome)}."
-    if len(factors) > MOST_SCATTERS:
-        caption += f" Shown are {MOST_SCATTERS} of {len(factors)} factors, the most important ones."
-    yield figure(caption, *panels)
+    ]
+    if len(compared.settings) > 1:
+        caption = f"Mean of {told.outcome} by setting: is the same level best everywhere?"
+        shown.append(Table(f"{identity}-settings", caption, compared.by_setting()))
+        shown.append(Table(f"{identity}-cells", f"Each level in each setting, {named}", told.cells, most=0))
+    if len(told.pairs):
+        shown.append(
+            Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_TABLES_OF_PAIRS)
+        )
+    if len(told.profiles) and told.constant is None:
+        caption = f"Performance profiles of {told.outcome}"
+        shown.append(Table(f"{identity}-profiles", caption, told.profiles, most=0))
+    return found | {"tables": shown}
 
 
-def against(factor: Factor, values: Sequence[Mapping[str, Any]]) -> HorizontalAxis:
-    """Return what lies on the x axis for ``factor``: NaN where a row leaves it inactive."""
-    found = [row.get(factor.name, INACTIVE) for row in values]
-    if factor.kind == "levels" and len(factor.levels) <= MOST_LEVELS:
-        places = [_level(factor, value) for value in found]
-        return HorizontalAxis(factor.name, np.array(places, dtype=float), factor.labels)
-    numbers: FloatArray = np.array(
-        [float(v) if isinstance(v, int | float) and not isinstance(v, bool) else math.nan for v in found],
-        dtype=float,
+def _comparison_facts(compared: Compared) -> View:
+    """Return what the caption of a comparison's pictures tells."""
+    told = compared.comparison
+    return {
+        "better": told.options.better,
+        "common_seeds": told.options.common_seeds,
+        "paired": told.paired,
+        "settings": len(compared.settings),
+        "equal_settings": told.equal_settings,
+        "some_constant": bool(((told.levels["n"] > 1) & (told.levels["distinct"] == 1)).any()),
+        "thinned": bool(told.levels["n"].max() > MOST_DOTS),
+        "dots": MOST_DOTS,
+        "pairs": len(told.pairs),
+        "baseline": told.options.baseline is not None,
+    }
+
+
+def _comparison_pictures(data: ReportData, compared: Compared, identity: str) -> list[Markup]:
+    told = compared.comparison
+    levels = compared.ordered().to_dict("records") if told.equal_settings else told.levels.to_dict("records")
+    label = outcome_axis(data, told.outcome).label
+    blocks = {}
+    for statistic in (name for name in TITLES if name in told.levels):
+        rows = tuple(
+            Row(
+                _named(compared, row), (mark_of(row, statistic),), compared.dots(statistic, str(row["level"]))
+            )
+            for row in levels
+        )
+        title = f"{TITLES[statistic].capitalize()} of {told.outcome}"
+        blocks[statistic] = Block(title, label, rows, ends=_whole(levels, statistic))
+    differences = _differences(data, compared)
+    if differences is not None:
+        blocks["difference"] = differences
+    improvements = _improvements(compared)
+    if improvements is not None:
+        blocks["improvement"] = improvements
+
+    def shown(block: Block) -> Any:
+        return lambda one, width: rows_picture(one, block.title, [block], width)
+
+    found = [wide(f"{identity}-{name}", shown(block)) for name, block in blocks.items()]
+    if len(told.profiles):
+        lines = Lines(told.profiles, ("score", "share"), (label, "share of runs that are better"), share=True)
+        found.append(
+            wide(
+                f"{identity}-profiles",
+                lambda one, width: line_picture(one, f"Performance profiles of {told.outcome}", lines, width),
+            )
+        )
+    return found
+
+
+def _improvements(compared: Compared) -> Block | None:
+    pairs = compared.comparison.pairs
+    if not len(pairs) or not pairs["improvement"].notna().any():
+        return None
+    drawn = pairs[(pairs["test"] != NO_DIFFERENCE) & pairs["improvement"].notna()].head(MOST_ROWS_DRAWN)
+    if drawn.empty:
+        return None
+    rows = tuple(
+        Row(f"{pair['a']} over {pair['b']}", (mark_of(pair, "improvement"),))
+        for pair in drawn.to_dict("records")
     )
-    if factor.kind == "levels" and not np.isfinite(numbers).any():
-        numbers = np.array([_level(factor, value) for value in found], dtype=float)
-    log = factor.dist in ("loguniform", "lognormal") and bool(np.all(numbers[np.isfinite(numbers)] > 0))
-    return HorizontalAxis(factor.name, numbers, log=log)
+    axis = "probability that the first is better"
+    return Block("Probability of improvement", axis, rows, origin=0.5, ends=_SHARE)
 
 
-def _level(factor: Factor, value: Any) -> float:
-    """Return the index of a level, given as such or by its label."""
-    for i, (level, label) in enumerate(zip(factor.levels, factor.labels, strict=True)):
-        if (type(value) is type(level) and value == level) or (isinstance(value, str) and value == label):
-            return float(i)
-    return math.nan
+def _named(compared: Compared, row: Mapping[Any, Any]) -> str:
+    """Return the name of a level, with its settings where these are not those of all levels."""
+    name = str(row["level"])
+    if compared.comparison.equal_settings or not row["n"]:
+        return name
+    return f"{name} ({int(row['settings'])} of {len(compared.settings)} settings)"
 
 
-def _important(data: ReportData, outcome: str) -> list[Factor]:
-    """Return the factors, those first that matter most; without an analysis as they are written."""
-    rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
-    factors = list(data.spec.factors)
-    for name in dict.fromkeys(rows["method"]):
-        own = rows[rows["method"] == name]
-        order = ranked(marks(own, method_of(name, own).leading))
-        places = {axis: order.index(axis) for axis in order}
-        axes = {f.name: (a.group, a.name) for a in data.spec.axes for f in a.factors}
-        return sorted(
-            factors,
-            key=lambda f: min(places.get(n or "", len(order)) for n in (f.name, *axes[f.name])),
-        )
-    return factors
+def _whole(levels: Sequence[Mapping[Any, Any]], statistic: str) -> tuple[float, ...]:
+    """Return 0 as an end of the axis where no level varies: any difference would fill a zoomed one."""
+    varies = any(math.isfinite(mark_of(row, statistic).low) for row in levels)
+    constant = any(row["n"] > 1 and row["distinct"] == 1 for row in levels)
+    return (0.0,) if constant and not varies else ()
 
 
-def learning(data: LearningData, place: int) -> Iterator[Part]:
-    """Yield learning curves as a figure with its table."""
+def learning(data: LearningData, place: int, cautions: Cautions) -> View:
+    """Return learning curves as a picture with its table."""
     identity = f"learning-{place}"
     levels = list(dict.fromkeys(map(str, data.lines["level"])))
-    caption = data.note
-    if data.lines["low"].notna().any() and len(levels) <= COLOURS:
-        caption += f" {POINTWISE.format('episode')}"
+    banded = bool(data.lines["low"].notna().any()) and len(levels) <= MOST_BANDS
     longest = int(data.lines.groupby("level")["episode"].count().max())
-    if longest > MOST_PLACES:
-        caption += f" Of {longest:,} episodes, each place is the mean of {-(-longest // MOST_PLACES)}."
-    if len(levels) > COLOURS:
-        caption += " Bands are left out, because there are many lines."
-    drawn = line_panel(identity, data.title, data.lines, ("episode", "value"), ("episode", data.value))
-    yield figure(caption, drawn, key=legend(levels) if len(levels) > 1 else None)
-    yield Table(identity, data.title, data.lines, most=0)
-
-
-def remarks(caption: Sequence[str]) -> Iterator[Safe]:
-    """Yield what has to be known about a figure, where there is something."""
-    if caption:
-        yield tag("ul", *(tag("li", text) for text in caption), class_="quiet remarks")
-
-
-def notices(warnings: Sequence[str]) -> Iterator[Safe]:
-    """Yield a box of warnings, where there are any."""
-    if warnings:
-        yield tag("div", tag("ul", *(tag("li", text) for text in dict.fromkeys(warnings))), class_="notice")
-
-
-def lost(data: ReportData) -> str | None:
-    """Return how many runs have no outcome, in words; nothing if all have."""
-    counts = count_missing_runs(data.runs, data.outcomes)
-    parts = [f"{counts[status]:,} {status}" for status in ("failed", "missing") if counts[status]]
-    gone = counts["failed"] + counts["missing"]
-    parts += [f"{counts[name]:,} without a finite {name}" for name in data.outcomes if counts[name]]
-    if not parts:
-        return None
-    share = f" ({100 * gone / counts['runs']:.1f} %)" if gone else ""
-    caption = f"{gone:,} of {count(counts['runs'], 'run')}{share} have not finished: {', '.join(parts)}"
-    return f"{caption}. What they would have given is left out, never made up."
+    lines = Lines(data.lines, ("episode", "value"), ("episode", data.value))
+    return {
+        "picture": wide(identity, lambda one, width: line_picture(one, data.title, lines, width)),
+        "note": data.note,
+        "refs": cautions.refer([worded(fact("pointwise"))] if banded else []),
+        "episodes": longest,
+        "span": -(-longest // MOST_PLACES),
+        "many": len(levels) > MOST_BANDS,
+        "table": Table(identity, data.title, data.lines, most=0),
+    }

@@ -1,0 +1,206 @@
+"""Numbers as text: single ones with significant digits, columns with one unit and one number of decimals."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+_LONGEST_SLUG = 60
+_DIGITS = 4
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Columns within these limits need no power of ten.
+_PLAIN = (0.01, 1e5)
+# More decimals than this are written with a power of ten for each number.
+_MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A value with its interval (NaN: none)."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a value."""
+        return math.isfinite(self.value)
+
+    @property
+    def spread(self) -> bool:
+        """Whether there is an interval; one without width comes from one distinct value and is none."""
+        return math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
+
+    def __str__(self) -> str:
+        if not self.known:
+            return "unknown"
+        if not self.spread:
+            return number(self.value, 3)
+        return f"{number(self.value, 3)} ({number(self.low, 3)} to {number(self.high, 3)})"
+
+
+def cell(value: Any) -> str:
+    """Return ``value`` as text: floats with four significant digits, nothing for nothing."""
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return ""
+    if isinstance(value, float):
+        return number(float(value))
+    if isinstance(value, bool | str):
+        return str(value)
+    if hasattr(value, "item"):
+        return cell(value.item())
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def number(value: float, digits: int = _DIGITS) -> str:
+    """Return ``value`` with ``digits`` significant digits: ``0.3139``, ``12,350``, ``1.2e-06``."""
+    if math.isnan(value):
+        return ""
+    if math.isinf(value):
+        return "-inf" if value < 0 else "inf"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits}g}")
+    if not 1e-4 <= abs(rounded) < 1e9:
+        return re.sub(r"\.?0*e", "e", f"{value:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    shown = f"{rounded:,.{decimals}f}"
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+def readable(value: Any) -> str:
+    """Return ``value`` as :func:`cell` does, but but with superscripts for ``7.2e-05``."""
+    shown = cell(value)
+    if isinstance(value, str):
+        return shown
+    if found := re.fullmatch(r"(-?[\d.]+)e([-+]\d+)", shown):
+        shown = f"{found[1]}{times_ten(int(found[2]))}"
+    return shown.replace("-", "\N{MINUS SIGN}")
+
+
+def percent(share: float) -> str:
+    """Return a share as per cent: ``61``, ``3.2``, ``0.4``; whole numbers from ten on."""
+    value = 100 * share
+    shown = f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"
+    shown = shown.removesuffix(".0")
+    return "0" if shown == "-0" else shown
+
+
+def duration(seconds: float) -> str:
+    """Return a time with a unit that fits: ``0.42 s``, ``3.1 min``, ``12 h``."""
+    for size, unit in ((86400 * 3, "days"), (3600 * 2, "h"), (60 * 2, "min")):
+        if seconds >= size:
+            each = {"days": 86400, "h": 3600, "min": 60}[unit]
+            return f"{number(seconds / each, 2)}\xa0{unit}"
+    return f"{number(seconds, 2)}\xa0s"
+
+
+def power_of_ten(exponent: int) -> str:
+    """Return ``10⁻³``."""
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def times_ten(exponent: int) -> str:
+    """Return ``10⁻³`` behind a multiplication sign."""
+    return f"\N{MULTIPLICATION SIGN}{power_of_ten(exponent)}"
+
+
+def exponent_of(largest: float) -> int:
+    """Return by which power of ten numbers up to ``largest`` are divided: 0, or a multiple of 3."""
+    if not math.isfinite(largest) or largest <= 0 or _PLAIN[0] <= largest < _PLAIN[1]:
+        return 0
+    return 3 * math.floor((math.log10(largest) + 1) / 3)
+
+
+@dataclass(frozen=True)
+class Column:
+    """Numbers of a column as text: ``cells``, all in units of ``10 ** exponent``."""
+
+    cells: tuple[str, ...]
+    exponent: int = 0
+
+    @property
+    def unit(self) -> str:
+        """The power of ten that the heading of the column names: its text, or nothing."""
+        return f"{times_ten(self.exponent)}" if self.exponent else ""
+
+
+def column(marks: Sequence[Mark]) -> Column:
+    """Return values, and their intervals where they have any, with one unit and one number of decimals.
+
+    Half the width of a typical interval keeps two digits; values without intervals keep four digits of the largest
+    and two of the smallest. Nothing stands where there is no value.
+    """
+    ends = [abs(end) for mark in marks for end in (mark.value, mark.low, mark.high) if math.isfinite(end)]
+    if not ends or all(end == int(end) for end in ends):
+        return Column(tuple(_interval(mark, 0, 0) for mark in marks))
+    exponent = exponent_of(max(ends))
+    unit = 10.0**exponent
+    halves = sorted((mark.high - mark.low) / 2 / unit for mark in marks if mark.spread)
+    if halves:
+        decimals = 1 - _magnitude(halves[len(halves) // 2])
+    else:
+        known = [end / unit for end in ends if end]
+        decimals = max(3 - _magnitude(max(known)), 1 - _magnitude(min(known)))
+    if decimals > _MOST_DECIMALS:
+        return Column(tuple(_scientific(mark) for mark in marks))
+    decimals = max(0, decimals)
+    while decimals and all(f"{end / unit:.{decimals}f}".endswith("0") for end in ends):
+        decimals -= 1
+    return Column(tuple(_interval(mark, decimals, exponent) for mark in marks), exponent)
+
+
+def _magnitude(value: float) -> int:
+    return math.floor(math.log10(value))
+
+
+def _interval(mark: Mark, decimals: int, exponent: int) -> str:
+    def shown(value: float) -> str:
+        if not math.isfinite(value):
+            return number(value)
+        text = f"{value / 10.0**exponent:,.{decimals}f}"
+        return text.removeprefix("-") if not text.strip("-0.,") else text
+
+    text = shown(mark.value)
+    if mark.known and mark.spread:
+        text += f" ({shown(mark.low)} to {shown(mark.high)})"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _scientific(mark: Mark) -> str:
+    def shown(value: float) -> str:
+        if not math.isfinite(value) or value == 0:
+            return number(value)
+        digits, _, exponent = f"{value:.2e}".partition("e")
+        return f"{digits}{times_ten(int(exponent))}"
+
+    text = shown(mark.value)
+    if mark.known and mark.spread:
+        text += f" ({shown(mark.low)} to {shown(mark.high)})"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def shorten(text: str, width: int) -> str:
+    """Return ``text`` on one line, cut in the middle to ``width`` characters."""
+    line = " ".join(text.split()) or text
+    if len(line) <= width:
+        return line
+    head = (width - 1) // 2
+    return f"{line[:head]}\u2026{line[len(line) - (width - 1 - head) :]}"
+
+
+def slug(text: str) -> str:
+    """Return ``text`` as the name of a file or of an anchor: small letters, digits, ``-``.
+
+    What had to be changed gets an ending by which different texts stay different.
+    """
+    kept = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
+    if kept and kept == text:
+        return kept
+    ending = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{kept}-{ending}" if kept else ending

@@ -1,0 +1,204 @@
+"""Parallel coordinates: a line for each run through its factors to its outcome."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from palaestrai_mosaik.types.arrays import FloatArray, IntVector
+
+from ..numbers import number, times_ten
+from .canvas import (
+    INK,
+    PAPER,
+    QUIET,
+    RAMP,
+    SMALL,
+    Picture,
+    fitted,
+    log_ticks,
+    ticks,
+    width_of,
+)
+
+#: of more runs, so many are drawn behind the best and the worst, evenly spread over the ranks of the outcome
+MOST_RUNS = 350
+#: so many of the best and of the worst stand out
+EMPHASISED = 10
+#: more factors than have room on a page, and on a phone, are left out
+MOST_FACTORS, MOST_FACTORS_NARROW = 9, 3
+_NARROW = 500
+_INACTIVE = -0.09
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """An axis: the values of the runs (NaN: inactive), its ends, and its levels where they are no numbers."""
+
+    name: str
+    values: FloatArray
+    span: tuple[float, float]
+    levels: tuple[str, ...] = ()
+    log: bool = False
+
+    def places(self) -> FloatArray:
+        """Return where on the axis the values lie, from 0 to 1."""
+        low, high = self.span
+        values = self.values
+        if self.log:
+            values, low, high = np.log(values), math.log(low), math.log(high)
+        found = (values - low) / (high - low)
+        return np.where(np.isfinite(found), found, _INACTIVE)
+
+    def marks(self, narrow: bool) -> list[tuple[float, str]]:
+        """Return the places and texts of the ticks."""
+        if self.levels:
+            return [(i / max(1, len(self.levels) - 1) if len(self.levels) > 1 else 0.5, text)
+                    for i, text in enumerate(self.levels)]  # fmt: skip
+        low, high = self.span
+        if self.log:
+            places, texts = log_ticks(low, high, 4 if narrow else 6)
+            return [
+                (math.log(value / low) / math.log(high / low), text)
+                for value, text in zip(places, texts, strict=True)
+            ]
+        places, texts, _ = ticks(low, high, 5)
+        found = [((value - low) / (high - low), text) for value, text in zip(places, texts, strict=True)]
+        return [(place, text) for place, text in found if -1e-9 <= place <= 1 + 1e-9]
+
+    @property
+    def exponent(self) -> int:
+        """The power of ten that the numbers of the ticks are units of."""
+        return 0 if self.levels or self.log else ticks(*self.span, 5)[2]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Which runs are drawn: the best and the worst, and ``others`` behind them, in the order of their ranks."""
+
+    best: IntVector
+    worst: IntVector
+    others: IntVector
+    runs: int
+
+    @property
+    def all(self) -> int:
+        """How many lines there are."""
+        return len(self.best) + len(self.worst) + len(self.others)
+
+
+def choose(outcome: FloatArray, sign: int) -> Drawn:
+    """Return which of the runs are drawn; ``sign``: 1 where higher is better, -1 where lower is."""
+    known = np.flatnonzero(np.isfinite(outcome))
+    order = known[np.argsort(-sign * outcome[known], kind="stable")]
+    each = min(EMPHASISED, len(order) // 3)
+    best, worst = order[:each], order[len(order) - each :]
+    middle = order[each : len(order) - each]
+    kept = np.unique(np.linspace(0, len(middle) - 1, min(len(middle), MOST_RUNS)).round().astype(int))
+    return Drawn(best, worst, middle[kept] if len(middle) else middle, len(order))
+
+
+def parallel_picture(
+    identity: str, coordinates: Sequence[Coordinate], names: Sequence[str], drawn: Drawn, width: float
+) -> Picture:
+    """Return the runs as lines; the last of ``coordinates`` is the outcome. ``names``: the uids of the runs."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    narrow = width < _NARROW
+    *factors, outcome = coordinates
+    shown = [*factors[: MOST_FACTORS_NARROW if narrow else MOST_FACTORS], outcome]
+    height = 330.0 if narrow else 380.0
+    picture = Picture(identity, f"The runs, their factors and {outcome.name}", width, height)
+    picture.heading()
+    each = (width - 24) / len(shown)
+    # the numbers of an axis are at its left
+    at = [12 + each * (i + 0.62) for i in range(len(shown))]
+    two = any(width_of(one.name) > each - 6 for one in shown)
+    top = 80.0 if two else 64.0
+    some_inactive = any(not np.isfinite(one.values).all() for one in shown[:-1])
+    bottom = height - (36.0 if some_inactive else 18.0)
+    axes = picture.axes((0, width, 0, height))
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
+    axes.axis("off")
+    places = np.column_stack([bottom - coordinate.places() * (bottom - top) for coordinate in shown])
+
+    def path(rows: IntVector) -> Path:
+        vertices = np.column_stack([np.tile(at, len(rows)), places[rows].ravel()])
+        codes = np.full(len(vertices), Path.LINETO)
+        codes[:: len(at)] = Path.MOVETO
+        return Path(vertices, codes)
+
+    for colour, part in zip(RAMP, np.array_split(drawn.others, len(RAMP)), strict=True):
+        if len(part):
+            lines = PathPatch(path(part), fill=False, ec=colour, lw=0.8, alpha=0.32)
+            picture.tell(axes.add_patch(lines), "runs")
+    for rows, colour, style, kind in (
+        (drawn.worst, RAMP[-1], (0, (5, 2)), "worst"),
+        (drawn.best, RAMP[0], "solid", "best"),
+    ):
+        for row in rows.tolist():
+            one = PathPatch(path(np.array([row])), fill=False, ec=colour, lw=1.8, ls=style, alpha=0.9)
+            value = number(float(outcome.values[row]), 4)
+            picture.tell(axes.add_patch(one), kind, f"{names[row]}: {outcome.name} {value}")
+    for i, (x, coordinate) in enumerate(zip(at, shown, strict=True)):
+        row = i % 2 if two else None
+        _draw_axis(picture, coordinate, (x, top, bottom, each), row, last=coordinate is outcome)
+    _legend(picture, len(drawn.best))
+    picture.described = (
+        f"Parallel coordinates of {drawn.all:,} of {drawn.runs:,} runs: {', '.join(c.name for c in shown)}. "
+        f"The best {len(drawn.best)} and the worst {len(drawn.worst)} stand out."
+    )
+    return picture
+
+
+def _draw_axis(
+    picture: Picture,
+    coordinate: Coordinate,
+    place: tuple[float, float, float, float],
+    row: int | None,
+    *,
+    last: bool,
+) -> None:
+    from matplotlib.lines import Line2D
+
+    x, top, bottom, each = place
+    width, height = picture.width, picture.height
+    line = Line2D([x / width] * 2, [1 - top / height, 1 - bottom / height], color=INK, lw=2 if last else 1.2)
+    picture.tell(picture.figure.add_artist(line), "coordinate", coordinate.name)
+    # names that have no room take turns in two lines
+    room = each - 6 if row is None else 2 * each - 10
+    # the outermost ones stay inside
+    half = width_of(fitted(coordinate.name, room)) / 2
+    centre = min(max(x, half + 4), width - half - 4)
+    weight = "bold" if last else "normal"
+    picture.text(centre, top - 14 - 15 * (row or 0), coordinate.name, room, ha="center", weight=weight)
+    marks = coordinate.marks(width < _NARROW)
+    if coordinate.exponent and marks:
+        # the uppermost number has the unit of all
+        share, text = marks[-1]
+        marks[-1] = share, f"{text}{times_ten(coordinate.exponent)}"
+    if not last and not np.isfinite(coordinate.values).all():
+        marks.append((_INACTIVE, "inactive"))
+    for share, text in marks:
+        y = bottom - share * (bottom - top)
+        back = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+        picture.text(x - 5, y + 3.5, text, 0.85 * each, size=SMALL, ha="right", color=QUIET, bbox=back)
+
+
+def _legend(picture: Picture, each: int) -> None:
+    from matplotlib.lines import Line2D
+
+    x, y = 8.0, 34.0
+    if not each:
+        return
+    for colour, style, text in ((RAMP[0], "solid", f"best {each}"), (RAMP[-1], (0, (5, 2)), f"worst {each}")):
+        line = Line2D([x / picture.width, (x + 24) / picture.width], [1 - (y - 3.5) / picture.height] * 2,
+                      color=colour, ls=style, lw=2)  # fmt: skip
+        picture.figure.add_artist(line)
+        picture.text(x + 30, y, text, 100, size=SMALL)
+        x += 44 + width_of(text, SMALL)

@@ -1,0 +1,317 @@
+"""The tables of a report: all of each in a CSV file and in ``report.json``, a part of it on the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.design.model import INACTIVE, Factor
+
+from .best import better_of
+from .compared import Compared, count_seeds
+from .data import ReportData
+from .numbers import Mark, cell, column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: of longer tables, so many rows are on the page
+MOST_ROWS = 60
+#: longer tables are folded
+MOST_OPEN = 8
+_LONGEST_CELL = 400
+
+#: what columns are called on the page
+_TITLES = {
+    "n": "runs",
+    "iqm": "interquartile mean",
+    "std": "standard deviation",
+    "p_holm": "p (Holm)",
+    "favours": "better",
+    "relative": "relative difference",
+    "improvement": "probability of improvement",
+    "mu_star": "mu*",
+}
+_P_VALUES = ("p", "p_holm")
+
+
+@dataclass(frozen=True)
+class Table:
+    """``frame`` under a ``caption``; ``name`` is that of its file, without ending.
+
+    On the page are the first rows, at most ``most`` (0: a link to the file only), and those
+    ``columns`` that there are (none named: all). ``sorted``: the same rows in the order of the page, which
+    ``order`` describes.
+    """
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+    most: int = MOST_ROWS
+    columns: tuple[str, ...] = ()
+    sorted: pd.DataFrame | None = None
+    order: str = ""
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.csv"
+
+    def csv(self) -> str:
+        """Return all rows, floats with all of their digits."""
+        return self.frame.to_csv(index=False, lineterminator="\n")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return all rows as plain data; nothing stands for what is not known."""
+        return [
+            {str(name): jsonable(value) for name, value in row.items()}
+            for row in self.frame.to_dict("records")
+        ]
+
+    def view(self, links: Callable[[str], list[tuple[str, str]]] | None = None) -> dict[str, Any]:
+        """Return what the page shows: columns with their units, and cells of text.
+
+        ``links``: from the uid of a run to the names and addresses of its files.
+        """
+        frame = (self.frame if self.sorted is None else self.sorted).head(self.most)
+        names = [str(name) for name in frame.columns]
+        shown = [name for name in self.columns or names if name in frame and not _is_end(name, names)]
+        columns = [_column(frame, name, names) for name in shown]
+        files = [links(str(uid)) for uid in frame["run"]] if links and "run" in frame else []
+        return {
+            "name": self.name,
+            "file": self.file,
+            "caption": self.caption,
+            "order": self.order,
+            "rows": len(self.frame),
+            "shown": len(frame),
+            "open": len(frame) <= MOST_OPEN,
+            "more_columns": len(names) > sum(len(one["of"]) for one in columns),
+            "columns": columns,
+            "body": list(zip(*(one["cells"] for one in columns), strict=True)) if columns else [],
+            "files": files if any(files) else [],
+        }
+
+
+def _is_end(name: str, names: Sequence[str]) -> bool:
+    """Return whether a column is an end of an interval, which stands beside its value."""
+    return any(name.endswith(f"{mark}{end}") and name[: -len(end) - 1] in names
+               for mark in (" ", "_") for end in ("low", "high"))  # fmt: skip
+
+
+def _column(frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, Any]:
+    values = frame[name].tolist()
+    ends = next(([f"{name}{m}low", f"{name}{m}high"] for m in (" ", "_") if f"{name}{m}low" in names), [])
+    numeric = all(_is_number(value) for value in values)
+    of = [name, *ends]
+    unit = ""
+    if not numeric:
+        cells = [_text(value) for value in values]
+    elif name in _P_VALUES:
+        cells = ["" if _unknown(v) else "<\u20090.001" if v < 0.001 else f"{v:.3f}" for v in values]
+    elif "what" in names:
+        cells = _counts_and_values(values)
+    elif "row" in names and name in ("row", "repetition"):
+        cells = [cell(value) for value in values]
+    else:
+        nothing = [math.nan] * len(values)
+        low, high = (frame[end].tolist() for end in ends) if ends else (nothing, nothing)
+        marks = [Mark(*map(_float, three)) for three in zip(values, low, high, strict=True)]
+        found = column(marks)
+        cells, unit = list(found.cells), found.unit
+    return {
+        "name": name,
+        "title": _TITLES.get(name, name),
+        "unit": unit,
+        "numeric": numeric,
+        "cells": cells,
+        "of": of,
+    }
+
+
+def _counts_and_values(values: Sequence[Any]) -> list[str]:
+    """Return numbers of which some are counts: these are whole, all others have one unit."""
+    others = [Mark(math.nan if float(value).is_integer() else float(value)) for value in values]
+    shown = column(others)
+    unit = f" {shown.unit}" if shown.unit else ""
+    return [
+        f"{text}{unit}" if mark.known else cell(int(value)) if math.isfinite(value) else ""
+        for value, mark, text in zip(values, others, shown.cells, strict=True)
+    ]
+
+
+def _text(value: Any) -> str:
+    shown = cell(value)
+    return shown if len(shown) <= _LONGEST_CELL else f"{shown[: _LONGEST_CELL - 1]}\u2026"
+
+
+def _float(value: Any) -> float:
+    return math.nan if _unknown(value) else float(value)
+
+
+def _unknown(value: Any) -> bool:
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and math.isnan(value))
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return _unknown(value) or (hasattr(value, "__float__") and not isinstance(value, bool | str))
+
+
+def jsonable(value: Any) -> Any:
+    """Return ``value`` as JSON can hold it: nothing where it is not known, text where it is infinite."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if value is INACTIVE or _unknown(value):
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    return value if isinstance(value, bool | int | float | str) else cell(value)
+
+
+def wide(rows: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a row per factor or pair, with the indices and their intervals side by side.
+
+    Factors come in this ``order``, pairs by their first index, the largest first.
+    """
+    import pandas as pd
+
+    keys = ["factor"] if order else ["factor", "factor2"]
+    table: dict[tuple[str, ...], dict[str, Any]] = {}
+    with_intervals = set(rows.loc[rows["low"].notna(), "index"])
+    for row in rows.to_dict("records"):
+        where = tuple(row[key] for key in keys)
+        cells = table.setdefault(where, dict(zip(keys, where, strict=True)))
+        index = row["index"]
+        cells[index] = row["value"]
+        if index in with_intervals:
+            cells |= {f"{index} low": row["low"], f"{index} high": row["high"]}
+    shown = pd.DataFrame(list(table.values()))
+    if order:
+        places = {factor: place for place, factor in enumerate(order)}
+        return shown.sort_values("factor", key=lambda c: c.map(places), kind="stable", ignore_index=True)
+    return shown.sort_values(rows["index"].iloc[0], ascending=False, kind="stable", ignore_index=True)
+
+
+def summary(data: ReportData, outcome: str) -> pd.DataFrame:
+    """Return an outcome in numbers: how many runs, their mean, spread and quartiles."""
+    import pandas as pd
+
+    finite = data.finite(outcome)
+    values = finite[outcome]
+    quantiles = values.quantile([0, 0.25, 0.5, 0.75, 1]).tolist()
+    names = ("minimum", "lower quartile", "median", "upper quartile", "maximum")
+    rows: list[tuple[str, float]] = [
+        ("runs", float(len(values))),
+        ("runs that were executed", float(finite["run"].nunique())),
+        ("seeds", float(count_seeds(finite, data.spec.seed_policy == "common"))),
+        ("mean", float(values.mean())),
+        ("standard deviation", float(values.std())),
+        *zip(names, quantiles, strict=True),
+    ]
+    by_row = finite.groupby("row")[outcome]
+    if data.spec.repetitions > 1 and by_row.count().max() > 1 and values.var(ddof=0) > 0:
+        within = float(((values - by_row.transform("mean")) ** 2).mean() / values.var(ddof=0))
+        rows.append(("share of the variance between repetitions of a row", within))
+    return pd.DataFrame(rows, columns=["what", "value"])
+
+
+def factors(data: ReportData) -> pd.DataFrame:
+    """Return the factors of the design: their kinds, ranges and paths."""
+    import pandas as pd
+
+    rows = [
+        (
+            factor.name,
+            _kind(factor),
+            _range(factor),
+            axis.name if len(axis.factors) > 1 else "",
+            axis.group or "",
+            factor.path or "choice",
+            factor.when or "",
+        )
+        for axis in data.spec.axes
+        for factor in axis.factors
+    ]
+    frame = pd.DataFrame(rows, columns=["factor", "kind", "values", "zip", "group", "path", "when"])
+    return frame.loc[:, [name for name in frame if (frame[name] != "").any()]]
+
+
+def _kind(factor: Factor) -> str:
+    if factor.kind == "levels":
+        return "ordered levels" if factor.ordered else "levels"
+    return f"{'whole number' if factor.kind == 'int' else 'number'}, {factor.dist}"
+
+
+def _range(factor: Factor) -> str:
+    if factor.kind == "levels":
+        shown = list(factor.labels)
+        if len(set(factor.weights)) > 1:
+            shown = [f"{label} ({w:.3g})" for label, w in zip(shown, factor.weights, strict=True)]
+        return ", ".join(shown)
+    parts = [f"{name} {value:g}" for name, value in factor.params.items()]
+    if factor.low is not None or factor.high is not None:
+        ends = ("unbounded" if end is None else f"{end:g}" for end in (factor.low, factor.high))
+        parts.insert(0, " to ".join(ends))
+    return ", ".join(parts)
+
+
+def runs(data: ReportData) -> pd.DataFrame:
+    """Return the runs with their factors and outcomes, in the order of the design."""
+    import pandas as pd
+
+    keys = [name for name in ("row", "repetition", "uid", "run", "status") if name in data.runs]
+    frame = data.runs.reset_index(drop=True)
+    columns: dict[str, Any] = {name: frame[name] for name in keys}
+    for factor in data.spec.factors:
+        columns[_free(factor.name, columns)] = [
+            _value(factor, data.values[row]) for row in frame["row"].tolist()
+        ]
+    for outcome in data.outcomes:
+        columns[_free(outcome, columns)] = frame[outcome]
+    return pd.DataFrame(columns)
+
+
+def best_first(data: ReportData, frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the runs with the best ones first, by the first outcome that has a better direction; and how, in words."""
+    for outcome in data.outcomes:
+        better = better_of(data, outcome)
+        if better is not None:
+            places = data.runs[outcome].reset_index(drop=True)
+            places = places.where(places.abs() < math.inf)
+            order = places.sort_values(ascending=better == "lower", kind="stable", na_position="last").index
+            return frame.loc[order].reset_index(drop=True), outcome
+    return frame, ""
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    """Return a name for a column that no other column has."""
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _value(factor: Factor, row: Mapping[str, Any]) -> Any:
+    """Return what a row says of a factor: a number, a label, or nothing where it is inactive."""
+    value = row.get(factor.name, INACTIVE)
+    if factor.kind == "levels":
+        for level, label in zip(factor.levels, factor.labels, strict=True):
+            if type(level) is type(value) and level == value:
+                return label
+    if value is INACTIVE:
+        return None
+    return value if isinstance(value, int | float | str) else cell(value)
+
+
+def levels(data: Compared) -> pd.DataFrame:
+    """Return the levels of a comparison with their seeds, the best first where levels compare."""
+    told = data.comparison
+    found = told.levels.assign(seeds=[data.seeds(str(level)) for level in told.levels["level"]])
+    if not told.equal_settings:
+        return found
+    places = -data.sign * found[data.statistic]
+    return found.loc[places.sort_values(kind="stable", na_position="last").index].reset_index(drop=True)
