@@ -34,7 +34,7 @@ from palaestrai_mosaik.analysis.report.compared import Compared
 from palaestrai_mosaik.analysis.report.headline import first_fact
 from palaestrai_mosaik.analysis.report.numbers import Mark, column, number, slug
 from palaestrai_mosaik.analysis.report.outcomes import outcome_axis
-from palaestrai_mosaik.analysis.report.pictures.canvas import limits, log_ticks, ticks
+from palaestrai_mosaik.analysis.report.pictures.canvas import in_units, limits, log_ticks, ticks
 from palaestrai_mosaik.analysis.report.pictures.parallel import MOST_RUNS, choose
 from palaestrai_mosaik.analysis.report.verdict import count_tests
 from palaestrai_mosaik.analysis.report.wording import plain, worded
@@ -799,6 +799,8 @@ def test_units_and_limits_are_on_the_axes() -> None:
     summed = replace(data, spec=replace(data.spec, outcomes=(replace(voltage, step="sum"),)))
     assert outcome_axis(summed, "violations").limits == (), "a sum has not the limits of what it is of"
     assert "violations (p.u.)</text>" in render(data)["index.html"]
+    assert in_units("power (MW)", -6) == "power (\u00d710\u207b\u2076 MW)"
+    assert in_units("loss", 3) == "loss (\u00d710\u00b3)"
 
 
 def test_what_was_planned_is_the_first_sentence() -> None:

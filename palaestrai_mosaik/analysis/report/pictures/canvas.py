@@ -333,7 +333,13 @@ def log_ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list
 
 def in_units(label: str, exponent: int) -> str:
     """Return the label of an axis whose numbers are units of a power of ten: its text behind the label."""
-    return f"{label} ({times_ten(exponent)})" if exponent else label
+    if not exponent:
+        return label
+    # behind a name may be its unit
+    name, bracket, unit = label.rpartition(" (")
+    if bracket and unit.endswith(")"):
+        return f"{name} ({times_ten(exponent)} {unit}"
+    return f"{label} ({times_ten(exponent)})"
 
 
 def x_axis(axes: Axes, span: tuple[float, float], label: str, room: float, *, log: bool = False) -> None:

@@ -117,7 +117,10 @@ def parallel_picture(
     each = (width - 24) / len(shown)
     # the numbers of an axis are at its left
     at = [12 + each * (i + 0.62) for i in range(len(shown))]
-    top, bottom = 64.0, height - (36.0 if any(not np.isfinite(c.values).all() for c in shown[:-1]) else 18.0)
+    two = any(width_of(one.name) > each - 6 for one in shown)
+    top = 80.0 if two else 64.0
+    some_inactive = any(not np.isfinite(one.values).all() for one in shown[:-1])
+    bottom = height - (36.0 if some_inactive else 18.0)
     axes = picture.axes((0, width, 0, height))
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
@@ -142,8 +145,9 @@ def parallel_picture(
             one = PathPatch(path(np.array([row])), fill=False, ec=colour, lw=1.8, ls=style, alpha=0.9)
             value = number(float(outcome.values[row]), 4)
             picture.tell(axes.add_patch(one), kind, f"{names[row]}: {outcome.name} {value}")
-    for x, coordinate in zip(at, shown, strict=True):
-        _draw_axis(picture, coordinate, x, (top, bottom, each), last=coordinate is outcome)
+    for i, (x, coordinate) in enumerate(zip(at, shown, strict=True)):
+        row = i % 2 if two else None
+        _draw_axis(picture, coordinate, (x, top, bottom, each), row, last=coordinate is outcome)
     _legend(picture, len(drawn.best))
     picture.described = (
         f"Parallel coordinates of {drawn.all:,} of {drawn.runs:,} runs: {', '.join(c.name for c in shown)}. "
@@ -153,28 +157,37 @@ def parallel_picture(
 
 
 def _draw_axis(
-    picture: Picture, coordinate: Coordinate, x: float, place: tuple[float, float, float], *, last: bool
+    picture: Picture,
+    coordinate: Coordinate,
+    place: tuple[float, float, float, float],
+    row: int | None,
+    *,
+    last: bool,
 ) -> None:
     from matplotlib.lines import Line2D
 
-    top, bottom, each = place
+    x, top, bottom, each = place
     width, height = picture.width, picture.height
     line = Line2D([x / width] * 2, [1 - top / height, 1 - bottom / height], color=INK, lw=2 if last else 1.2)
     picture.tell(picture.figure.add_artist(line), "coordinate", coordinate.name)
-    unit = f" {times_ten(coordinate.exponent)}" if coordinate.exponent else ""
-    room = each - 6
-    # the outermost names stay inside
-    half = width_of(fitted(coordinate.name + unit, room)) / 2
+    # names that have no room take turns in two lines
+    room = each - 6 if row is None else 2 * each - 10
+    # the outermost ones stay inside
+    half = width_of(fitted(coordinate.name, room)) / 2
     centre = min(max(x, half + 4), width - half - 4)
     weight = "bold" if last else "normal"
-    picture.text(centre, top - 14, coordinate.name + unit, room, ha="center", weight=weight)
+    picture.text(centre, top - 14 - 15 * (row or 0), coordinate.name, room, ha="center", weight=weight)
     marks = coordinate.marks(width < _NARROW)
+    if coordinate.exponent and marks:
+        # the uppermost number has the unit of all
+        share, text = marks[-1]
+        marks[-1] = share, f"{text}{times_ten(coordinate.exponent)}"
     if not last and not np.isfinite(coordinate.values).all():
         marks.append((_INACTIVE, "inactive"))
     for share, text in marks:
         y = bottom - share * (bottom - top)
         back = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-        picture.text(x - 5, y + 3.5, text, 0.55 * each, size=SMALL, ha="right", color=QUIET, bbox=back)
+        picture.text(x - 5, y + 3.5, text, 0.85 * each, size=SMALL, ha="right", color=QUIET, bbox=back)
 
 
 def _legend(picture: Picture, each: int) -> None:
