@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,12 @@ BUSES = 5
 class SmallGrid(Environment):
     """Five buses; bus 3 hangs on a line that an agent switches, and line 4 is never in service.
 
-    The voltage of bus k at step t is ``1 + shift + 0.02 k sin(t)``; without its line, that of bus 3 is 0.
+    The voltage of bus k at step t is ``1 + shift + 0.02 k sin(t)``; without its line, that of bus 3 is 0. A step takes
+    ``seconds``.
     """
 
-    def __init__(self, steps: int = 12, shift: float = 0.0, placed: bool = False):
-        self.steps, self.shift, self.placed = steps, shift, placed
+    def __init__(self, steps: int = 12, shift: float = 0.0, seconds: float = 0.0):
+        self.steps, self.shift, self.seconds = steps, shift, seconds
         self.count = 0
 
     def setup(self) -> EnvironmentBaseline:
@@ -58,10 +60,8 @@ class SmallGrid(Environment):
                 Node(
                     f"bus-{k}",
                     HOSTILE if k == 4 else f"Bus {k}",
-                    float(k % 3) if self.placed else None,
-                    float(k // 3) if self.placed else None,
-                    "bus",
-                    f"bus-{k}.vm_pu",
+                    kind="bus",
+                    sensor=f"bus-{k}.vm_pu",
                 )
                 for k in range(BUSES)
             ),
@@ -89,6 +89,7 @@ class SmallGrid(Environment):
 
     def step(self, setpoints: Any) -> EnvironmentState:
         self.count += 1
+        time.sleep(self.seconds)
         return self._state(float(setpoints[0]), float(setpoints[1]))
 
     def _state(self, q: float, closed: float) -> EnvironmentState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.browser import Browser, dark
+from support.live_runs import running
 from support.small_grid import HOSTILE, small_grid_document
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Edge, Node, Topology
 from palaestrai_mosaik.web.compact import compact
@@ -149,6 +152,38 @@ def test_the_index_names_phases_with_the_same_topology_once(source: Source) -> N
     assert [one["name"] for one in found["phases"]] == ["calm", "high"]
     assert found["phases"][0]["episodes"] == [{"worker": 0, "episode": 0, "evaluation": False}]
     assert not found["running"]
+
+
+def test_a_copy_of_a_batched_environment_has_its_own_states(tmp_path: Path) -> None:
+    pytest.importorskip("pandapower", reason="the grid needs the extra 'grid'")
+    grid = {"grid": "cigre_mv", "batch": 2, "start": "2016-06-01", "spread": 5, "steps": 8}
+    grid |= {"sensors": ["bus.vm_pu"], "actuators": ["sgen.q_mvar"]}
+    body = {"environment": "grid", "count": 2}
+    body |= {"sensors": ["grid.{body}.bus-*.vm_pu"], "actuators": ["grid.{body}.sgen-*.q_mvar"]}
+    phase = {
+        "environments": [{"environment": {"uid": "grid", "name": "batch_grid", "params": grid}}],
+        "agents": [{"name": "both", "muscle": "random", "bodies": [body]}],
+        "simulation": {
+            "name": "vanilla",
+            "conditions": [{"name": "environment", "params": {"when": "all"}}],
+        },
+        "phase_config": {"mode": "test", "episodes": 1},
+    }
+    pm.run({"uid": "copies", "seed": 1, "schedule": [{"only": phase}]}, store=tmp_path, quiet=True)
+    store = Store(tmp_path, read_only=True)
+    index: Any = get(Source(store), "run/copies/grid")
+    assert index["environments"] == [{"environment": "grid", "incarnations": 2, "topologies": {0: 0}}]
+    query = Query({"environment": "grid", "phase": "0", "incarnation": "1"})
+    found = motion(Source(store), "copies", query, 1_000_000)
+    for name, frame, first in (
+        ("readings", store.environment_states("copies", 0, "grid", incarnation=1), 0),
+        ("setpoints", store.steps("copies", 0, "both", body=1), 1),
+    ):
+        shown = found[name]["values"].reshape(len(found["step"]), -1)[first:]
+        prefix = {"readings": "reading", "setpoints": "setpoint"}[name]
+        expected = frame[[f"{prefix}.{uid}" for uid in found[name]["uids"]]].to_numpy()
+        assert expected.shape[1] > 5
+        np.testing.assert_array_equal(shown, expected[: len(shown)])
 
 
 def test_an_environment_without_a_topology_has_no_such_view(tmp_path: Path) -> None:
@@ -348,6 +383,30 @@ def test_two_phases_and_two_runs_go_in_step(browser: Browser, serve: Serve, sour
     assert drawn_voltages(browser, 1) == pytest.approx(expected, abs=STEP)
     # the address leads back to it
     assert "other=longer" in browser.js("location.hash")
+    assert browser.errors() == []
+
+
+def test_a_running_episode_grows_and_is_followed(browser: Browser, serve: Serve, tmp_path: Path) -> None:
+    document = small_grid_document("live", steps=2000, seconds=0.02)
+    with running(from_mapping(document), tmp_path):
+        source = Source(Store(tmp_path, read_only=True))
+        while not len(source.store.environment_states("live", columns=[])):
+            time.sleep(0.1)
+        show(browser, serve, source, run="live")
+        length = "Number(document.querySelector('input[type=range]').max)"
+        before = browser.js(length)
+        browser.wait(f"{length} > {before}")
+        place = "Number(document.querySelector('input[type=range]').value)"
+        browser.wait(f"{place} === {length}")
+        state = browser.js(place)
+        expected = np.clip(voltages(source, "calm", "live")[state], 0.9, 1.1).tolist()
+        assert drawn_voltages(browser) == pytest.approx(expected, abs=STEP)
+        # whoever does not follow stays where they are
+        browser.js("document.querySelector('input[type=checkbox]').click()")
+        set_state(browser, 1)
+        before = browser.js(length)
+        browser.wait(f"{length} > {before}")
+        assert browser.js(place) == 1
     assert browser.errors() == []
 
 

@@ -32,8 +32,11 @@ def test_a_cell_shows_the_page_of_a_run(browser: Browser, run: pm.RecordedRun, t
     browser.driver.switch_to.frame(frame)
     try:
         browser.wait("document.querySelectorAll('.topology .node[fill]').length === 10")
-        # a link leads to a view of the page in the frame, not to what is around it
-        browser.driver.execute_script("document.querySelector('nav.tabs a').click()")
+        # links lead to views of the page in the frame, not to what is around it
+        overview, grid = (f"document.querySelectorAll('nav.tabs a')[{i}].click()" for i in (0, 1))
+        browser.driver.execute_script(overview)
+        browser.wait("document.querySelectorAll('.phase b').length === 2")
+        browser.driver.execute_script(grid)
         browser.wait("document.querySelectorAll('.topology .node[fill]').length === 5")
         assert browser.js("document.querySelector('h1').textContent") == "small finished"
     finally:

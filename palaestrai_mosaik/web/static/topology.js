@@ -9,6 +9,8 @@ const CIRCLE = "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", UP = "M0-1.7L1.6 1.2H-1.6Z",
 // (radius of nodes and height of marks, in pixels: at least, by how many nodes there are, and at most)
 const NODE_PIXELS = [[150, 3.6], [600, 2.6], [Infinity, 1.6]], MOST_NODE = 8;
 const MARK_PIXELS = [[150, 8], [600, 6], [Infinity, 4]], MOST_MARK = 16;
+// (of the widths of lines, by how many nodes there are)
+const LINE_SHARE = [[150, 1], [600, 0.7], [Infinity, 0.4]];
 /** of more devices, only those are drawn that agents set */
 const MOST_DEVICES = 400;
 const MARGIN = 60;
@@ -55,12 +57,13 @@ export function drawing(first, { picked, label, seen = null }) {
   svg.append(ring);
   const spacing = typical(edges.map(({ edge }) => distance(place.get(edge.source), place.get(edge.target)))) || width / 4;
 
+  const least = (sizes) => sizes.find(([most]) => nodes.length <= most)[1], share = least(LINE_SHARE);
+
   function resize() {
     svg.setAttribute("viewBox", `${view.x} ${view.y} ${view.w} ${view.h}`);
     const box = svg.getBoundingClientRect();
     if (!box.width) return;
     const pixel = Math.max(view.w / box.width, view.h / box.height);
-    const least = (sizes) => sizes.find(([most]) => nodes.length <= most)[1];
     const clamp = (value, low, high) => Math.max(low, Math.min(high, value / pixel)) * pixel;
     const radius = clamp(0.2 * spacing, least(NODE_PIXELS), MOST_NODE), size = clamp(0.32 * spacing, least(MARK_PIXELS), MOST_MARK);
     for (const { node, element } of nodes) element.setAttribute("transform", `translate(${node.x} ${node.y}) scale(${radius})`);
@@ -104,7 +107,7 @@ export function drawing(first, { picked, label, seen = null }) {
       const known = live && !Number.isNaN(value), percent = scene.edgeUnit === "%";
       set(line, {
         stroke: known ? scales.edge.colour(value) : null,
-        "stroke-width": known && percent ? (1.5 + 3.5 * Math.min(1.4, Math.max(0, value) / 100)).toFixed(2) : 1.8,
+        "stroke-width": known && percent ? (share * (1.5 + 3.5 * Math.min(1.4, Math.max(0, value) / 100))).toFixed(2) : 1.8 * share,
         class: !on ? "edge off" : live ? (known ? "edge" : "edge silent") : "edge dead",
       });
     }
@@ -239,7 +242,7 @@ function mark({ part: one, kind, at, away }, first) {
     for (const { uid, bar } of bars) {
       const value = scene.setpoints.value(uid, state);
       const [low, high] = span(scene.setpoints, uid);
-      const zero = share(0, low, high), end = Number.isNaN(value) ? zero : share(value, low, high);
+      const zero = portion(0, low, high), end = Number.isNaN(value) ? zero : portion(value, low, high);
       bar.setAttribute("y", (0.5 - Math.max(zero, end)).toFixed(4));
       bar.setAttribute("height", Math.abs(end - zero).toFixed(4));
     }
@@ -267,6 +270,6 @@ function span(setpoints, uid) {
   return known.get(uid);
 }
 
-function share(value, low, high) {
+function portion(value, low, high) {
   return high > low ? Math.max(0, Math.min(1, (value - low) / (high - low))) : 0;
 }
