@@ -19,6 +19,7 @@ from palaestrai_mosaik.web import theatre
 from palaestrai_mosaik.web.theatre import run_page
 
 from .test_grid import STEP, choose, drawn_voltages, lines, set_state
+from .test_overview import rows
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_the_episode_is_the_newest_the_worst_or_a_number(tmp_path: Path) -> None
             run_page(store, "small", phases=["clam"])
 
 
-def test_a_run_without_a_topology_has_its_head(
+def test_a_run_without_a_topology_has_its_head_and_curves(
     browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pm.run("scenarios/dummy.yml", store=tmp_path / "store", quiet=True)
@@ -124,6 +125,21 @@ def test_a_run_without_a_topology_has_its_head(
     assert "has recorded no topology" in capsys.readouterr().err
     browser.open(file.as_uri())
     assert browser.wait("document.querySelector('h1')?.textContent") == "dummy finished"
+    with Store(tmp_path / "store", read_only=True) as store:
+        outcomes, names = store.outcomes("latest"), store.phases("latest")["name"]
+    expected = {
+        (names[row.phase], row.agent, row.episode): row.mean
+        for row in outcomes[outcomes["kind"] == "objective"].itertuples()
+    }
+    found = {
+        (phase, agent, int(episode)): float(mean)
+        for phase, agent, kind, episode, mean, _ in rows(browser, "Objective")
+        if kind == "episode"
+    }
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert browser.js("[...document.querySelectorAll('nav.tabs a')].map((one) => one.textContent)") == [
+        "Overview"
+    ]
     assert browser.errors() == []
 
 
