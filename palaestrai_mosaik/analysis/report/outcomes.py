@@ -11,8 +11,8 @@ import numpy as np
 from palaestrai_mosaik.design.model import INACTIVE, Factor, OutcomeSpec
 from palaestrai_mosaik.types.arrays import FloatArray
 
+from ..columns import unit_of
 from ..limits import limits_of
-from ..series import unit_of
 from .data import ReportData
 from .pictures.distributions import MOST_LEVELS, HorizontalAxis, VerticalAxis
 from .pictures.parallel import Coordinate
