@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -64,6 +65,7 @@ def ask(address: str, every: float) -> None:
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
     opener.open(address).read()
     base = address.partition("?")[0]
+    print("asking", flush=True)
     while True:
         began = time.monotonic()
         for path in ASKED:
@@ -116,18 +118,21 @@ def main() -> None:
             assert server.stdout is not None
             address = server.stdout.readline().strip()
             used, took = 0.0, 0.0
-            for i in range(arguments.repeat):
-                for asks in (False, True) if i % 2 else (True, False):
-                    if not asks:
-                        alone.append(speed(store, arguments.steps))
-                        continue
-                    with child(__file__, "--ask", address, "--every", str(arguments.every)):
-                        time.sleep(1.0)  # until it asks
-                        times, began = psutil.Process(server.pid).cpu_times(), time.perf_counter()
-                        shown.append(speed(store, arguments.steps))
+            with child(__file__, "--ask", address, "--every", str(arguments.every)) as page:
+                assert page.stdout is not None
+                page.stdout.readline()
+                for i in range(2 * arguments.repeat):
+                    # (off, on, on, off, ...)
+                    asks = i % 4 in (1, 2)
+                    page.send_signal(signal.SIGCONT if asks else signal.SIGSTOP)
+                    time.sleep(arguments.every)
+                    times, began = psutil.Process(server.pid).cpu_times(), time.perf_counter()
+                    (shown if asks else alone).append(speed(store, arguments.steps))
+                    if asks:
                         after = psutil.Process(server.pid).cpu_times()
                         used += after.user + after.system - times.user - times.system
                         took += time.perf_counter() - began
+                page.send_signal(signal.SIGCONT)
     print(
         f"{arguments.steps} steps, {arguments.repeat} pairs, a round of requests every {arguments.every:g} s"
     )

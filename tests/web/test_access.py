@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import socket
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -360,3 +361,7 @@ def test_the_library_of_charts_is_the_published_one() -> None:
     assert {"vendor/echarts.LICENSE", "vendor/echarts.NOTICE"} <= set(static_files())
     assert b"Apache License" in static("vendor/echarts.LICENSE")
     assert b"Apache ECharts" in static("vendor/echarts.NOTICE")
+    root = Path(__file__).parents[2]
+    shipped = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["license-files"]
+    assert [name for name in shipped if not (root / name).is_file()] == []
+    assert {Path(name).name for name in shipped} == {"LICENSE", "echarts.LICENSE", "echarts.NOTICE"}
