@@ -189,7 +189,9 @@ class _WorkerMain:
             pickle.loads(pickled or b"")
         except Exception:
             pickled = None
-        answer = Answer(error=pickled, trace=trace, report=self._report)
+        # (the last line of the traceback may be a note)
+        said = f"{type(error).__name__}: {error}"
+        answer = Answer(error=pickled, trace=trace, said=said, report=self._report)
         with contextlib.suppress(OSError):
             try:
                 if self.worker is not None and self._report is not None:

@@ -71,7 +71,7 @@ class Answer:
     """What a worker process answers: one for each message, as many as it takes for an episode.
 
     ``error`` is the pickled exception (``None`` where it cannot be pickled), ``trace`` its
-    traceback. ``problem``: why there is no ``state``. ``globals_used``: a global random generator was used.
+    traceback, ``said`` its kind and message. ``problem``: why there is no ``state``. ``globals_used``: a global random generator was used.
     """
 
     batch: Batch | None = None
@@ -80,6 +80,7 @@ class Answer:
     problem: str | None = None
     error: bytes | None = None
     trace: str | None = None
+    said: str = ""
     globals_used: bool = False
 
 

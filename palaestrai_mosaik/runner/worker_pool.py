@@ -417,8 +417,7 @@ class ProcessWorkerPool:
         if answer.error is not None:
             error = pickle.loads(answer.error)
         else:
-            last = (answer.trace or "").strip().splitlines()[-1:]
-            error = SimulationError(f"worker {worker}: {''.join(last)}")
+            error = SimulationError(f"worker {worker}: {answer.said}")
         error.add_note(f"raised in worker {worker}")
         raise error from RemoteError(answer.trace)
 

@@ -109,7 +109,9 @@ def test_warnings_and_the_traceback_of_a_failure_are_in_it(tmp_path: Path) -> No
             execute(document(phase([broken], [one])), store=store)
         text = store.log("latest")
         assert "ERROR palaestrai_mosaik.run: the run failed\nTraceback (most recent call last):\n" in text
-        assert text.endswith(f"{type(caught.value).__name__}: {caught.value}\n")
+        assert text.endswith(
+            f"{type(caught.value).__name__}: {caught.value}\nraised in environment 'myenv'\n"
+        )
         assert store.errors("latest")["traceback"][0].rstrip() in text
 
 

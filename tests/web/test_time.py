@@ -184,6 +184,23 @@ def test_an_attacker_does_not_flatten_eight_controllers(source: Source) -> None:
     assert {line["label"] for line in both["lines"] if line["right"]} == right
 
 
+def test_in_a_grid_the_wind_park_of_the_attacker_is_on_the_right_axis(tmp_path: Path) -> None:
+    pytest.importorskip("pandapower", reason="no power grid (extra 'grid')")
+    pytest.importorskip("simbench", reason="no power grid (extra 'grid')")
+    pm.run("scenarios/cigre_mv_day.yml", store=tmp_path / "store", quiet=True)
+    with Store(tmp_path / "store", read_only=True) as opened:
+        found = series(Source(opened), "latest", phases="0,2,3", patterns="setpoint.*q_mvar\n*.loading")
+        setpoints, loading = found["panels"]
+        right = {line["label"] for line in setpoints["lines"] if line["right"]}
+        assert right == {"attacker: grid.sgen-8.q_mvar"}
+        frame = opened.steps("latest", "both", "attacker")
+        line = next(one for one in setpoints["lines"] if one["phase"] == 2 and one["right"])
+        np.testing.assert_array_equal(line["y"], frame["setpoint.grid.sgen-8.q_mvar"])
+        assert np.abs(line["y"]).max() > 10 * np.abs(frame["setpoint.grid.sgen-5.q_mvar"]).max()
+        assert (loading["unit"], loading["kind"], len(loading["lines"])) == ("%", "percentiles", 3)
+        assert found["start"] == "2016-06-21T00:00:00.000"
+
+
 def test_phases_are_laid_over_one_another(source: Source) -> None:
     found = series(source, phases="0,1", patterns="grid.line-7.loading\nobjective", start=0, stop=50)
     assert [one["name"] for one in found["phases"]] == ["passive", "attacked"]
@@ -353,6 +370,34 @@ def test_zooming_by_keys_asks_for_more_detail_and_is_kept_in_the_address(
     browser.js(press, "0")
     browser.wait("!location.hash.includes('from')")
     browser.wait("document.querySelector('figure .note').textContent.includes('drawn')")
+    assert browser.errors() == []
+
+
+def test_drawing_over_a_panel_zooms_all_panels_and_a_double_click_shows_all(
+    browser: Browser, serve: Serve, source: Source
+) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    open_time(browser, serve(source), query="?phases=0&panel=grid.bus-3.vm_pu&panel=grid.line-7.loading")
+    canvas = browser.driver.find_element(By.CSS_SELECTOR, ".chart")
+    drag = ActionChains(browser.driver).move_to_element_with_offset(canvas, -200, -20).click_and_hold()
+    drag.move_by_offset(150, 10).move_by_offset(150, 0).release().perform()
+    browser.wait("location.hash.includes('from=')")
+    shown = (
+        "[...document.querySelectorAll('.chart')].map((one) => {"
+        " const z = echarts.getInstanceByDom(one).getOption().dataZoom[0]; return [z.startValue, z.endValue]; })"
+    )
+    (first, second) = browser.js(shown)
+    assert first == pytest.approx(second)
+    day = 86_400_000
+    # 300 of some 1,150 pixels of 52 days
+    assert 10 * day < first[1] - first[0] < 16 * day
+    ActionChains(browser.driver).move_to_element(canvas).double_click().perform()
+    browser.wait("!location.hash.includes('from=')")
+    (first, second) = browser.js(shown)
+    assert first == second
+    assert first[1] - first[0] == (TICKS - 1) * 900_000
     assert browser.errors() == []
 
 
