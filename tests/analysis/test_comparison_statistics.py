@@ -403,6 +403,7 @@ def test_hodges_lehmann_of_a_published_example():
 @given(st.lists(st.floats(-1e3, 1e3), min_size=6, max_size=14))
 @example([0.0, 0.0, 0.0, 0.0, 0.0, 2.2250738585072014e-308])
 @example([0.0, 0.0, 0.0, 0.0, 5e-324, 1e-323])
+@example([0.0, 0.0, 0.0, 0.0, 0.0, 5e-324])
 @settings(max_examples=40, deadline=None)
 def test_hodges_lehmann_is_the_median_of_all_averages(differences):
     values = array(*differences)

@@ -94,6 +94,10 @@ def test_runs_as_json(told: Callable[..., Any], here: Path) -> None:
         0,
     ]
 
+    page = told("palaestrai-mosaik theatre latest -o walk.html")
+    assert (page["run"], page["phases"], page["left_out"], page["thinned"]) == (run["run"], [], [], [])
+    assert Path(page["file"]).stat().st_size == page["bytes"]
+
     (resumed,) = told("palaestrai-mosaik resume walk.yml")["runs"]
     assert (resumed["run"], resumed["status"]) == (run["run"], "finished")
 

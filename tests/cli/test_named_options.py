@@ -58,6 +58,7 @@ def named() -> Iterator[tuple[str, str, tuple[str, str] | None, str]]:
 
 #: programs that are not ours, whose options we pass on or name
 _OTHERS = ("execution/cluster/", "installation.py")
+_SERVE = [("palaestrai-mosaik", "serve"), ("arsenai", "serve")]
 #: modules outside of the commands whose messages name options: of these commands, which alone lead there
 _OF_COMMANDS = {
     "analysis/report/page.py": [("arsenai", "report")],
@@ -72,8 +73,16 @@ _OF_COMMANDS = {
     "experiment/overrides.py": [("palaestrai-mosaik", name) for name in ("start", "check", "graph")],
     "execution/settings.py": [("arsenai", "run"), ("arsenai", "resume")],
     "importing.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
+    "store/store.py": [("palaestrai-mosaik", name) for name in ("start", "show", "serve")],
     "store/urls.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
     "runner/scalars.py": [("palaestrai-mosaik", "start")],
+    "web/server.py": _SERVE,
+    "web/serving.py": _SERVE,
+    "web/workplace.py": [("palaestrai-mosaik", "start")],
+    "web/actions/documents.py": [("palaestrai-mosaik", "start")],
+    "web/actions/registry.py": _SERVE,
+    "web/actions/runs.py": [("palaestrai-mosaik", "start")],
+    "web/data/record.py": [("palaestrai-mosaik", "export"), ("palaestrai-mosaik", "start")],
 }
 
 

@@ -149,7 +149,8 @@ def _kth_average(values: FloatArray, rank: int) -> float:
         found: IndexVector = np.searchsorted(values, 2 * x - values, side="right")
         return found
 
-    low, high = float(values[0]), float(values[-1])
+    # (below the smallest average: what is at most `low` must never be enough)
+    low, high = float(np.nextafter(values[0], -np.inf)), float(values[-1])
     close = 2.0**-51 * max(abs(low), abs(high))
     while high - low > close:
         middle = (low + high) / 2
