@@ -197,8 +197,7 @@ class RecordedRun:
     @property
     def summary(self) -> pd.Series[Any]:
         """The row of this run in :meth:`Store.runs`: ``document``, ``status``, ``seed``, ``started``, and so on."""
-        runs = self.store.runs()
-        row: pd.Series[Any] = runs[runs["run"] == self.instance].iloc[0]
+        row: pd.Series[Any] = self.store.runs(self.instance).iloc[0]
         return row
 
     @property

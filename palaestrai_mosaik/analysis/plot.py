@@ -538,8 +538,7 @@ def _ticks_of_phases(panel: Panel) -> list[tuple[int, str]]:
 
 
 def _title(store: Store, uid: str) -> str:
-    runs = store.runs()
-    run = runs[runs["run"] == uid].iloc[0]
+    run = store.runs(uid).iloc[0]
     started = run["started"].to_pydatetime().astimezone()
     return f"{run['document']}, run of {started:%Y-%m-%d %H:%M:%S}, {run['status']}"
 

@@ -346,8 +346,7 @@ def limit_pair(text: str) -> tuple[float | None, float | None]:
 def named_after(store: Store, run: str, ending: str) -> str:
     """Return the name of a file about a run: its document, when it began, and ``ending``."""
     uid = store.find_run(run)
-    runs = store.runs()
-    document = runs.loc[runs["run"] == uid, "document"].iloc[0]
+    document = store.runs(uid)["document"].iloc[0]
     return re.sub(r"[^\w.-]+", "_", f"{document}-{uid[:15]}").strip("_.") + ending
 
 

@@ -151,8 +151,8 @@ def export(
 def _as_json(
     store: Store, uid: str, frames: dict[str, pd.DataFrame], choice: BodyChoice, steps: int | None
 ) -> dict[str, Any]:
-    runs, phases = store.runs(), list(frames["phases"]["phase"])
-    data = {"run": _row(runs[runs["run"] == uid]), "folder": store.instance_directory(uid), **frames}
+    phases = list(frames["phases"]["phase"])
+    data = {"run": _row(store.runs(uid)), "folder": store.instance_directory(uid), **frames}
     chosen = {"agent": choice.agent, **choice.filters}
     if choice:
         data["body_episodes"] = {
@@ -185,8 +185,7 @@ def _row(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _header(store: Store, uid: str) -> Iterator[Printable]:
-    runs = store.runs()
-    run = runs[runs["run"] == uid].iloc[0]
+    run = store.runs(uid).iloc[0]
     ended = (
         "" if run["ended"] is None or run["ended"] != run["ended"] else f", took {duration(run['duration'])}"
     )

@@ -30,6 +30,18 @@ def test_experiments_group_runs(store, helpers):
     assert store.runs()["experiment"].tolist() == ["sensitivity"] * 2
 
 
+def test_runs_of_some_only(store, helpers):
+    first, second, third = (helpers("record_small_run")(store) for _ in range(3))
+    every = store.runs()
+    assert every["run"].tolist() == [first, second, third]
+    pd.testing.assert_frame_equal(store.runs(second), every.iloc[[1]].reset_index(drop=True))
+    pd.testing.assert_frame_equal(store.runs([third, first]), every.iloc[[0, 2]].reset_index(drop=True))
+    assert store.runs("latest")["run"].tolist() == [third]
+    assert store.runs([]).empty and store.runs([]).columns.tolist() == every.columns.tolist()
+    with pytest.raises(StoreError, match=f"has no run '{second}x' \\(did you mean '{second}'"):
+        store.runs(second + "x")
+
+
 def test_phases_agents_environments_channels(store, small_run):
     phase = store.phases(small_run).iloc[0]
     wanted = [0, "phase_0", "train", 1, 2, 2, "Vanilla", "two episodes"]

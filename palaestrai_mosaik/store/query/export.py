@@ -125,8 +125,7 @@ class Export:
         chosen: _Chosen | None,
         progress: ProgressCallback | None,
     ) -> Iterable[Path]:
-        runs = self._runs.runs()
-        found = runs[runs["run"] == uid].iloc[0]
+        found = self._runs.runs(uid).iloc[0]
         row = {str(key): None if missing else found[str(key)] for key, missing in found.isna().items()}
         for name, text in (
             ("run.json", to_json(row) + "\n"),

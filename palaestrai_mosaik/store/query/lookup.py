@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -200,6 +200,15 @@ class Lookup:
             statement = joined(select(*labelled).select_from(Phase)).where(Phase.id.in_(ids))
             rows = session.execute(statement.order_by(Phase.number, *order))
             return frame(rows, columns)
+
+
+def restricted(session: Session, statement: Any, column: Any, ids: Collection[int] | None) -> Iterator[Any]:
+    """Yield the rows of a statement, of all runs or (``ids``) those whose ``column`` is one of these."""
+    if ids is None:
+        yield from session.execute(statement)
+        return
+    for some in in_chunks(sorted(ids)):
+        yield from session.execute(statement.where(column.in_(some)))
 
 
 class Queries:

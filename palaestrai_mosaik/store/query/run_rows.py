@@ -5,7 +5,7 @@ Beside what the database says of a run, a row has what its document plans: how m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from ..database import reads
 from ..models import Agent, Episode, Experiment, Failure, Instance, Outcome, Phase, RunDocument
-from .lookup import Lookup, Queries, frame, in_chunks
+from .lookup import Lookup, Queries, frame, in_chunks, restricted
 from .runs import status_of
 
 if TYPE_CHECKING:
@@ -198,14 +198,14 @@ class RunRowQueries(Queries):
             .outerjoin(Experiment, Experiment.id == Instance.experiment_id)
             .order_by(Instance.id)
         )
-        return list(_restricted(session, statement, Instance.id, ids))
+        return list(restricted(session, statement, Instance.id, ids))
 
     def _phases(self, session: Session, ids: Collection[int] | None) -> dict[int, list[tuple[Any, ...]]]:
         """Return for each run the phases that began: id, number, name, workers, episodes of each worker."""
         found: dict[int, list[tuple[Any, ...]]] = {}
         columns = (Phase.instance_id, Phase.id, Phase.number, Phase.name, Phase.workers, Phase.episodes)
         statement = select(*columns).order_by(Phase.instance_id, Phase.number)
-        for instance, *phase in _restricted(session, statement, Phase.instance_id, ids):
+        for instance, *phase in restricted(session, statement, Phase.instance_id, ids):
             found.setdefault(instance, []).append(tuple(phase))
         return found
 
@@ -218,7 +218,7 @@ class RunRowQueries(Queries):
         )
         if ids is not None:
             statement = statement.join(Phase, Phase.id == Episode.phase_id)
-        rows = _restricted(session, statement, Phase.instance_id, ids)
+        rows = restricted(session, statement, Phase.instance_id, ids)
         return {phase: (count, int(steps)) for phase, count, steps in rows}
 
     def _objectives(self, session: Session, ids: Collection[int] | None) -> dict[int, float | None]:
@@ -254,7 +254,7 @@ class RunRowQueries(Queries):
         first = select(func.min(Failure.id)).group_by(Failure.instance_id)
         message = func.substr(Failure.message, 1, _MESSAGE)
         statement = select(Failure.instance_id, Failure.kind, message).where(Failure.id.in_(first))
-        rows = _restricted(session, statement, Failure.instance_id, ids)
+        rows = restricted(session, statement, Failure.instance_id, ids)
         return {instance: f"{kind}: {text}" for instance, kind, text in rows}
 
     def planned(self, session: Session, documents: Collection[int]) -> Mapping[int, Sequence[PlannedPhase]]:
@@ -311,12 +311,3 @@ def _of_runs(statement: Any, phase: Any, ids: Collection[int] | None) -> Any:
     if ids is None:
         return statement
     return statement.where(phase.in_(select(Phase.id).where(Phase.instance_id.in_(ids))))
-
-
-def _restricted(session: Session, statement: Any, column: Any, ids: Collection[int] | None) -> Iterator[Any]:
-    """Yield the rows of a statement, of all runs or (``ids``) those whose ``column`` is one of these."""
-    if ids is None:
-        yield from session.execute(statement)
-        return
-    for some in in_chunks(sorted(ids)):
-        yield from session.execute(statement.where(column.in_(some)))

@@ -39,7 +39,7 @@ from ..models import (
     Warned,
 )
 from ..process import still_runs
-from .lookup import Lookup, Queries, frame, in_chunks
+from .lookup import Lookup, Queries, frame, in_chunks, restricted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +127,7 @@ class RunQueries(Queries):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
 
     @reads
-    def runs(self) -> pd.DataFrame:
+    def runs(self, run: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Return one row per instance, oldest first.
 
         Columns: ``run`` (instance uid), ``document`` (its uid), ``experiment``, ``status``
@@ -137,19 +137,32 @@ class RunQueries(Queries):
         episodes; evaluations do not count in both), ``error`` (the first one's kind and message), ``hash`` (of the
         document), ``host``, ``pid``, ``packages``. ``lost`` is only known on the host
         that ran it.
+
+        Args:
+            run: only this run, or these, as :meth:`find_run` takes them; ``None``: all.
+
+        Raises:
+            StoreError: there is no such run.
         """
         with self.database.reading() as session:
+            ids = None
+            if run is not None:
+                asked = [run] if isinstance(run, str) else run
+                ids = {self._lookup.find(session, one)[0] for one in asked}
             counted = select(Phase.instance_id, func.count()).group_by(Phase.instance_id)
-            phases = {row[0]: row[1] for row in session.execute(counted)}
+            phases = {row[0]: row[1] for row in restricted(session, counted, Phase.instance_id, ids)}
             summed = (
                 select(Phase.instance_id, func.count(), func.sum(Episode.steps))
                 .join(Episode, (Episode.phase_id == Phase.id) & ~Episode.evaluation)
                 .group_by(Phase.instance_id)
             )
-            totals = {row[0]: (row[1], int(row[2])) for row in session.execute(summed)}
+            totals = {
+                row[0]: (row[1], int(row[2])) for row in restricted(session, summed, Phase.instance_id, ids)
+            }
             errors: dict[int, str] = {}
-            for failure in session.scalars(select(Failure).order_by(Failure.id)):
-                errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
+            failures = select(Failure.instance_id, Failure.kind, Failure.message).order_by(Failure.id)
+            for instance_id, kind, message in restricted(session, failures, Failure.instance_id, ids):
+                errors.setdefault(instance_id, f"{kind}: {message}")
             statement = (
                 select(Instance, RunDocument.uid, RunDocument.hash, Experiment.uid)
                 .join(RunDocument, RunDocument.id == Instance.run_document_id)
@@ -175,7 +188,7 @@ class RunQueries(Queries):
                     instance.pid,
                     instance.packages,
                 )
-                for instance, document, hashed, experiment in session.execute(statement)
+                for instance, document, hashed, experiment in restricted(session, statement, Instance.id, ids)
             ]
         return frame(rows, _RUN_COLUMNS).astype({"duration": float})
 

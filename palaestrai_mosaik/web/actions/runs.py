@@ -61,8 +61,7 @@ def resume(source: Source, run: str, body: Body) -> dict[str, Any]:
 
 def _facts(source: Source, run: str) -> dict[str, Any]:
     uid = source.store.find_run(run)
-    runs = source.store.runs()
-    facts = runs[runs["run"] == uid].iloc[0]
+    facts = source.store.runs(uid).iloc[0]
     return {name: facts[name] for name in ("run", "document", "status", "host")}
 
 

@@ -63,7 +63,7 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
         raise ResourceError(f"runs: expected 1 to {_MOST_RUNS} runs, found {len(asked)}")
     store = source.store
     uids = [store.find_run(run) for run in asked]
-    table = store.runs().set_index("run").loc[uids]
+    table = store.runs(uids).set_index("run").loc[uids]
     documents = [dict(_leaves(store.document(uid))) for uid in uids]
     paths = list(dict.fromkeys(path for one in documents for path in one))
     missing = object()

@@ -57,9 +57,8 @@ def grid(source: Source, run: str, query: Query) -> dict[str, Any]:
             }
             environments.append(one)
     used = {phase for one in environments for phase in one["topologies"]}
-    runs = store.runs()
     return {
-        "running": bool((runs.loc[runs["run"] == uid, "status"] == "running").all()),
+        "running": store.runs(uid)["status"].iloc[0] == "running",
         "environments": environments,
         "phases": [
             {

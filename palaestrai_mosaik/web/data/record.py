@@ -22,8 +22,7 @@ def record(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the run document, what failed and where in the document, warnings, versions and digests."""
     store = source.store
     uid = store.find_run(run)
-    runs = store.runs()
-    facts = runs[runs["run"] == uid].iloc[0]
+    facts = store.runs(uid).iloc[0]
     text = store.document_text(uid).replace("\r\n", "\n")
     phases, streams = store.phases(uid), store.streams(uid)
     # where a failure does not say in which phase it was: after one, none begins

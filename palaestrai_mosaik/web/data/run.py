@@ -15,8 +15,7 @@ def run(source: Source, run: str, query: Query) -> dict[str, Any]:
     ``views`` are the names of the tabs that have something to show.
     """
     uid = source.store.find_run(run)
-    runs = source.store.runs()
-    facts = runs[runs["run"] == uid].iloc[0]
+    facts = source.store.runs(uid).iloc[0]
     return {
         **{
             name: facts[name]

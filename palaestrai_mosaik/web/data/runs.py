@@ -90,8 +90,10 @@ def _asked(query: Query) -> Sequence[str]:
 def _cursor(text: str) -> tuple[int, float]:
     known, _, ended = text.partition("-")
     try:
-        return int(known), float(ended)
-    except ValueError:
+        moment = float(ended)
+        datetime.fromtimestamp(moment, UTC)
+        return int(known), moment
+    except (ValueError, OverflowError, OSError):
         raise ResourceError(f"since: expected the cursor of an earlier answer, found {text!r}") from None
 
 
