@@ -155,6 +155,9 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Prob
     indentation = written[: len(written) - len(written.lstrip())]
     if "\t" in indentation:
         message = "a tab stands in the indentation; YAML allows spaces only"
+    elif "nesting depth" in (error.problem or ""):
+        # newer releases of libyaml refuse it themselves, while they read ahead
+        message = _TOO_DEEP
     elif (
         (error.problem or "").startswith("did not find expected")
         and "block" in (error.context or "")

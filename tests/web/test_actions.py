@@ -74,8 +74,11 @@ def running(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
 def _steps(folder: Path) -> int:
     if not (folder / "store.db").exists():
         return 0
-    with Store(folder, read_only=True) as store:
-        return int(store.runs()["steps"].sum())
+    try:
+        with Store(folder, read_only=True) as store:
+            return int(store.runs()["steps"].sum())
+    except StoreError:  # its tables are being made
+        return 0
 
 
 def change(folder: Path, **values: object) -> None:

@@ -273,13 +273,14 @@ def test_a_store_may_come_after_the_page(tmp_path: Path) -> None:
 
 def test_many_threads_read_one_store(folder: Path) -> None:
     source = Source(Store(folder, read_only=True))
+    run = source.store.find_run("dummy")
     problems: list[BaseException] = []
 
     def read() -> None:
         try:
             for _ in range(20):
                 assert len(source.store.runs()) >= 1
-                assert len(source.store.steps("dummy", agent="evil_attacker")) > 0
+                assert len(source.store.steps(run, agent="evil_attacker")) > 0
         except BaseException as error:
             problems.append(error)
 
