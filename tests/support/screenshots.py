@@ -41,8 +41,6 @@ from tests.support.page_server import served
 from tests.support.pages import ROOT
 from tests.support.pictures import FOLDER, KEY, document_of, fingerprint_of
 
-#: colours of a picture: a palette of so many
-_COLOURS = 256
 #: around what is shown (pixels)
 _MARGIN = 8
 #: what all runs of the pictures seem to have begun with, and how fast they seem to be
@@ -94,6 +92,7 @@ class Shot:
         after: what is done in the view before the picture is taken.
         then: an expression that is true once that is done.
         width: of the page, in pixels.
+        colours: of the palette; fewer make a smaller file.
         source: ``runs`` or ``design``.
     """
 
@@ -104,16 +103,19 @@ class Shot:
     after: str = ""
     then: str = "true"
     width: int = 1000
+    colours: int = 256
     source: str = "runs"
 
 
 #: name of a picture -> what it shows
 SHOTS = {
     "page-runs": Shot(
-        "#/runs", "document.querySelectorAll('table.window tbody tr:not(.space)').length === 6", height=400
+        "#/runs", "document.querySelectorAll('table.window tbody tr:not(.space)').length === 6", height=424
     ),
     "page-overview": Shot(
-        "#/run/learned", f"document.querySelectorAll('figure').length === 6 && {_DRAWN}", height=720
+        "#/run/learned",
+        f"document.querySelectorAll('figure').length === 6 && {_DRAWN}",
+        parts=("header.page", "figure"),
     ),
     "page-time": Shot(
         "#/run/duel/time?phases=0,1,2&panel=grid.bus-*.vm_pu&panel=objective",
@@ -151,12 +153,13 @@ SHOTS = {
         f"document.querySelectorAll('figure').length > 1 && {_DRAWN}",
         parts=("figure.design-parallel",),
         width=1200,
+        colours=64,
         source="design",
     ),
     "page-documents": Shot(
         "#/documents",
         "document.querySelector('textarea.yaml')",
-        height=560,
+        height=680,
         after="const area = document.querySelector('textarea.yaml');"
         f"area.value = {json.dumps(_MISTAKEN)}; area.dispatchEvent(new Event('input'));"
         "document.querySelector('p code').textContent = '/home/me/study';"
@@ -316,7 +319,7 @@ def take(browser: Browser, shot: Shot, address: str, file: Path, *, redraw: bool
     with tempfile.TemporaryDirectory() as place:
         taken = Path(place, "taken.png")
         browser.screenshot(taken, clip=box)
-        save(taken.read_bytes(), file, mark)
+        save(taken.read_bytes(), file, mark, shot.colours)
     return True
 
 
@@ -326,12 +329,12 @@ def fingerprint(shot: Shot, seen: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps([astuple(shot), shown]).encode()).hexdigest()[:16]
 
 
-def save(picture: bytes, file: Path, mark: str) -> None:
+def save(picture: bytes, file: Path, mark: str, colours: int) -> None:
     """Write a PNG with few colours and its fingerprint."""
     information = PngImagePlugin.PngInfo()
     information.add_text(KEY, mark)
     with Image.open(io.BytesIO(picture)) as image:
-        small = image.convert("RGB").quantize(_COLOURS, kmeans=2, dither=Image.Dither.NONE)
+        small = image.convert("RGB").quantize(colours, kmeans=2, dither=Image.Dither.NONE)
     small.save(file, format="PNG", optimize=True, pnginfo=information)
 
 
