@@ -21,6 +21,7 @@ import re
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
@@ -135,8 +136,10 @@ SHOTS = {
         "#/run/broken/record",
         "document.querySelector('.record .line.marked')",
         parts=("header.page", "pre.document"),
-        after="for (const one of document.querySelectorAll('pre')) one.style.maxHeight = '15rem';"
-        "document.querySelector('pre.traceback').scrollTop = 1e6;"
+        # (of the traceback, the end: the frames before it change with this package)
+        after="const end = document.querySelector('pre.traceback');"
+        "end.textContent = end.textContent.trim().split('\\n').slice(-8).join('\\n');"
+        "document.querySelector('pre.document').style.maxHeight = '15rem';"
         "document.querySelector('.line.marked').scrollIntoView({ block: 'center' }); scrollTo(0, 0);",
     ),
     "page-design": Shot(
@@ -170,26 +173,34 @@ SHOTS = {
 
 #: what is seen within a rectangle [left, top, right, bottom]: texts, numbers of charts, parts of drawings
 _SEEN = """(([left, top, right, bottom]) => {
-  const within = ({ left: a, top: b, right: c, bottom: d }) => c > a && d > b
-    && a + scrollX < right && c + scrollX > left && b + scrollY < bottom && d + scrollY > top;
+  // (what a box has scrolled away is not seen)
+  const within = (rectangle, element) => {
+    let { left: a, top: b, right: c, bottom: d } = rectangle;
+    for (let one = element; one; one = one.parentElement) {
+      if (getComputedStyle(one).overflowY === "visible") continue;
+      const box = one.getBoundingClientRect();
+      [a, b, c, d] = [Math.max(a, box.left), Math.max(b, box.top), Math.min(c, box.right), Math.min(d, box.bottom)];
+    }
+    return c > a && d > b && a + scrollX < right && c + scrollX > left && b + scrollY < bottom && d + scrollY > top;
+  };
   const found = [], range = document.createRange();
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     range.selectNodeContents(texts.currentNode);
     const text = texts.currentNode.data.trim();
-    if (text && within(range.getBoundingClientRect())) found.push(text);
+    if (text && within(range.getBoundingClientRect(), texts.currentNode.parentElement)) found.push(text);
   }
   for (const one of document.querySelectorAll("input, textarea, select")) {
-    if (within(one.getBoundingClientRect())) found.push(`${one.type} ${one.value} ${one.checked ?? ""}`);
+    if (within(one.getBoundingClientRect(), one.parentElement)) found.push(`${one.type} ${one.value} ${one.checked ?? ""}`);
   }
   const short = (key, value) => (typeof value === "number" ? value.toPrecision(4) : value);
   for (const one of document.querySelectorAll(".chart")) {
-    if (!within(one.getBoundingClientRect())) continue;
+    if (!within(one.getBoundingClientRect(), one.parentElement)) continue;
     const { series } = echarts.getInstanceByDom(one).getOption();
     for (const { name, type, data } of series) found.push(JSON.stringify([name, type, data], short));
   }
   for (const one of document.querySelectorAll(".topology path, .topology .bar, .spark polyline")) {
-    if (!within(one.getBoundingClientRect())) continue;
+    if (!within(one.getBoundingClientRect(), one.parentElement)) continue;
     found.push(["class", "fill", "stroke", "points", "height"].map((name) => one.getAttribute(name) ?? "").join(" "));
   }
   return found;
@@ -305,12 +316,8 @@ def take(browser: Browser, shot: Shot, address: str, file: Path, *, redraw: bool
         browser.driver.execute_script(shot.after)
         browser.wait(f"Boolean({shot.then})", 60)
     browser.driver.execute_script("document.activeElement?.blur()")
-    # charts and drawings are painted in the frames that follow
-    browser.driver.execute_async_script(
-        "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(arguments[0], 300)))"
-    )
-    left, top, right, bottom = browser.js(_RECTANGLE, list(shot.parts), shot.height)
-    mark = fingerprint(shot, browser.js(_SEEN, [left, top, right, bottom]))
+    (left, top, right, bottom), seen = _settled(browser, shot)
+    mark = fingerprint(shot, seen)
     if not redraw and fingerprint_of(file) == mark:
         return False
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -321,6 +328,21 @@ def take(browser: Browser, shot: Shot, address: str, file: Path, *, redraw: bool
         browser.screenshot(taken, clip=box)
         save(taken.read_bytes(), file, mark, shot.colours)
     return True
+
+
+def _settled(browser: Browser, shot: Shot) -> tuple[list[float], list[str]]:
+    """Return the rectangle of a picture and what is seen there, once that is the same several times in a row."""
+    last: tuple[list[float], list[str]] | None = None
+    same = 0
+    for _ in range(100):
+        place = browser.js(_RECTANGLE, list(shot.parts), shot.height)
+        found = (place, browser.js(_SEEN, place))
+        same = same + 1 if found == last else 0
+        if same == 4:
+            return found
+        last = found
+        time.sleep(0.25)
+    raise RuntimeError(f"{shot.view} does not come to rest")
 
 
 def fingerprint(shot: Shot, seen: Sequence[str]) -> str:
