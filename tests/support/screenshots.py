@@ -50,6 +50,17 @@ _BEGIN, _STEPS_PER_SECOND = datetime(2026, 3, 2, 9, tzinfo=UTC), 400
 _LIBRARY = "/home/me/venv/lib/python3.12/site-packages"
 _DESIGN = ROOT / "designs" / "cigre_morris.yml"
 _WORST = "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Worst state').click()"
+
+
+def _hide(selector: str) -> str:
+    """Return what hides an element, also one that the view draws again."""
+    return (
+        "const sheet = new CSSStyleSheet();"
+        f"sheet.replaceSync({json.dumps(selector + ' { display: none }')});"
+        "document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];"
+    )
+
+
 _CHOOSE_DEMAND = (
     "const factor = [...document.querySelectorAll('select')].find((one) => [...one.options].some(({ text }) => text === 'demand'));"
     "factor.value = [...factor.options].find(({ text }) => text === 'demand').value;"
@@ -148,7 +159,7 @@ SHOTS = {
         parts=("header.page", "figure"),
         source="design",
         # (the time of a run is that of this machine)
-        after="document.querySelector('[data-tile=per-run]').remove();" + _CHOOSE_DEMAND,
+        after=_hide("[data-tile=per-run]") + _CHOOSE_DEMAND,
         then=_DRAWN,
     ),
     "page-parallel": Shot(

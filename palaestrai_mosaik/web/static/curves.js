@@ -6,7 +6,7 @@ import { fill } from "web/dom";
 /** a line of so few points has marks; a chart of more points has a slider to zoom */
 const MARKED = 40, SLIDER = 50;
 /** a phase has at least this share of the axis, so that there is room for its name */
-const APART = 0.08;
+const APART = 0.1;
 
 /** One line in place of several that have the same points everywhere, such as the reward that two agents share. */
 function same(lines) {
@@ -46,7 +46,9 @@ function places(curves) {
   const least = lengths.size > 1 ? APART * [...lengths.values()].reduce((sum, one) => sum + one, 0) : 0;
   let begin = 0;
   return [...lengths.keys()].sort((a, b) => a - b).map((phase) => {
-    const length = lengths.get(phase), width = Math.max(length, least), found = { phase, begin: begin + (width - length) / 2, length, from: begin - 0.5 };
+    const length = lengths.get(phase), width = Math.max(length, least);
+    // (its name stands at its beginning)
+    const found = { phase, begin: begin + 0.7 * (width - length), length, from: begin - 0.5 };
     begin += width;
     return { ...found, to: begin - 0.5 };
   });
