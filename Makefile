@@ -63,8 +63,10 @@ lint: .venv/ready-lint
 
 docs: .venv/ready-docs
 	$(THREADS) $(BIN)/python -m tests.support.pictures
+	$(THREADS) $(BIN)/python -m tests.support.screenshots
 	rm -rf docs/_build
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	$(THREADS) $(BIN)/python -m tests.support.site_theatre docs/_build/html/duel.html
 	@echo "the site is docs/_build/html/index.html"
 
 bench: .venv/ready-run

@@ -14,6 +14,7 @@ from typing import Any
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment.located import Lines
 from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.experiment.short_names import SHORT_NAMES, full_name
 from palaestrai_mosaik.experiment.yaml_text import read
 
 #: of a traceback, so many characters are looked at: its end says what was raised, and where
@@ -96,13 +97,13 @@ class _Document:
         """Yield the classes in whose files the traceback has frames, the innermost first."""
         files = _files(said)
         for place, value in self._places:
-            if isinstance(value, str) and place and place[-1] in _CLASSES and _is_in(value, files):
+            if isinstance(value, str) and place and _is_class_in(place, value, files):
                 yield from self._mark(place, value)
 
     def _classes(self, entry: Place, files: Sequence[str]) -> Iterator[Mark]:
         for place, value in self._places:
             inside = place[: len(entry)] == entry and len(place) <= len(entry) + 2
-            if inside and isinstance(value, str) and place[-1] in _CLASSES and _is_in(value, files):
+            if inside and isinstance(value, str) and _is_class_in(place, value, files):
                 yield from self._mark(place, value)
 
     def _mark(self, place: Place, what: str) -> Iterator[Mark]:
@@ -138,6 +139,14 @@ def _is_called(place: Place, value: Any, kind: str, name: str) -> bool:
         return value == name and f"{kind}s" in place
     key = {"agent": "name", "environment": "uid"}[kind]
     return isinstance(value, Mapping) and value.get(key) == name and f"{kind}s" in place
+
+
+def _is_class_in(place: Place, name: str, files: Iterable[str]) -> bool:
+    """Whether the class that stands at a place, also by its short name, is in one of the files."""
+    if place[-1] not in _CLASSES:
+        return False
+    topic = place[-2] if place[-1] == "name" and len(place) > 1 else place[-1]
+    return _is_in(full_name(name, str(topic)) if topic in SHORT_NAMES else name, files)
 
 
 def _files(said: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,14 @@ class Browser:
         entries = self.driver.get_log("browser")
         return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """Write what is seen, or the ``whole`` page, as a PNG."""
+    def screenshot(self, path: Path, *, whole: bool = False, clip: Sequence[float] | None = None) -> None:
+        """Write what is seen, the ``whole`` page, or the part of it at ``clip`` (x, y, width, height), as a PNG."""
         import base64
 
-        found = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": whole})
+        wanted: dict[str, Any] = {"captureBeyondViewport": whole or clip is not None}
+        if clip is not None:
+            wanted["clip"] = {**dict(zip(("x", "y", "width", "height"), clip, strict=True)), "scale": 1}
+        found = self.driver.execute_cdp_cmd("Page.captureScreenshot", wanted)
         path.write_bytes(base64.b64decode(found["data"]))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from support.browser import CHROMIUM, DRIVER, NO_BROWSER, Browser
+from support.page_server import served
 
 from palaestrai_mosaik.web.resources import Source
 
@@ -29,23 +29,5 @@ def serve() -> Iterator[Serve]:
     """Return what serves a source, and returns the first address with the token."""
     pytest.importorskip("uvicorn", reason="no server (extra 'web')")
     pytest.importorskip("starlette", reason="no server (extra 'web')")
-    import uvicorn
-
-    from palaestrai_mosaik.web.serving import listen, make_server
-
-    servers: list[tuple[uvicorn.Server, threading.Thread]] = []
-
-    def start(source: Source) -> str:
-        listening = listen("127.0.0.1", 0)
-        server = make_server(source, listening.access)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        servers.append((server, thread))
-        return listening.address
-
-    yield start
-    for server, thread in servers:
-        server.should_exit = True
-        thread.join(10)
+    with ExitStack() as servers:
+        yield lambda source: servers.enter_context(served(source))

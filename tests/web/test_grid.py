@@ -425,6 +425,19 @@ def test_the_drawing_zooms_and_moves(browser: Browser, serve: Serve, source: Sou
     assert float(browser.js(seen).split()[2]) < float(whole.split()[2])
 
 
+def test_marks_of_devices_are_not_cut(browser: Browser, serve: Serve, source: Source) -> None:
+    for width in (390, 1280):
+        browser.resize(width, 800)
+        show(browser, serve, source)
+        outside = browser.js(
+            "[...document.querySelectorAll('.topology .device')].filter((one) => { const own = one.getBoundingClientRect(),"
+            " all = one.ownerSVGElement.getBoundingClientRect(); return own.left < all.left || own.right > all.right"
+            " || own.top < all.top || own.bottom > all.bottom; }).map((one) => one.dataset.part)"
+        )
+        assert outside == []
+    assert "device without an agent" not in browser.js("document.querySelector('.legends').textContent")
+
+
 def test_hostile_names_are_text(browser: Browser, serve: Serve, source: Source) -> None:
     show(browser, serve, source)
     choose(browser, "Show the values of", "node:bus-4")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.browser import Browser
+from support.small_grid import small_grid_document
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.store import Store
@@ -61,6 +62,44 @@ def test_the_objective_is_that_of_the_store(browser: Browser, serve: Serve, sour
     assert browser.js("[...document.querySelectorAll('.phase b')].map((one) => one.textContent)") == list(
         names
     )
+    assert browser.errors() == []
+
+
+def options(browser: Browser, figure: str) -> Any:
+    """Return the options with which ECharts draws a figure."""
+    find = f"[...document.querySelectorAll('figure')].find((one) => one.querySelector('figcaption').textContent === {figure!r})"
+    browser.wait(f"{find}?.querySelector('canvas')")
+    return browser.js(f"echarts.getInstanceByDom({find}.querySelector('.chart')).getOption()")
+
+
+def test_no_line_hides_another_one(browser: Browser, serve: Serve, source: Source) -> None:
+    """In training, both agents have the same objective: one line is wide, the other one dashed."""
+    open_view(browser, serve, source, "#/run/latest")
+    drawn = options(browser, "Objective")
+    below, above = drawn["series"]
+    assert (below["name"], above["name"]) == ("mighty_defender", "evil_attacker")
+    assert below["data"][:3] == above["data"][:3]
+    assert below["lineStyle"]["width"] > above["lineStyle"]["width"]
+    assert (below["lineStyle"]["type"], above["lineStyle"]["type"]) == ("solid", [5, 5])
+    # the only episode of the test is a point that nothing joins to others
+    assert [one["data"][-1]["value"][1] for one in (below, above)] == [5, 4]
+    assert above["data"][-1]["symbolSize"] == 8
+    # all phases have their names, and episodes the numbers that they have within their phases
+    assert [one["name"] for one in below["markLine"]["data"]] == ["train", "test"]
+    assert [round(one, 3) for one in drawn["xAxis"][0]["axisLabel"]["customValues"]] == [0, 1, 2, 3]
+    assert [one["type"] for one in drawn["dataZoom"]] == ["inside"], "a slider for a few points"
+
+
+def test_agents_with_the_same_values_share_a_line(browser: Browser, serve: Serve, tmp_path: Path) -> None:
+    document = small_grid_document()
+    second = {"name": "second", "muscle": "dummy", "sensors": ["net.bus-1.vm_pu"], "actuators": []}
+    document["schedule"][0]["calm"]["agents"].append(second)
+    pm.run(document, store=tmp_path, quiet=True)
+    with Store(tmp_path, read_only=True) as store:
+        open_view(browser, serve, Source(store), "#/run/latest")
+        assert [one["name"] for one in options(browser, "Reward net.r")["series"]] == ["operator, second"]
+        assert "ended by vanilla_run_governor" in browser.js("document.querySelector('.phase').textContent")
+        assert "1 of 1 episode," in browser.js("document.querySelector('.phase').textContent")
     assert browser.errors() == []
 
 

@@ -128,6 +128,12 @@ def test_the_log_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
         run.finish("finished")
 
 
+def test_a_class_of_a_short_name_has_its_line() -> None:
+    text = "schedule:\n  - p:\n      agents:\n        - name: a\n          muscle: {name: constant}\n          brain: dummy\n"
+    said = '  File "/lib/palaestrai_mosaik/agent/library/constant.py", line 57, in _flat\nActionError: no'
+    assert [(one.line, one.what) for one in marks(text, said)] == [(5, "constant")]
+
+
 DOCUMENT = """\
 uid: d
 schedule:

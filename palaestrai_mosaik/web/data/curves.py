@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik.experiment.short_names import SHORT_NAMES
+
 from ..extremes import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource
 
@@ -15,12 +17,14 @@ if TYPE_CHECKING:
 
 #: how many runs may be compared at once: as many lines as can be told apart
 _MOST_RUNS = 24
+#: class of a condition -> its short name, as documents have it
+_CONDITIONS = {spec.name.rpartition(":")[2]: name for name, spec in SHORT_NAMES["condition"].items()}
 _KEYS = ["phase", "evaluation", "agent", "kind", "name"]
 
 
 @resource("run/{run}/curves")
 def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return the curves of a run, and its phases.
+    """Return the curves of a run, and its phases (``reason`` is the short name of the condition, where it has one).
 
     ``known`` (the ``version`` of an earlier answer) asks for them only if they have grown since: ``curves`` is ``null``
     otherwise. ``statistics=0`` leaves out what agents reported, which has to be read from part files.
@@ -35,7 +39,8 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     phases = store.phases(uid)
     state = store.episodes(uid, evaluation=None)
     version = f"{len(state)}-{len(phases)}-{phases['reason'].notna().sum()}"
-    answer: dict[str, Any] = {"version": version, "phases": phases, "curves": None}
+    named = phases.assign(reason=phases["reason"].replace(_CONDITIONS))
+    answer: dict[str, Any] = {"version": version, "phases": named, "curves": None}
     if query.get("known") != version:
         found = list(_of_episodes(store.outcomes(uid, evaluation=None), store.evaluate_every(uid)))
         if query.flag("statistics", True):

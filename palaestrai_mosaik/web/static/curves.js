@@ -3,19 +3,62 @@
 import { colour, figure } from "web/chart";
 import { fill } from "web/dom";
 
-/** Where each phase begins on an axis on which phases stand one behind the other: {number: first place}. */
-export function starts(curves) {
+/** a line of so few points has marks; a chart of more points has a slider to zoom */
+const MARKED = 40, SLIDER = 50;
+/** a phase has at least this share of the axis, so that there is room for its name */
+const APART = 0.1;
+
+/** One line in place of several that have the same points everywhere, such as the reward that two agents share. */
+function same(lines) {
+  const found = new Map();
+  for (const one of lines) {
+    const key = JSON.stringify([one.scatter, one.data]);
+    const known = found.get(key);
+    found.set(key, known ? { ...known, label: `${known.label}, ${one.label}` } : one);
+  }
+  return [...found.values()];
+}
+
+/** Of each line, whether it has a point in common with an earlier one (`above`) or with a later one (`below`). */
+function shared(lines) {
+  const first = new Map(), found = lines.map(() => ({ above: false, below: false }));
+  lines.forEach(({ data }, i) => data.forEach(([x, y]) => {
+    if (y === null) return;
+    const key = `${x} ${y}`, known = first.get(key);
+    if (known === undefined) first.set(key, i);
+    else if (known !== i) found[i].above = found[known].below = true;
+  }));
+  return found;
+}
+
+/** The points of a line; those that nothing joins to another one get a mark of the size `size`. */
+function lone(data, size) {
+  const given = (i) => data[i] !== undefined && data[i][1] !== null && !Number.isNaN(data[i][1]);
+  return data.map((value, i) => (given(i) && !given(i - 1) && !given(i + 1) ? { value, symbol: "circle", symbolSize: size } : value));
+}
+
+/** Where phases lie on an axis on which they stand one behind the other: [{phase, begin, length}]; short ones are `APART`, too. */
+function places(curves) {
   const lengths = new Map();
   for (const one of curves) {
     lengths.set(one.phase, Math.max(lengths.get(one.phase) ?? 0, (one.x.at(-1) ?? 0) + (one.evaluation ? 0 : 1)));
   }
-  const found = new Map();
-  let total = 0;
-  for (const phase of [...lengths.keys()].sort((a, b) => a - b)) {
-    found.set(phase, total);
-    total += lengths.get(phase);
-  }
-  return found;
+  const least = lengths.size > 1 ? APART * [...lengths.values()].reduce((sum, one) => sum + one, 0) : 0;
+  let begin = 0;
+  return [...lengths.keys()].sort((a, b) => a - b).map((phase) => {
+    const length = lengths.get(phase), width = Math.max(length, least);
+    // (its name stands at its beginning)
+    const found = { phase, begin: begin + 0.7 * (width - length), length, from: begin - 0.5 };
+    begin += width;
+    return { ...found, to: begin - 0.5 };
+  });
+}
+
+/** Numbers of episodes for the axis: in each phase from 0, in steps of 1, 2, 5, 10, 20, ... */
+function ticks(found) {
+  const total = found.reduce((sum, one) => sum + one.length, 0), power = 10 ** Math.floor(Math.log10(Math.max(1, total / 8)));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => total / one <= 10) ?? 10 * power;
+  return found.flatMap(({ begin, length }) => Array.from({ length: Math.ceil(length / step) }, (_, i) => begin + i * step));
 }
 
 /** Curves by what they show: [{title, curves}], the objective first. */
@@ -38,34 +81,50 @@ export function curveFigure({ title, lines, fold, phases, height = 300 }) {
     return Array.from(curve.x, (x, i) => [begin.get(curve.phase) + x, curve[fold()][i]]);
   }
   function options({ axis }) {
-    const shown = lines(), begin = starts(shown.map((one) => one.curve)), names = new Map(phases().map((one) => [one.phase, one.name]));
-    const series = [], merged = new Map();
-    for (const one of shown) {
-      const label = one.curve.evaluation ? `${one.label} (evaluation)` : one.label;
-      if (!merged.has(label)) merged.set(label, { ...one, data: [] });
-      const own = merged.get(label);
-      // (a point without a value interrupts the line between two phases)
-      if (own.data.length) own.data.push([own.data.at(-1)[0] + 0.5, null]);
-      own.data.push(...points(one, begin));
-    }
-    for (const [label, one] of merged) {
-      const single = one.data.length === 1;
-      series.push({ name: label, type: one.curve.evaluation ? "scatter" : "line", data: one.data, symbol: one.curve.evaluation ? "diamond" : "circle",
-        symbolSize: one.curve.evaluation ? 9 : 6, showSymbol: single || one.data.length <= 40, lineStyle: { width: 1.6, type: one.look.type },
-        itemStyle: { color: one.look.color } });
-    }
-    if (begin.size > 1 && series.length) {
+    const shown = lines(), found = places(shown.map((one) => one.curve)), names = new Map(phases().map((one) => [one.phase, one.name]));
+    const merged = same(continued(shown, new Map(found.map(({ phase, begin }) => [phase, begin])))), common = shared(merged);
+    const most = Math.max(0, ...merged.map((one) => one.data.length));
+    const series = merged.map((one, i) => {
+      const { above, below } = common[i], marked = one.scatter || one.data.length <= MARKED;
+      // (what lies below another line is wider, what lies above it is dashed: both are seen)
+      return { name: one.label, type: one.scatter ? "scatter" : "line", symbol: one.scatter ? "diamond" : marked ? "circle" : "none",
+        symbolSize: (one.scatter ? 9 : 6) + (below ? 4 : 0), showSymbol: true, lineStyle: { width: below ? 3 : 1.6, type: above ? [5, 5] : one.look.type },
+        itemStyle: { color: one.look.color }, data: one.scatter ? one.data : lone(one.data, below ? 12 : 8) };
+    });
+    if (found.length > 1 && series.length) {
       series[0].markLine = { silent: true, symbol: "none", lineStyle: { color: colour("quiet"), type: "dashed" }, label: { color: colour("quiet"),
-        formatter: ({ data }) => data.name, position: "insideEndTop" },
-      data: [...begin].map(([phase, place]) => ({ xAxis: place - 0.5, name: names.get(phase) ?? String(phase) })) };
+        formatter: ({ data }) => data.name, position: "insideEndBottom" },
+      data: found.map(({ phase, from }) => ({ xAxis: from, name: names.get(phase) ?? String(phase) })) };
     }
-    return { grid: { left: 64, right: 20, top: 34, bottom: 64 }, xAxis: { ...axis, type: "value", name: "episode", nameLocation: "middle",
-      nameGap: 24, minInterval: 1, scale: true }, yAxis: { ...axis, type: "value", scale: true, name: fold() === "mean" ? "mean of an episode"
-      : "sum of an episode", nameTextStyle: { ...axis.nameTextStyle, align: "left" } }, legend: { type: "scroll", top: 0, right: 0, left: "35%",
-      textStyle: { color: colour("text") }, pageTextStyle: { color: colour("quiet") } },
+    const zoomed = most > SLIDER;
+    const episode = (x) => {
+      const { phase, begin } = found.findLast(({ from }) => x >= from) ?? found[0];
+      return [names.get(phase) ?? String(phase), Math.round(x - begin)];
+    };
+    const marks = ticks(found), across = found.length > 1 ? { min: found[0].from, max: found.at(-1).to, axisTick: { customValues: marks },
+      splitLine: { show: false }, axisLabel: { ...axis.axisLabel, customValues: marks, formatter: (x) => episode(x)[1] },
+      axisPointer: { label: { formatter: ({ value }) => `${episode(value)[0]}, episode ${episode(value)[1]}`.replace(/[{}]/g, "") } } } : {};
+    return { grid: { left: 70, right: 20, top: 34, bottom: zoomed ? 64 : 40 }, xAxis: { ...axis, type: "value", name: "episode",
+      nameLocation: "middle", nameGap: 24, minInterval: 1, scale: true, ...across }, yAxis: { ...axis, type: "value", scale: true,
+      name: fold() === "mean" ? "mean of an episode" : "sum of an episode", nameLocation: "middle", nameGap: 52,
+      axisLine: { ...axis.axisLine, onZero: false } },
+    legend: { type: "scroll", top: 0, left: "center", textStyle: { color: colour("text") }, pageTextStyle: { color: colour("quiet") } },
     tooltip: { trigger: "axis", renderMode: "richText", backgroundColor: colour("raised"), borderColor: colour("line"),
       textStyle: { color: colour("text"), fontSize: 12 } },
-    dataZoom: [{ type: "inside" }, { type: "slider", height: 18, bottom: 6 }], series };
+    dataZoom: [{ type: "inside" }, ...(zoomed ? [{ type: "slider", height: 18, bottom: 6 }] : [])], series };
+  }
+  /** Lines that go on from phase to phase: [{label, data, look, scatter}]. */
+  function continued(shown, begin) {
+    const found = new Map();
+    for (const one of shown) {
+      const label = one.curve.evaluation ? `${one.label} (evaluation)` : one.label;
+      if (!found.has(label)) found.set(label, { label, data: [], look: one.look, scatter: one.curve.evaluation });
+      const { data } = found.get(label);
+      // (a point without a value interrupts the line between two phases)
+      if (data.length) data.push([data.at(-1)[0] + 0.5, null]);
+      data.push(...points(one, begin));
+    }
+    return [...found.values()];
   }
   function numbers() {
     const names = new Map(phases().map((one) => [one.phase, one.name]));

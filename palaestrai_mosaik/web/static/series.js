@@ -11,6 +11,9 @@ const LEVELS = [["min", "lowest"], ["low", "5 %"], ["median", "median"], ["high"
 
 const UNITS = [["s", 1], ["min", 60], ["h", 3600], ["d", 86400]];
 
+/** the first label of a month or a day says which day it is; ECharts' own templates */
+const DATES = { year: "{d} {MMM} {yyyy}", month: "{d} {MMM}", day: "{d} {MMM}" };
+
 /** How ticks become places on the x axis: {type, name, value(tick), tick(value), text(tick)}. */
 export function scale({ seconds_per_tick: seconds, start, span, phases }) {
   if (start) {
@@ -104,7 +107,8 @@ export function options({ panel, answer, axis, window }, base = null) {
     const points = (of) => Array.from({ length: to - from }, (_, i) => [axis.value(line.x[from + i]), of(from + i)]);
     const value = (column) => (i) => (Number.isFinite(line[column][i]) ? line[column][i] : null);
     const id = `${line.phase}/${line.column ?? ""}/${line.label}`;
-    const common = { type: "line", yAxisIndex: line.right ? 1 : 0, symbol: "circle", symbolSize: 4, silent: true,
+    // (what has an axis of its own may coincide with others: it is drawn above them)
+    const common = { type: "line", yAxisIndex: line.right ? 1 : 0, z: line.right ? 3 : 2, symbol: "circle", symbolSize: 4, silent: true,
       lineStyle: { ...style, width: 1.4 }, itemStyle: { color: style.color }, step: line.steps ? "end" : false };
     // one above the other: an invisible line, and what lies between it and the next
     const band = (edges) => edges.forEach(([column, shown, opacity], k) => {
@@ -146,7 +150,8 @@ export function options({ panel, answer, axis, window }, base = null) {
     series,
     legend: { ...base.legend, data: legend, top: 0 },
     grid: { left: 12, right: 16, top: 56, bottom: 62, containLabel: true },
-    xAxis: { ...base.axis, type: axis.type, name: axis.name, nameLocation: "middle", nameGap: 26, min: first, max: last },
+    xAxis: { ...base.axis, type: axis.type, name: axis.name, nameLocation: "middle", nameGap: 26, min: first, max: last,
+      axisLabel: { ...base.axis.axisLabel, ...(axis.type === "time" && { formatter: DATES }) } },
     yAxis: [y, ...(right ? [{ ...y, position: "right", splitLine: { show: false }, name: `${panel.unit ?? ""} (right)` }] : [])],
     tooltip: { ...base.tooltip, trigger: "axis", confine: true, formatter: (found) => described({ panel, answer, axis }, found) },
     toolbox: { itemSize: 0, showTitle: false, feature: { dataZoom: { yAxisIndex: false, filterMode: "none" } } },

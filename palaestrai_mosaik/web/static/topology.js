@@ -13,19 +13,19 @@ const MARK_PIXELS = [[150, 8], [600, 6], [Infinity, 4]], MOST_MARK = 16;
 const LINE_SHARE = [[150, 1], [600, 0.7], [Infinity, 0.4]];
 /** of more devices, only those are drawn that agents set */
 const MOST_DEVICES = 400;
-const MARGIN = 60;
+/** around the nodes (pixels): a node, the mark of a device beside it, and its bars */
+const MARGIN = 38;
 
 /**
  * A drawing of a scene. `picked(key)` is called with the part that is pointed at or chosen ("node:bus-3"), or null.
- * `seen` is the part of the drawing that is shown: `view()` of an earlier one.
+ * `seen` is the part of the drawing that is shown: `view()` of an earlier one; null: all of it.
  * Returns {element, paint(scene, state, scales), choose(key), keys, zoom(factor), fit(), view(), close()}.
  */
 export function drawing(first, { picked, label, seen = null }) {
   const { topology } = first;
   const place = new Map(topology.nodes.map((node) => [node.id, [node.x, node.y]]));
   const width = Math.max(...topology.nodes.map((one) => one.x), 1), height = Math.max(...topology.nodes.map((one) => one.y), 1);
-  const whole = { x: -MARGIN, y: -MARGIN, w: width + 2 * MARGIN, h: height + 2 * MARGIN };
-  let view = { ...(seen ?? whole) }, chosen = null;
+  let whole = framed(1), view = { ...(seen ?? whole) }, fitted = !seen, chosen = null;
   const painted = new WeakMap();
 
   const edges = paths(topology, place).map(([edge, d, middle]) => {
@@ -57,11 +57,18 @@ export function drawing(first, { picked, label, seen = null }) {
   svg.append(ring);
   const spacing = typical(edges.map(({ edge }) => distance(place.get(edge.source), place.get(edge.target)))) || width / 4;
 
+  /** All of the drawing, with a margin where a pixel has the size `pixel`. */
+  function framed(pixel) {
+    const margin = MARGIN * pixel;
+    return { x: -margin, y: -margin, w: width + 2 * margin, h: height + 2 * margin };
+  }
   const least = (sizes) => sizes.find(([most]) => nodes.length <= most)[1], share = least(LINE_SHARE);
 
   function resize() {
+    const box = svg.getBoundingClientRect(), inner = (length) => Math.max(length - 2 * MARGIN, length / 2);
+    if (box.width) whole = framed(Math.max(width / inner(box.width), height / inner(box.height)));
+    if (fitted) view = { ...whole };
     svg.setAttribute("viewBox", `${view.x} ${view.y} ${view.w} ${view.h}`);
-    const box = svg.getBoundingClientRect();
     if (!box.width) return;
     const pixel = Math.max(view.w / box.width, view.h / box.height);
     const clamp = (value, low, high) => Math.max(low, Math.min(high, value / pixel)) * pixel;
@@ -85,10 +92,11 @@ export function drawing(first, { picked, label, seen = null }) {
   function zoom(factor, [px, py] = [0.5, 0.5]) {
     const w = Math.min(whole.w * 2, Math.max(whole.w / 200, view.w / factor)), scale = w / view.w;
     view = { x: view.x + px * (view.w - w), y: view.y + py * view.h * (1 - scale), w, h: view.h * scale };
+    fitted = false;
     resize();
   }
   function fit() {
-    view = { ...whole };
+    fitted = true;
     resize();
   }
 
@@ -139,6 +147,7 @@ export function drawing(first, { picked, label, seen = null }) {
     if (!drag.moved && Math.hypot(dx, dy) < 4) return;
     if (!drag.moved) svg.setPointerCapture(event.pointerId);
     drag.moved = true;
+    fitted = false;
     view = { ...drag.view, x: drag.view.x - dx * pixel, y: drag.view.y - dy * pixel };
     resize();
   });
@@ -161,7 +170,7 @@ export function drawing(first, { picked, label, seen = null }) {
 
   return {
     element: svg, paint, zoom, fit, keys, topology,
-    view: () => view,
+    view: () => (fitted ? null : view),
     /** Put a ring around the part that is looked at. */
     choose(key) {
       chosen = key;

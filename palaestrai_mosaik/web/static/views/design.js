@@ -56,7 +56,8 @@ export async function show(element, context) {
 
 function about(facts) {
   const { sampler } = facts;
-  const parts = [`sampler ${sampler.name}${sampler.n === null ? "" : `, n ${number(sampler.n)}`}`, ...sampler.options,
+  const options = [...(sampler.n === null ? [] : [`n: ${number(sampler.n)}`]), ...sampler.options];
+  const parts = [`sampler ${sampler.name}${options.length ? ` (${options.join(", ")})` : ""}`,
     `${number(facts.rows)} rows${facts.rejected ? ` (${number(facts.rejected)} more rejected by constraints)` : ""}`,
     `${number(facts.repetitions)} ${facts.repetitions === 1 ? "repetition" : "repetitions"}`, `seeds ${facts.seeds}`];
   const same = facts.cells.length - facts.runs.uid.length;

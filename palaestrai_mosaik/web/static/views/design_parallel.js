@@ -8,7 +8,19 @@ import { chartAxis } from "web/views/design_scatter";
 
 /** from low to high; these differ in lightness, too */
 const SCALE = ["#3b2f7d", "#2f6f9f", "#2a9d8f", "#8cc152", "#f2c14e"];
-const HEIGHT = 380, LEAST = 74;
+const HEIGHT = 396, LEAST = 74;
+/** characters of a line of a name */
+const LINE = 12;
+
+/** A name in up to three lines, so that it has room above its axis; it is divided behind "_", ".", "-" and spaces. */
+function wrapped(name) {
+  const lines = [""];
+  for (const part of name.split(/(?<=[_.\- ])/)) {
+    if (lines.at(-1) && lines.length < 3 && (lines.at(-1) + part).length > LINE) lines.push("");
+    lines[lines.length - 1] += part;
+  }
+  return lines.join("\n");
+}
 
 /** Returns a figure (chart.js) whose axes select runs; lines are coloured by the outcome that `outcome()` returns. */
 export function parallel(model, selection, outcome) {
@@ -24,7 +36,7 @@ export function parallel(model, selection, outcome) {
       legend: { show: false },
       tooltip: { ...tooltip, trigger: "item", formatter: (item) => (item.data?.cell === undefined ? "" : [model.name(item.data.cell),
         ...axes.map((one) => `${one.name} = ${text(one, one.value(item.data.cell))}`)].join("\n")) },
-      parallel: { left: 40, right: 50, top: 44, bottom: 64, parallelAxisDefault: { areaSelectStyle: { width: 18, opacity: 0.3, color: colour("link"),
+      parallel: { left: 40, right: 50, top: 60, bottom: 64, parallelAxisDefault: { areaSelectStyle: { width: 18, opacity: 0.3, color: colour("link"),
         borderColor: colour("link") } } },
       parallelAxis: axes.map((one, i) => parallelAxis(chartAxis(one, cells, axis), one, i)),
       visualMap: { type: "continuous", dimension: coloured, min: low, max: high, inRange: { color: SCALE }, calculable: false, orient: "horizontal",
@@ -37,7 +49,8 @@ export function parallel(model, selection, outcome) {
   // (lines cross the labels of an axis: they get a border of the background)
   function parallelAxis(common, one, i) {
     return {
-      ...common, dim: i, id: one.key, name: one.name, realtime: false, nameTruncate: { maxWidth: 90 }, nameTextStyle: { color: colour("text") },
+      ...common, dim: i, id: one.key, name: wrapped(one.name), realtime: false,
+      nameTruncate: { maxWidth: 90 }, nameTextStyle: { color: colour("text"), lineHeight: 13 },
       splitLine: { show: false }, axisLine: { lineStyle: { color: colour("text"), width: 1.5 } },
       axisLabel: { ...common.axisLabel, color: colour("text"), textBorderColor: colour("raised"), textBorderWidth: 3 },
     };

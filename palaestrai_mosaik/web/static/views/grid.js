@@ -196,6 +196,8 @@ export async function show(element, context) {
       h("div", { class: "signs" },
         one.nodeUnit === "p.u." && h("span", {}, `▲ above ${one.motion.band[1]} ▼ below ${one.motion.band[0]} ○ without voltage`),
         h("span", {}, "┄ switched off"),
+        one.topology.devices.some((device) => device.kind !== "ext_grid" && !one.owners(device).length)
+          && h("span", {}, h("b", { class: "nobody" }), " device without an agent"),
         letters(one.agents).map((letter, i) => sign(letter, one.agents[i], i))));
   }
   function paint(state) {

@@ -31,6 +31,8 @@ export async function show(element, { run, facts, signal, failed }) {
     for (const one of record.failures.flatMap((each) => each.marks)) lines[one.line - 1]?.classList.add("marked");
     for (const line of lines) line.tabIndex = line.classList.contains("marked") ? 0 : -1;
     for (const line of lines) if (line.tabIndex < 0) line.removeAttribute("tabindex");
+    const first = element.querySelector("pre.document .marked"), box = first?.parentElement;
+    if (box) box.scrollTop = first.offsetTop - box.offsetTop - box.clientHeight / 2;
   }
 
   function jump(line) {

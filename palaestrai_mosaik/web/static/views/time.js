@@ -14,7 +14,7 @@ const MOST_POINTS = 6000;
 export async function show(element, { run, facts, signal, failed }) {
   let choices = await get(`run/${run}/time`, {}, signal);
   let chosen = fromAddress();
-  let answer = null, details = null, axis = null, figures = [], timer = null;
+  let answer = null, details = null, axis = null, figures = [], timer = null, loads = 0;
   const controls = h("div", { class: "controls" });
   const adding = h("form", { class: "controls adding", onsubmit: add });
   const message = h("div", { role: "status" });
@@ -36,15 +36,21 @@ export async function show(element, { run, facts, signal, failed }) {
 
   async function load() {
     details = null;
+    loads += 1;
+    const turn = loads;
     if (chosen.panel && !chosen.panel.length) {
       answer = { ...answer, panels: [], patterns: [], problems: [] };
     } else {
+      let found;
       try {
-        answer = await get(`run/${run}/series`, query(), signal);
+        found = await get(`run/${run}/series`, query(), signal);
       } catch (error) {
         if (signal.aborted) return;
-        answer = { patterns: chosen.panel ?? [], phases: [], span: null, panels: [], problems: [{ message: error.message }] };
+        found = { patterns: chosen.panel ?? [], phases: [], span: null, panels: [], problems: [{ message: error.message }] };
       }
+      // (an answer that arrives after a later choice is not what is asked for now)
+      if (turn !== loads) return;
+      answer = found;
     }
     axis = scale(answer);
     // a window that lies outside of what there is shows all of it

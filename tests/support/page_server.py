@@ -1,0 +1,30 @@
+"""A server of the page on a free port, in a thread of this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.web.resources import Source
+
+
+@contextmanager
+def served(source: Source) -> Iterator[str]:
+    """Serve ``source``; give the first address, which has the token."""
+    from palaestrai_mosaik.web.serving import listen, make_server
+
+    listening = listen("127.0.0.1", 0)
+    server = make_server(source, listening.access)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield listening.address
+    finally:
+        server.should_exit = True
+        thread.join(10)
