@@ -365,7 +365,7 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
             f"{row.name}, group {row.group}" if row.kind == "agent" and row.name in several else row.name,
             *(row.rows, row.parts),
             # (another release of the library that writes images may write other bytes)
-            row.kind != "frames" and row.digest and row.digest[:_ID_WIDTH],
+            "" if row.kind == "frames" else row.digest and row.digest[:_ID_WIDTH],
         )
         for row in rows_of(streams)
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..parts import open_parts, read_parts, whole_parts
+from ..parts import damage_reported, open_parts, read_parts, whole_parts
 from .lookup import inside
 from .trajectories import RowQueries, RowRange
 
@@ -36,6 +36,8 @@ class FrameQueries(RowQueries):
         start: int | None = None,
         stop: int | None = None,
         evaluation: bool | None = False,
+        *,
+        png: bool = True,
     ) -> pd.DataFrame:
         """Return the rendered frames of environments, one row per frame; none where none were requested.
 
@@ -54,16 +56,18 @@ class FrameQueries(RowQueries):
             stop: the tick before which the rows end (exclusive); ``None``: to the end.
             evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
                 with a column ``evaluation`` after ``episode``.
+            png: whether the images are read; without them, there is no column ``png``.
 
         Raises:
             StoreError: there is no such run, phase or environment, or part files are damaged.
         """
         import pandas as pd
 
+        columns = [*_KEYS, *(["png"] if png else [])]
         rows = RowRange(worker, episode, start, stop)
         tables = []
         for stream in self._of(run, phase, environment, evaluation):
-            table = read_parts(stream.parts, rows.expression).to_pandas()
+            table = read_parts(stream.parts, rows.expression, columns).to_pandas()
             if evaluation is None:
                 table.insert(2, "evaluation", stream.evaluation)
             for name in ("environment", "phase"):
@@ -73,7 +77,7 @@ class FrameQueries(RowQueries):
             result = pd.concat(tables, ignore_index=True)
         else:
             flag = ["evaluation"] if evaluation is None else []
-            names = ["phase", "environment", "worker", "episode", *flag, *_KEYS[2:], "png"]
+            names = ["phase", "environment", "worker", "episode", *flag, *columns[2:]]
             result = pd.DataFrame(columns=names)
         hidden = [name for name, one in (("phase", phase), ("environment", environment)) if one is not None]
         if not result["environment_episode"].any():
@@ -97,16 +101,16 @@ class FrameQueries(RowQueries):
             StoreError: there is no such run, phase or environment, or part files are damaged.
         """
         import pandas as pd
+        import pyarrow.compute as pc
+        import pyarrow.dataset as ds
 
         keys = ["phase", "environment", "worker", "episode", "evaluation"]
         tables = []
         for stream in self._of(run, phase, environment, None):
-            import pyarrow.compute as pc
-            import pyarrow.dataset as ds
-
             wanted: dict[str, Any] = {name: ds.field(name) for name in ("worker", "episode")}
             wanted["bytes"] = pc.binary_length(ds.field("png"))
-            table = open_parts(stream.parts).to_table(columns=wanted).to_pandas()
+            with damage_reported(stream.parts):
+                table = open_parts(stream.parts).to_table(columns=wanted).to_pandas()
             tables.append(
                 table.assign(phase=stream.phase, environment=stream.environment, evaluation=stream.evaluation)
             )
