@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,18 @@ class Painted(Environment):
         frame: what its frames are: "painted", "none" of them, or one that breaks the contract ("flat", "floats", "text").
         broken: while there is such a file, step 2 of episode 3 fails.
         log: a file to which each rendering adds a line.
+        seconds: that a step takes.
     """
 
     def __init__(
-        self, steps: int = 4, frame: str = "painted", broken: str | None = None, log: str | None = None
+        self,
+        steps: int = 4,
+        frame: str = "painted",
+        broken: str | None = None,
+        log: str | None = None,
+        seconds: float = 0.0,
     ):
+        self.seconds = seconds
         self.steps, self.frame = steps, frame
         self.broken, self.log = broken, log
 
@@ -48,6 +56,7 @@ class Painted(Environment):
 
     def step(self, setpoints: npt.NDArray[Any]) -> EnvironmentState:
         self.done += 1
+        time.sleep(self.seconds)
         if self.broken is not None and self.episode == 3 and self.done == 2 and Path(self.broken).exists():
             raise RuntimeError("it is broken")
         return self._state()
