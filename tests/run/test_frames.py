@@ -12,6 +12,8 @@ import pytest
 from support.documents import document
 from support.painted import decoded, painted, painted_phase
 
+import palaestrai_mosaik as pm
+from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import ContractError, DocumentError, SimulatorError
 from palaestrai_mosaik.experiment import RunDocument, describe, from_mapping
 from palaestrai_mosaik.runner import checkpoint, earlier_run, execute
@@ -227,3 +229,30 @@ def test_the_identity_of_a_document_without_frames_stays() -> None:
     again = from_mapping(doc.canonical)
     assert again.hash == doc.hash and again.phases == doc.phases
     assert "frames of episodes 4, 2, every 5 steps" in describe(doc)
+
+
+def test_python_gets_the_frames_of_a_run(tmp_path: Path) -> None:
+    recorded = pm.run(document(painted_phase({"every": 2})), store=tmp_path / "store", quiet=True)
+    frames = recorded.frames("phase_0", environment="world", episode=2)
+    assert list(frames) == ["worker", "episode", "step", "time", "png"]
+    assert frames["step"].tolist() == [0, 1, 2, 3, 4]
+    assert list(recorded.frames())[:3] == ["phase", "phase_name", "environment"]
+    assert recorded.frames(episode=1).empty
+    # the page of a notebook carries them
+    assert recorded.view().page.phases == ("phase_0",)
+    recorded.close()
+
+
+def test_frames_are_requested_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.yml"
+    file.write_text(json.dumps(document(painted_phase(None)).canonical), encoding="utf-8")
+    command = ["start", str(file), "--store", str(tmp_path / "store"), "--set"]
+    assert main([*command, "environments.world.frames={every: 3}"]) == 0
+    with Store(tmp_path / "store", read_only=True) as store:
+        assert {row[2] for row in check_frames(store)} == {0, 3}
+    assert (
+        main(["check", str(file), "--set", "environments.world.environment.name=support.painted:Unseen"]) == 0
+    )
+    refused = ["environments.world.frames=true", "environments.world.environment.name=support.painted:Unseen"]
+    assert main(["check", str(file), *(part for text in refused for part in ("--set", text))]) == 2
+    assert "environment 'world' cannot render frames" in "".join(capsys.readouterr())

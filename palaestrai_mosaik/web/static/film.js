@@ -8,7 +8,7 @@ const KEPT = 1000;
 
 /**
  * The film of an episode. `query` says which: {environment, phase, worker, episode, evaluation}; `title` is what people call it.
- * Returns {title, states, clamp(state), step(state), moment(state), image(state), grow()}.
+ * Returns {title, states, times, at(tick), step(state), moment(tick), image(state), grow()}; states are counted from 0.
  */
 export async function film(run, query, title, signal) {
   let facts = await get(`run/${run}/film`, query, signal);
@@ -26,17 +26,20 @@ export async function film(run, query, title, signal) {
   const self = {
     title,
     get states() { return facts.frames; },
-    clamp: (state) => Math.max(0, Math.min(state, facts.frames - 1)),
-    step: (state) => facts.step[self.clamp(state)],
-    /** When a frame was rendered: its date, or its tick. */
-    moment: (state) => (facts.frames ? momentOf(facts.clock, facts.time[self.clamp(state)]) : "no frames yet"),
+    /** The ticks at which the frames were rendered. */
+    get times() { return facts.time; },
+    /** The newest state at a tick; the first one before it. */
+    at: (tick) => Math.max(0, facts.time.findLastIndex((time) => time <= tick)),
+    step: (state) => facts.step[state],
+    /** When a tick is: its date, or its number. */
+    moment: (tick) => momentOf(facts.clock, tick),
     /** The address of an image; null where there is none. The images that follow it are fetched, too. */
     async image(state) {
       if (!facts.frames) return null;
-      const at = self.clamp(state), first = at - (at % facts.together), next = first + facts.together;
+      const first = state - (state % facts.together), next = first + facts.together;
       const found = await chunk(first);
       if (next < facts.frames) chunk(next).catch(() => {});
-      return found[at - first] === undefined ? null : `data:image/png;base64,${found[at - first]}`;
+      return found[state - first] === undefined ? null : `data:image/png;base64,${found[state - first]}`;
     },
     /** Look whether there are more frames by now. */
     async grow() {

@@ -15,6 +15,7 @@ export async function show(element, context) {
   let index = await get(`run/${run}/frames`, {}, signal);
   let other = null; // another run that is shown beside this one: {run, index}
   let sides = []; // what is shown: {film, image, caption}
+  let ticks = [0]; // at which a frame of one of them was rendered
 
   const main = h("select", { "aria-label": "Episode", onchange: () => act(load) });
   const beside = h("select", { "aria-label": "Beside it", onchange: () => act(load) });
@@ -87,7 +88,9 @@ export async function show(element, context) {
   }
   /** Show films that may have more frames than before. */
   function grown() {
-    time.length(Math.max(...sides.map((side) => side.film.states)));
+    // (who was rendered less often keeps its frame until its next one)
+    ticks = [...new Set(sides.flatMap((side) => side.film.times))].sort((a, b) => a - b);
+    time.length(ticks.length);
     const [{ film: one }] = sides, last = one.step(one.states - 1);
     fill(note, one.states > 1 && one.states <= last && `${number(one.states)} of ${number(last + 1)} states were rendered.`);
     time.set(query.has("state") ? Number(query.get("state")) : time.state());
@@ -104,22 +107,24 @@ export async function show(element, context) {
 
   // ----- painting
   function said(state) {
-    if (!sides.length) return "";
-    const at = sides.reduce((longest, side) => (side.film.states > longest.states ? side.film : longest), sides[0].film);
-    return `${at.moment(state)} · step ${at.step(state)} of ${at.step(at.states - 1)}`;
+    if (!sides.length || !ticks.length) return "";
+    const [{ film: one }] = sides;
+    return `${one.moment(ticks[state])} of ${one.moment(ticks.at(-1))}`;
   }
   function paint(state) {
-    for (const side of sides) act(() => put(side, state));
+    for (const side of sides) act(() => put(side, side.film.at(ticks[state])));
   }
   async function put(side, state) {
+    if (side.wanted === state) return;
     side.wanted = state;
     const address = await side.film.image(state);
     // (while an image was fetched, the player may have gone on)
     if (side.wanted !== state || address === null) return;
+    const moment = side.film.moment(side.film.times[state]);
     side.image.src = address;
-    side.image.alt = `${side.film.title}, ${side.film.moment(state)}`;
+    side.image.alt = `${side.film.title}, ${moment}`;
     side.image.dataset.step = side.film.step(state);
-    side.caption.textContent = `${side.film.moment(state)} · step ${side.film.step(state)}`;
+    side.caption.textContent = `${moment} · step ${side.film.step(state)} of ${side.film.step(side.film.states - 1)}`;
   }
   function enlarge(image) {
     const factor = Math.max(1, Math.floor(WIDTH / image.naturalWidth));
