@@ -112,7 +112,9 @@ def test_the_episode_is_the_newest_the_worst_or_a_number(tmp_path: Path) -> None
         assert run_page(store, "small", episode=1) == newest
         with pytest.raises(StoreError, match="no episode 7; it has: 0, 1"):
             run_page(store, "small", episode=7)
-        with pytest.raises(StoreError, match=r"no phase 'clam' with a topology or frames \(did you mean 'calm'\?\)"):
+        with pytest.raises(
+            StoreError, match=r"no phase 'clam' with a topology or frames \(did you mean 'calm'\?\)"
+        ):
             run_page(store, "small", phases=["clam"])
 
 
