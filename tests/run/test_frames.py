@@ -243,6 +243,15 @@ def test_python_gets_the_frames_of_a_run(tmp_path: Path) -> None:
     recorded.close()
 
 
+def test_frames_are_stored_beside_live_scalars(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    doc = document(painted_phase({"every": 3}))
+    with pm.run(
+        doc, store=tmp_path / "store", quiet=True, scalars=[f"tensorboard:{tmp_path / 'sink'}"]
+    ) as recorded:
+        assert {row[2] for row in check_frames(recorded.store)} == {0, 3}
+
+
 def test_frames_are_requested_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "run.yml"
     file.write_text(json.dumps(document(painted_phase(None)).canonical), encoding="utf-8")

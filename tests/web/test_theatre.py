@@ -124,7 +124,7 @@ def test_a_run_without_a_topology_has_its_head_and_curves(
     pm.run("scenarios/dummy.yml", store=tmp_path / "store", quiet=True)
     file = tmp_path / "run.html"
     assert main(["theatre", "latest", "-o", str(file), "--store", str(tmp_path / "store")]) == 0
-    assert "has recorded no topology" in capsys.readouterr().err
+    assert "has recorded neither a topology nor frames" in capsys.readouterr().err
     browser.open(file.as_uri())
     assert browser.wait("document.querySelector('h1')?.textContent") == "dummy finished"
     with Store(tmp_path / "store", read_only=True) as store:

@@ -174,7 +174,8 @@ class Export:
             else:
                 path = inside(directory, f"{folder}.{format}")
                 joined.append((parts, path, None if chosen is None else chosen[key]))
-        counted = PartsProgress(progress, sum(len(parts) for parts, *_ in (*joined, *rendered)))
+        total = sum(len(one[0]) for one in joined) + sum(len(one[0]) for one in rendered)
+        counted = PartsProgress(progress, total)
         for parts, path, numbers in joined:
             _join(parts, path, format, numbers, counted)
             yield path

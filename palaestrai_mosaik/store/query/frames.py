@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..parts import damage_reported, open_parts, read_parts, whole_parts
+from ..parts import read_parts, whole_parts
 from .lookup import inside
 from .trajectories import RowQueries, RowRange
 
@@ -82,7 +82,8 @@ class FrameQueries(RowQueries):
         hidden = [name for name, one in (("phase", phase), ("environment", environment)) if one is not None]
         if not result["environment_episode"].any():
             hidden.append("environment_episode")
-        return result.drop(columns=hidden)
+        shown: pd.DataFrame = result.drop(columns=hidden)
+        return shown
 
     def recorded_frames(
         self, run: str, phase: int | str | None = None, environment: str | None = None
@@ -101,19 +102,15 @@ class FrameQueries(RowQueries):
             StoreError: there is no such run, phase or environment, or part files are damaged.
         """
         import pandas as pd
-        import pyarrow.compute as pc
-        import pyarrow.dataset as ds
 
         keys = ["phase", "environment", "worker", "episode", "evaluation"]
         tables = []
         for stream in self._of(run, phase, environment, None):
-            wanted: dict[str, Any] = {name: ds.field(name) for name in ("worker", "episode")}
-            wanted["bytes"] = pc.binary_length(ds.field("png"))
-            with damage_reported(stream.parts):
-                table = open_parts(stream.parts).to_table(columns=wanted).to_pandas()
-            tables.append(
-                table.assign(phase=stream.phase, environment=stream.environment, evaluation=stream.evaluation)
-            )
+            table = read_parts(
+                stream.parts, RowRange().expression, ["worker", "episode", "bytes"]
+            ).to_pandas()
+            whose = {name: getattr(stream, name) for name in ("phase", "environment", "evaluation")}
+            tables.append(table.assign(**whose))
         if not tables:
             return pd.DataFrame(columns=[*keys, "frames", "bytes"])
         sizes = pd.concat(tables, ignore_index=True).groupby(keys, sort=False)["bytes"]
