@@ -7,12 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.documents import agent, document, environment, phase
+from support.documents import (
+    AGENT_OBJECTIVE,
+    ENVIRONMENT_ENDS,
+    agent,
+    document,
+    environment,
+    named,
+    phase,
+)
 from support.painted import decoded
 
 from palaestrai_mosaik.environment.cartpole import BatchCartPole
 from palaestrai_mosaik.environment.pendulum import BatchPendulum
-from palaestrai_mosaik.experiment import RunDocument
+from palaestrai_mosaik.experiment import RunDocument, from_mapping
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.preflight import inspect
 from palaestrai_mosaik.store import Store
@@ -186,6 +194,32 @@ def test_copies_have_the_frames_of_the_first_one(store: Store) -> None:
     assert frames["step"].tolist() == list(range(last + 1))
     plain = of(copies, name="support.painted:Unseen", batch=3)
     assert "its class Unseen has no method 'render'" in problem_of(plain)
+
+
+def test_an_incarnation_is_rendered_until_it_ends_and_when_it_begins_again(store: Store) -> None:
+    doc = of("palaestrai_mosaik.environment.cartpole:BatchCartPole", batch=3).canonical
+    simulation = doc["schedule"][0]["phase_0"]["simulation"]
+
+    def rows(*conditions: Any) -> tuple[list[Any], Any]:
+        simulation["conditions"] = doc["run_config"]["conditions"] = list(conditions)
+        execute(from_mapping(doc), store=store)
+        keys = ["episode", "environment_episode", "step"]
+        frames = store.frames("latest")
+        found = frames.reindex(columns=keys, fill_value=0).to_numpy().tolist()
+        states = store.environment_states("latest", incarnation=0).reset_index()
+        states["over"] = states["terminated"] | states["truncated"]
+        return found, states.reindex(columns=[*keys, "over"], fill_value=0)
+
+    # with this one, it begins again while the others go on
+    found, states = rows(named(ENVIRONMENT_ENDS, when="all", episodes=2))
+    assert found == states[["episode", "environment_episode", "step"]].to_numpy().tolist()
+    assert states["environment_episode"].max() >= 1
+    # with this one, it does not, and stays as it is until all have ended
+    found, states = rows(named(AGENT_OBJECTIVE, a={"brain_avg100": 1e9}))
+    first_over = states[states["over"]].groupby("episode")["step"].min()
+    kept = states[states["step"] <= states["episode"].map(first_over)]
+    assert found == kept[["episode", "environment_episode", "step"]].to_numpy().tolist()
+    assert len(kept) < len(states)
 
 
 @pytest.mark.parametrize("kind", ["cartpole:BatchCartPole", "pendulum:BatchPendulum"])

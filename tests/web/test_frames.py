@@ -202,6 +202,10 @@ def test_frames_appear_while_the_run_goes_on(browser: Browser, serve: Serve, tmp
         browser.wait("Number(document.querySelector('img.frame')?.dataset.step) > 0", seconds=60)
         first = browser.js("Number(document.querySelector('img.frame').dataset.step)")
         browser.wait(f"Number(document.querySelector('img.frame').dataset.step) > {first}", seconds=60)
+        # also those that follow the last one of before, which was fetched when there were fewer
+        browser.js("document.querySelector('label input[type=checkbox]').click()")
+        set_state(browser, first + 1)
+        browser.wait(f"document.querySelector('img.frame').dataset.step === '{first + 1}'")
         assert browser.errors() == []
 
 
