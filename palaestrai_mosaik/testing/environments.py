@@ -238,13 +238,16 @@ def _check_episode(
     return handed_on[0][1]
 
 
-def _renders(environment: Environment) -> bool:
+def _renders(environment: World) -> bool:
     """Whether its class renders; adapters of others do not say so until they are set up."""
     own = type(environment)
+    if issubclass(own, BatchEnvironment):
+        has = own.get_frame is not BatchEnvironment.get_frame
+        return has and own.enable_frames is BatchEnvironment.enable_frames
     return own.render is not World.render and own.enable_frames is World.enable_frames
 
 
-def _check_frame(findings: Findings, environment: Environment, when: str) -> None:
+def _check_frame(findings: Findings, environment: World, when: str) -> None:
     if not _renders(environment):
         return
     with findings.calling(f"{when}, render"):
@@ -383,7 +386,8 @@ def check_batch_environment(
     dtypes; readings and rewards lie in their spaces; arguments are not written to; each incarnation gives,
     byte for byte, what a batch of 1 gives, also while others restart; a reset of some draws from their
     generators alone; equal generators and set-points give equal trajectories, and an equal first state after
-    a reset; no global randomness is used.
+    a reset; no global randomness is used. Of a class that has ``get_frame``, the second environment is rendered
+    in every state: its frames are uint8 arrays (height, width, 3) or ``None``.
 
     Args:
         factory: returns a new environment of ``batch`` incarnations: the class itself, or
@@ -506,6 +510,7 @@ class _BatchComparison:
             at = f"{when}, incarnation {k}"
             check_flat_values(findings, "reading", self.baseline.sensors, first.readings[k], at)
             check_flat_values(findings, "reward", self.baseline.rewards, first.rewards[k], at)
+        _check_frame(findings, self.steppers[1].environment, when)
         if (first.terminated | first.truncated).any() and not self.steppers[0].environment.ends:
             findings.add("ends an episode although its attribute 'ends' is false", when)
 
