@@ -111,7 +111,8 @@ def view(
     Args:
         store: an open store, or the folder or URL of one; the default is that of :func:`run`. The store must exist.
         run: which run, as :class:`RecordedRun` takes it.
-        phases: numbers or names of the phases to show in motion; none: all, as long as the page stays small.
+        phases: numbers or names of the phases to show in motion, and with rendered frames; none: all, as long as the
+            page stays small.
         episode: which episode of each phase: a number, ``"newest"``, or ``"worst"``, the one with the voltage farthest
             from 1.
         beside: number or name of the phase that is shown beside the first one.
@@ -153,9 +154,9 @@ class RunView:
 
 
 class RecordedRun:
-    """What one execution of a run document recorded: frames, pictures, and a summary that a notebook shows.
+    """What one execution of a run document recorded: data frames, pictures, and a summary that a notebook shows.
 
-    The frames are those of :class:`~palaestrai_mosaik.store.Store` for this run, which describes their
+    The data frames are those of :class:`~palaestrai_mosaik.store.Store` for this run, which describes their
     columns; they have ``phase_name`` after ``phase``, and ``date`` after ``time`` where an environment of the
     phase has a calendar. Numbers of phases, workers and episodes start at 0.
 
@@ -263,6 +264,20 @@ class RecordedRun:
             StoreError: what is named does not exist.
         """
         return self._dated(self.store.environment_states(self.instance, phase, **filters), phase)
+
+    def frames(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
+        """Return the rendered frames of environments, one row per frame, in the column ``png`` its PNG image.
+
+        There are frames where the document requested them (``frames``).
+
+        Args:
+            phase: number or name of a phase; ``None``: all.
+            filters: those of :meth:`Store.frames`: ``environment``, ``worker``, ``episode``, ``evaluation``, ...
+
+        Raises:
+            StoreError: what is named does not exist.
+        """
+        return self._dated(self.store.frames(self.instance, phase, **filters), phase)
 
     def statistics(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
         """Return what the agents reported, such as losses.

@@ -7,7 +7,8 @@
     ├── NameResolutionError      a ``package.module:Class`` cannot be imported
     ├── SpaceError               a space is ill-defined, or its text cannot be parsed
     ├── ContractError            a user's class broke a contract (wrong shape, wrong type)
-    │   └── ActionError          a set-point lies outside its actuator's space
+    │   ├── ActionError          a set-point lies outside its actuator's space
+    │   └── RenderError          frames are requested of an environment that cannot render any
     ├── SimulationError          the co-simulation of an episode failed
     │   ├── SimulatorError       a mosaik simulator raised, died or stopped answering
     │   └── PowerFlowError       a power flow diverged and the document says to fail
@@ -85,6 +86,10 @@ class ContractError(PalaestraiMosaikError):
 
 class ActionError(ContractError, ValueError):
     """A set-point lies outside the space of its actuator."""
+
+
+class RenderError(ContractError):
+    """Frames are requested of an environment that cannot render any."""
 
 
 class SimulationError(PalaestraiMosaikError):

@@ -33,6 +33,7 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("engine.py", "--steps 20 --repeat 1", "bare mosaik", ()),
     ("execution.py", "--runs 2 --steps 5 --jobs 1 --repeat 1", "at the same time", ()),
     ("flagship.py", "--steps 8 --repeat 1", "ms/step with store, of which", GRID),
+    ("frames.py", "--steps 44 --repeat 1", "every state", ()),
     ("generate.py", "--documents 160 --repeat 1", "documents", ()),
     ("grid_solver.py", "cigre_mv --steps 2", "cigre_mv", GRID),
     ("gymnasium_env.py", "--steps 20 --repeat 1", "environment steps/s", RL),

@@ -408,7 +408,7 @@ def _add_theatre(command: Command) -> None:
     theatre = command(
         "theatre",
         _of_store("theatre", "theatre"),
-        "write a run as one HTML file: its grid in motion, and how its agents did, without a network",
+        "write a run as one HTML file: its grid in motion, rendered frames, and how its agents did, without a network",
     )
     theatre.add_argument("run", metavar="RUN")
     theatre.add_argument("-o", "--output", metavar="FILE", help="default: RUN.html")

@@ -362,7 +362,9 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
             str(row.phase),
             f"{row.kind} (evaluation)" if row.evaluation else row.kind,
             f"{row.name}, group {row.group}" if row.kind == "agent" and row.name in several else row.name,
-            *(row.rows, row.parts, row.digest and row.digest[:_ID_WIDTH]),
+            *(row.rows, row.parts),
+            # (another release of the library that writes images may write other bytes)
+            "" if row.kind == "frames" else row.digest and row.digest[:_ID_WIDTH],
         )
         for row in rows_of(streams)
     ]

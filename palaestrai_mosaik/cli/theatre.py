@@ -41,10 +41,10 @@ def theatre(
         answer({"run": page.run, "file": path, "bytes": len(data), **told})
         return FINISHED
     if not page.phases:
-        warn(f"run {page.run} has recorded no topology: the file shows nothing in motion")
+        warn(f"run {page.run} has recorded neither a topology nor frames: the file shows nothing in motion")
     if page.left_out:
         warn(f"left out, to keep the file small: {', '.join(page.left_out)} (--phase names phases)")
     if page.thinned:
-        warn(f"not all states are in the file: {', '.join(page.thinned)}")
+        warn(f"not all states or frames are in the file: {', '.join(page.thinned)}")
     say_unless_quiet(f"{path} ({byte_size(len(data))})")
     return FINISHED

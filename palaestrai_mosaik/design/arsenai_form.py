@@ -154,6 +154,9 @@ def _environment(found: Findings, at: Located) -> dict[str, Any] | None:
         if key in parts and not _nameless(parts[key].value):
             optional_class(found, parts[key], key, key)
             result[key] = parts[key].value
+    if "frames" in parts:
+        run.ENVIRONMENT_ENTRY.keys["frames"].read(found, parts["frames"], "frames")
+        result["frames"] = parts["frames"].value
     return result if uid is not None and name is not None else None
 
 

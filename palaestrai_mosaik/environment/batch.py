@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.errors import ActionError, ContractError, RenderError
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,
@@ -201,6 +201,8 @@ class BatchEnvironment(World):
     rngs: Sequence[np.random.Generator]
     #: (batch,): the incarnations whose results will be used; the others have ended
     active: BoolVector
+    #: who holds its states
+    _stepper: BatchStepper
 
     def __init__(self, batch: int = 1, first: int = 0, max_steps: int | None = None):
         """Make the incarnations.
@@ -225,6 +227,28 @@ class BatchEnvironment(World):
         self.ends = self.ends and (
             max_steps is not None or type(self).get_ends is not BatchEnvironment.get_ends
         )
+
+    def enable_frames(self) -> None:
+        if type(self).get_frame is BatchEnvironment.get_frame:
+            raise RenderError(
+                f"environment {self.uid!r} cannot render frames: its class {type(self).__name__} is batched and has no "
+                "method 'get_frame'. Give it one that returns a uint8 array (height, width, 3) for the state of one "
+                "incarnation, or remove 'frames' from its entry"
+            )
+
+    def render(self) -> Any:
+        """Return the picture of the first incarnation."""
+        return self.get_frame([array[0] for array in self._stepper.states])
+
+    def get_frame(self, state: Arrays) -> Any:
+        """Return the picture of an incarnation in a state, a uint8 array (height, width, 3).
+
+        Needed only where a document requests frames: those of the first incarnation are stored.
+
+        Args:
+            state: one array for each declared shape of a state.
+        """
+        return None
 
     @abstractmethod
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
@@ -359,6 +383,7 @@ class BatchStepper:
 
     def __init__(self, environment: BatchEnvironment):
         self.environment = environment
+        environment._stepper = self
         environment.active = np.ones(environment.batch, dtype=bool)
         self._who = f"{type(environment).__name__} (environment {environment.uid!r})"
         self._state_kinds = kinds_of(environment.state_shapes, environment._states())

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from palaestrai_mosaik.types import Box, Discrete, Space
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector, IndexVector
@@ -90,6 +91,22 @@ class BatchCartPole(BatchEnvironment):
 
     def get_ends(self, new_states: Arrays) -> tuple[BoolVector, BoolVector]:
         return self._fallen(new_states), np.zeros(self.batch, dtype=bool)
+
+    def get_frame(self, state: Arrays) -> npt.NDArray[np.uint8]:
+        from PIL import Image, ImageDraw
+
+        place, _, angle, _ = (float(one) for one in state)
+        # pixels; the limits of the cart are at the borders
+        width, height, ground = 300, 200, 150
+        scale = width / (2 * self.FARTHEST)
+        x, y = width / 2 + place * scale, ground - 10
+        image = Image.new("RGB", (width, height), "white")
+        draw = ImageDraw.Draw(image)
+        draw.line((0, ground, width, ground), "black")
+        draw.rectangle((x - 15, ground - 20, x + 15, ground), "black")
+        length = 2 * self.LENGTH * scale
+        draw.line((x, y, x + length * math.sin(angle), y - length * math.cos(angle)), (202, 152, 101), 6)
+        return np.asarray(image)
 
     def _fallen(self, states: Arrays) -> BoolVector:
         place, _, angle, _ = states

@@ -101,6 +101,15 @@ class Copies(BatchEnvironment):
         self._numbers = np.arange(self.batch, dtype=np.int64)
         return baseline
 
+    def enable_frames(self) -> None:
+        with self._noted(0):
+            self.copies[0].uid = self.uid
+            self.copies[0].enable_frames()
+
+    def render(self) -> Any:
+        """Return the picture of the first copy."""
+        return self.copies[0].render()
+
     def shutdown(self) -> None:
         """Shut all copies down, also where one of them fails; raises what the first one raised."""
         failed: Exception | None = None

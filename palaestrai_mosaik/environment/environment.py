@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.errors import RenderError
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Topology
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import initial_values
@@ -138,6 +139,29 @@ class World(ABC):
         Called before :meth:`setup`. The reward is then among those of its baseline and its states.
         """
         return False
+
+    def enable_frames(self) -> None:
+        """Prepare for :meth:`render`; called before :meth:`setup`, only where the document requests frames.
+
+        Raises:
+            RenderError: it cannot render frames.
+        """
+        if type(self).render is World.render:
+            raise RenderError(
+                f"environment {self.uid!r} cannot render frames: its class {type(self).__name__} has no method "
+                "'render'. Give it one that returns a uint8 array (height, width, 3), or remove 'frames' from its entry"
+            )
+
+    def render(self) -> Any:
+        """Return a picture of the newest state, to be stored: Gymnasium's ``rgb_array``.
+
+        Called after :meth:`enable_frames`, for the states that the document requests. It draws no random
+        numbers and changes nothing that later states depend on.
+
+        Returns:
+            A uint8 array (height, width, 3): red, green and blue. ``None``: this state has no picture.
+        """
+        return None
 
     def shutdown(self) -> None:
         """Release what :meth:`setup` acquired. Called once, also after a failure."""

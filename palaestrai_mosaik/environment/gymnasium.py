@@ -6,6 +6,7 @@ Needs the extra ``rl`` (or Gymnasium alone).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from palaestrai_mosaik.installation import install_extra
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
+from .farama_frames import try_to_render, with_render_mode
 from .farama_spaces import Action, actuators_of, parts_of, plain_info, reward, sensors_of
 
 try:
@@ -53,6 +55,9 @@ class GymnasiumEnvironment(Environment):
         kwargs: keywords of the environment; ``None``: none.
     """
 
+    #: whether frames are requested
+    _frames = False
+
     def __init__(self, id: str, kwargs: Mapping[str, Any] | None = None):
         if not isinstance(id, str) or not id:
             raise ContractError(f"id must be a name such as CartPole-v1, not {id!r}")
@@ -60,12 +65,19 @@ class GymnasiumEnvironment(Environment):
         self.kwargs = dict(kwargs or {})
         self._world: gymnasium.Env[Any, Any] | None = None
 
+    def enable_frames(self) -> None:
+        """Ask for the render mode ``rgb_array``. Raises :class:`RenderError` where the ``kwargs`` ask for another."""
+        self.kwargs = with_render_mode(self.kwargs, self.uid)
+        self._frames = True
+
     def setup(self) -> EnvironmentBaseline:
         """Make the environment.
 
-        Raises :class:`ContractError` for unknown ids and strange spaces, and :class:`NameResolutionError` for a function
-        that does not exist.
+        Raises :class:`ContractError` for unknown ids and strange spaces, :class:`NameResolutionError` for a function
+        that does not exist, and :class:`RenderError` where frames are requested and cannot be rendered.
         """
+        if self._frames:
+            try_to_render(partial(_make, self.id), self.kwargs, f"environment {self.uid!r} ({self.id})")
         world = self._world = _make(self.id, self.kwargs)
         self._observed = list(parts_of("observation", world.observation_space))
         self._action = Action("action", world.action_space)

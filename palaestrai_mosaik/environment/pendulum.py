@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from palaestrai_mosaik.types import Box, Space
 from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
@@ -73,6 +74,20 @@ class BatchPendulum(BatchEnvironment):
         wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
         reward: FloatVector = -(wrapped**2 + 0.1 * speed**2 + 0.001 * self._torque(actions) ** 2)
         return reward
+
+    def get_frame(self, state: Arrays) -> npt.NDArray[np.uint8]:
+        from PIL import Image, ImageDraw
+
+        angle = float(state[0])
+        # pixels
+        side, middle, length = 200, 100, 80
+        image = Image.new("RGB", (side, side), "white")
+        draw = ImageDraw.Draw(image)
+        # a positive angle is to the left, as in Gymnasium
+        end = middle - length * np.sin(angle), middle - length * np.cos(angle)
+        draw.line((middle, middle, *end), (204, 77, 77), 16)
+        draw.ellipse((middle - 3, middle - 3, middle + 3, middle + 3), "black")
+        return np.asarray(image)
 
     def _torque(self, actions: Arrays) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         return np.minimum(np.maximum(actions[0][:, 0], -self.STRONGEST), self.STRONGEST)

@@ -23,6 +23,7 @@ from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState
+from .farama_frames import try_to_render, with_render_mode
 from .farama_spaces import (
     Action,
     Part,
@@ -337,6 +338,8 @@ class PettingZooEnvironment(Environment):
     """
 
     hold_setpoints = False
+    #: whether frames are requested
+    _frames = False
 
     def __init__(
         self,
@@ -366,8 +369,20 @@ class PettingZooEnvironment(Environment):
         self.patience = patience
         self._game: Game | None = None
 
+    def enable_frames(self) -> None:
+        """Ask for the render mode ``rgb_array``. Raises :class:`RenderError` where the ``kwargs`` ask for another."""
+        self.kwargs = with_render_mode(self.kwargs, self.uid)
+        self._frames = True
+
     def setup(self) -> EnvironmentBaseline:
-        """Make the game. Raises :class:`ContractError` and :class:`NameResolutionError` for what cannot be made."""
+        """Make the game.
+
+        Raises :class:`ContractError` and :class:`NameResolutionError` for what cannot be made, :class:`RenderError` where
+        frames are requested and cannot be rendered.
+        """
+        if self._frames:
+            who = f"environment {self.uid!r} ({self.id})"
+            try_to_render(lambda kwargs: make_game(self.id, kwargs, self.api).made, self.kwargs, who)
         game = self._game = make_game(self.id, self.kwargs, self.api)
         self._turns = isinstance(game, TurnGame)
         # only a game that has begun says whether its infos have masks
@@ -414,6 +429,11 @@ class PettingZooEnvironment(Environment):
         elif not game.playing:
             self._waited += 1
         return self._state(infos)
+
+    def render(self) -> Any:
+        """Show the state, in the way that ``render_mode`` among the ``kwargs`` says."""
+        assert self._game is not None
+        return self._game.made.render()
 
     def shutdown(self) -> None:
         if self._game is not None:

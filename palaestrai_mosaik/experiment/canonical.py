@@ -23,6 +23,7 @@ from .model import (
     BodySpec,
     ClassSpec,
     EnvironmentSpec,
+    FrameSpec,
     PhaseSpec,
     Place,
     ReplaySpec,
@@ -235,7 +236,14 @@ def _environment(spec: EnvironmentSpec) -> dict[str, Any]:
         },
         "reward": canonical_class(spec.reward),
         "state_transformer": canonical_class(spec.state_transformer),
+        # (this, too)
+        **({} if spec.frames is None else {"frames": _frames(spec.frames)}),
     }
+
+
+def _frames(spec: FrameSpec) -> dict[str, Any]:
+    episodes = {"every": spec.every} if spec.episodes is None else {"episodes": list(spec.episodes)}
+    return {**episodes, "step_every": spec.step_every}
 
 
 def _agent(spec: AgentSpec, later: _Later) -> dict[str, Any]:

@@ -141,7 +141,8 @@ class ModelBuilder:
         if fault is not None:
             self.found.error(parts["interpreter"].place, interpreter_refusal(fault))
             self.found.refused = True
-        return EnvironmentSpec(**own, reward=given["reward"], state_transformer=given["state_transformer"])
+        del given["environment"]
+        return EnvironmentSpec(**own, **given)
 
     def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec | None:
         found, parts = self.found, entry.parts

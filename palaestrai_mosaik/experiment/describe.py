@@ -14,6 +14,7 @@ from .model import (
     BodySpec,
     ClassSpec,
     EnvironmentSpec,
+    FrameSpec,
     PhaseSpec,
     RunDocument,
     SnapshotSpec,
@@ -61,6 +62,8 @@ def _environment(environment: EnvironmentSpec) -> Iterator[str]:
     if environment.interpreter is not None:
         yield f"    interpreter {environment.interpreter}"
     yield from _classes(environment, ("reward", "state_transformer"))
+    if environment.frames is not None:
+        yield f"    frames of {_frames(environment.frames)}"
 
 
 def _agent(agent: AgentSpec, mode: Mode) -> Iterator[str]:
@@ -125,6 +128,14 @@ def _differences(agent: AgentSpec, body: BodySpec) -> Iterator[str]:
 def _ids(ids: tuple[str, ...]) -> str:
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
     return f"({len(ids)}): {', '.join(ids[:_SHOWN]) or 'none'}{more}"
+
+
+def _frames(spec: FrameSpec) -> str:
+    if spec.episodes is None:
+        episodes = f"every {_count(spec.every, 'episode', '')}"
+    else:
+        episodes = f"episodes {', '.join(map(str, spec.episodes))}"
+    return f"{episodes}, every {_count(spec.step_every, 'step', '')}"
 
 
 def _snapshots(spec: SnapshotSpec) -> Iterator[str]:

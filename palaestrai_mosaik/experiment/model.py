@@ -41,10 +41,29 @@ class ClassSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameSpec:
+    """Which states of an environment are rendered, and their frames stored.
+
+    Those of every so many episodes (``every``: 0, n, 2n, ...), or of the ``episodes`` that are listed; of these
+    every so many steps (``step_every``), and always a state with which the environment ends. Evaluations are counted on their own, and
+    so is each worker's.
+    """
+
+    every: int = 1
+    episodes: tuple[int, ...] | None = None
+    step_every: int = 1
+
+    def includes(self, episode: int) -> bool:
+        """Return whether frames of the episode with this number are stored."""
+        return episode % self.every == 0 if self.episodes is None else episode in self.episodes
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentSpec:
     """One environment of a phase; ``step_size`` is in mosaik ticks (``None``: its own).
 
-    ``interpreter``: the Python that it runs in, in a process of its own (``None``: this one).
+    ``interpreter``: the Python that it runs in, in a process of its own (``None``: this one). ``frames``: what
+    is stored of its rendered frames (``None``: nothing).
     """
 
     uid: str
@@ -54,6 +73,7 @@ class EnvironmentSpec:
     reward: ClassSpec | None = None
     state_transformer: ClassSpec | None = None
     interpreter: str | None = None
+    frames: FrameSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

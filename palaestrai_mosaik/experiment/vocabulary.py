@@ -24,8 +24,8 @@ from .fields import (
     ref,
     word,
 )
-from .located import Fault, Field, Section
-from .model import DEFAULT_SYNC_EVERY, MAX_BODIES, Bridge, Controller, Scheduler
+from .located import Fault, Field, Findings, Located, Section, show
+from .model import DEFAULT_SYNC_EVERY, MAX_BODIES, Bridge, Controller, FrameSpec, Scheduler
 
 __all__ = ["CLASS"]
 
@@ -98,12 +98,50 @@ def _environment_schema() -> dict[str, Any]:
     return whole | {"properties": whole["properties"] | {"name": class_name_schema("environment")}}
 
 
+def _number_list_faults(value: Any) -> Iterator[Fault]:
+    if not isinstance(value, list) or not value:
+        yield (), f"must be a list of at least one number, found {show(value)}"
+        return
+    for index, one in enumerate(value):
+        for _, message in _NUMBER.faults(one):
+            yield (index,), message
+
+
+_NUMBER = integer(0, nullable=False)
+FRAMES = Section(
+    "frames",
+    {
+        "every": replace(_COUNT, default=1).called("every (a number of episodes)"),
+        "episodes": Field(
+            maybe({"type": "array", "items": _NUMBER.schema, "minItems": 1}), _number_list_faults, tuple
+        ).called("episodes (their numbers)"),
+        "step_every": replace(_COUNT, default=1).called("step_every (a number of steps)"),
+    },
+)
+
+
+def _frames(found: Findings, at: Located | None, what: str) -> FrameSpec | None:
+    """Return which frames are stored: true, or a mapping; absent, null or false: none."""
+    if at is None or at.value is None or at.value is False:
+        return None
+    if at.value is True:
+        return FrameSpec()
+    if not isinstance(at.value, dict):
+        found.error(at.place, f"{what} must be true, false or a mapping, found {show(at.value)}")
+        return None
+    parts = found.section(at, FRAMES) or {}
+    if "every" in parts and "episodes" in parts:
+        found.error(parts["episodes"].place, "frames takes 'every' or 'episodes', not both")
+    return FrameSpec(**FRAMES.values(found, parts, "frames' "))
+
+
 ENVIRONMENT_ENTRY = Section(
     "an entry of environments",
     {
         "environment": Field({"anyOf": [class_name_schema("environment"), _environment_schema()]}),
         "reward": maybe_class("reward"),
         "state_transformer": maybe_class("state_transformer"),
+        "frames": Field({"anyOf": [{"type": ["boolean", "null"]}, FRAMES.schema()]}, reader=_frames),
     },
     required=("environment",),
 )

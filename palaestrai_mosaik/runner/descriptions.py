@@ -31,6 +31,7 @@ def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> Envi
         step_size=handle.step_size,
         incarnations=len(handle.names),
         topology=None if topology is None else topology.renamed(lambda uid: f"{each}.{uid}"),
+        frames=spec.frames is not None,
     )
 
 

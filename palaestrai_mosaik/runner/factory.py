@@ -138,6 +138,8 @@ def make_handle(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -
     domain: World = make(spec, "environment")
     domain.uid = spec.uid
     connect(domain, stored)
+    if spec.frames is not None:
+        domain.enable_frames()
     if spec.step_size is not None:
         domain.step_size = spec.step_size
     reward: Reward | None = None

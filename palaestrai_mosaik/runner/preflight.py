@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
-from palaestrai_mosaik.errors import ContractError, DocumentError, Problem
+from palaestrai_mosaik.errors import ContractError, DocumentError, Problem, RenderError
 from palaestrai_mosaik.experiment import (
     AgentSpec,
     EnvironmentSpec,
@@ -221,6 +221,9 @@ class _PhaseCheck:
         except DocumentError as error:
             for problem in error.problems:
                 self._report(problem.message, *params, problem.path)
+            return None
+        except RenderError as error:
+            self._report(str(error), *place, "frames")
             return None
         except Exception as error:
             text = f"environment {spec.uid!r} cannot be set up: {type(error).__name__}: {error}"

@@ -326,7 +326,7 @@ class _Recording:
 
     def __init__(self, recorder: Any, report: Callable[[str, EpisodeKey, str, float], None]):
         self._statistic, self._report = recorder.statistic, report
-        self.agent, self.environment = recorder.agent, recorder.environment
+        self.agent, self.environment, self.frames = recorder.agent, recorder.environment, recorder.frames
         self.episode, self.finish = recorder.episode, recorder.finish
         self.world = recorder.world
 

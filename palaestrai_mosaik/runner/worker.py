@@ -19,6 +19,7 @@ from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationC
 from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, EpisodeCoordinator
 from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
 from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
+from palaestrai_mosaik.simulation.frames import FrameSink, RenderedStream
 from palaestrai_mosaik.simulation.learner import ExperienceSink
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
@@ -95,6 +96,9 @@ class Recording(Protocol):
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
         """Return the stream of an environment."""
+
+    def frames(self, uid: str, evaluation: bool = False) -> FrameSink:
+        """Return the stream of the rendered frames of an environment."""
 
     def statistic(
         self, agent: str, worker: int, episode: int, step: int, key: str, value: float, /, *, evaluation: bool
@@ -173,7 +177,7 @@ class Worker:
                 body.muscle.reset()
             body.switch(mode)
         self._used = True
-        self._direct_streams(task.evaluation)
+        self._direct_streams(task)
         coordinator.on_step = None if self.on_step is None else partial(self.on_step, task.number)
         kind = "evaluation" if task.evaluation else "episode"
         # not begun yet: an evaluation may have the number of the episode before it
@@ -250,11 +254,15 @@ class Worker:
 
             self.recording.world(world_data(graph_of(world, self.plan.phase)))
 
-    def _direct_streams(self, evaluation: bool) -> None:
-        recording = self.recording
+    def _direct_streams(self, task: EpisodeTask) -> None:
+        recording, evaluation = self.recording, task.evaluation
         if recording is not None:
-            for handle in self.handles:
-                handle.stream = recording.environment(handle.uid, evaluation)
+            for spec, handle in zip(self.plan.phase.environments, self.handles, strict=True):
+                stream = recording.environment(handle.uid, evaluation)
+                if spec.frames is not None and spec.frames.includes(task.number):
+                    frames = recording.frames(handle.uid, evaluation)
+                    stream = RenderedStream(stream, frames, handle, spec.frames.step_every)
+                handle.stream = stream
             for body in self.bodies:
                 body.stream = recording.agent(body.agent, evaluation, body.identity.group)
                 body.statistic = partial(recording.statistic, body.agent, evaluation=evaluation)

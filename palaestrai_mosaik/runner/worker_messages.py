@@ -93,7 +93,7 @@ class RemoteError(Exception):
 
 FloatVector = npt.NDArray[np.float64]
 
-#: (``"agent"`` or ``"environment"``, name, group of bodies, whether it is an evaluation)
+#: (``"agent"``, ``"environment"`` or ``"frames"``, name, group of bodies, whether it is an evaluation)
 StreamKey = tuple[str, str, int, bool]
 #: (number of rows that came before, muscle, terminated, truncated, final observations)
 EndedEpisode = tuple[int, str, bool, bool, FloatVector]
@@ -227,6 +227,10 @@ class WorkerBuffer:
     def environment(self, uid: str, evaluation: bool = False) -> _Rows:
         """Return the stand-in for an environment's stream."""
         return self._streams.setdefault(("environment", uid, 0, evaluation), _Rows())
+
+    def frames(self, uid: str, evaluation: bool = False) -> _Rows:
+        """Return the stand-in for the stream of an environment's frames."""
+        return self._streams.setdefault(("frames", uid, 0, evaluation), _Rows())
 
     def statistic(self, *row: Any, evaluation: bool) -> None:
         """Keep a figure for the store: the arguments of :meth:`Recording.statistic`."""

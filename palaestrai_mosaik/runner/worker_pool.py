@@ -497,4 +497,6 @@ def _stream(recorder: PhaseRecorder, key: StreamKey) -> Any:
     kind, name, group, evaluation = key
     if kind == "agent":
         return recorder.agent(name, evaluation, group)
+    if kind == "frames":
+        return recorder.frames(name, evaluation)
     return recorder.environment(name, evaluation)

@@ -27,6 +27,7 @@ from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
 from palaestrai_mosaik.simulation.event_loop import clean_up
+from palaestrai_mosaik.simulation.frames import FrameSink
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.simulation.scheduler import run_method
 from palaestrai_mosaik.store.records import BodyRecord, EnvironmentRecord, channel_columns
@@ -473,6 +474,11 @@ class RecordedRows:
         table.evaluation = evaluation
         table.also = None if self._also is None else self._also.environment(uid, evaluation)
         return table
+
+    def frames(self, uid: str, evaluation: bool = False) -> FrameSink:
+        """Return the store's stream of frames; a scenario requests none of the environments that it has by itself."""
+        assert self._also is not None
+        return self._also.frames(uid, evaluation)
 
     def statistic(self, *row: Any, evaluation: bool) -> None:
         """Hand a figure on to the store: it is no part of the tables."""

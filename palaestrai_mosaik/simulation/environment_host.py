@@ -43,11 +43,11 @@ from palaestrai_mosaik.importing import (
     raised_at,
 )
 
-from .remote_values import decoded, decoded_generator, encoded_baseline, encoded_state
+from .remote_values import decoded, decoded_generator, encoded, encoded_baseline, encoded_state
 
 MODEL, STATE, SETPOINTS = "Environment", "state", "setpoints"
 #: what can be asked for beside mosaik's own requests
-EXTRA_METHODS = ("setup", "begin", "keep", "restore", "close")
+EXTRA_METHODS = ("setup", "begin", "render", "keep", "restore", "close")
 #: where short names of installed packages are registered
 _REGISTERED = "palaestrai_mosaik.environment"
 #: seconds from one look at whether the process that has started this one is there to the next
@@ -98,7 +98,7 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
                 "models": {
                     MODEL: {
                         "public": True,
-                        "params": ["uid", "name", "params", "step_size"],
+                        "params": ["uid", "name", "params", "step_size", "frames"],
                         "attrs": [STATE, SETPOINTS],
                     }
                 },
@@ -119,7 +119,7 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
 
     @_encode_errors
     def create(self, num: int, model: str, **params: Any) -> Any:
-        """Make the environment of the class ``name`` (``params``, ``uid``, ``step_size``)."""
+        """Make the environment of the class ``name`` (``params``, ``uid``, ``step_size``, ``frames``: it is to be rendered)."""
         name, uid, keywords = params["name"], params["uid"], decoded(params["params"])
         found = _class_of(name)
         fault = misfit(found, keywords)
@@ -130,6 +130,8 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
         self._who = f"environment {uid!r}"
         if params.get("step_size") is not None:
             self._environment.step_size = params["step_size"]
+        if params.get("frames"):
+            self._environment.enable_frames()
         return [{"eid": uid, "type": MODEL}]
 
     @_encode_errors
@@ -170,6 +172,11 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
     def get_data(self, outputs: Mapping[str, Sequence[str]]) -> Any:
         """Return the newest state."""
         return {self._environment.uid: {STATE: self._state}}
+
+    @_encode_errors
+    def render(self) -> Any:
+        """Return a picture of the newest state, if there is one."""
+        return encoded(self._environment.render(), f"{self._who}: its frame")
 
     @_encode_errors
     def keep(self) -> str | None:

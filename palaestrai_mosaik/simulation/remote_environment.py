@@ -39,6 +39,7 @@ from palaestrai_mosaik.types.arrays import FloatVector
 from . import peer_check
 from .environment_host import MODEL, SETPOINTS, STATE
 from .remote_values import (
+    decoded,
     decoded_baseline,
     decoded_state,
     encoded,
@@ -105,9 +106,18 @@ class RemoteEnvironment(Environment):
         self.params = dict(params)
         self.interpreter = interpreter
         self._host: _Host | None = None
+        self._frames = False
         self._time = 0
         #: the generator that the other side draws from
         self._given: np.random.Generator | None = None
+
+    def enable_frames(self) -> None:
+        # whether it can render is found out there
+        self._frames = True
+
+    def render(self) -> Any:
+        (frame,) = self._running().ask("in its render", ("render", [], {}))
+        return decoded(frame)
 
     def setup(self) -> EnvironmentBaseline:
         fault = refusal(COMMANDS)
@@ -120,6 +130,7 @@ class RemoteEnvironment(Environment):
             "name": canonical_name(self.name),
             "params": encoded(self.params, "params"),
             "step_size": own,
+            "frames": self._frames,
         }
         try:
             host.start()

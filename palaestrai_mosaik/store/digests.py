@@ -41,7 +41,9 @@ class Packed:
     episodes: npt.NDArray[np.int32]
 
 
-class _Digest:
+class Digest:
+    """The digest of what workers recorded, each in its order."""
+
     def __init__(self) -> None:
         self._hashes: dict[int, Any] = {}
 
@@ -57,8 +59,13 @@ class _Digest:
             hashed = self._hashes[key] = hashlib.sha256()
         return hashed
 
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of all rows so far as hex digits."""
+        hashes = (self._hashes[worker].digest() for worker in sorted(self._hashes))
+        return hashlib.sha256(b"".join(hashes)).hexdigest()
 
-class RowDigest(_Digest):
+
+class RowDigest(Digest):
     """The digest of rows of an agent or an environment."""
 
     def add(self, rows: Packed, states: Mapping[int, str]) -> None:
@@ -95,7 +102,7 @@ class RowDigest(_Digest):
         return total.hexdigest()
 
 
-class StatisticsDigest(_Digest):
+class StatisticsDigest(Digest):
     """The digest of the statistics that agents reported."""
 
     def add(self, lines: Iterable[Line]) -> None:
@@ -103,11 +110,6 @@ class StatisticsDigest(_Digest):
         for agent, worker, episode, step, key, value in lines:
             text = to_json([_as_written(agent), episode, step, _as_written(key)])
             self._of(worker).update(text.encode() + struct.pack("<d", value))
-
-    def hexdigest(self) -> str:
-        """Return the SHA-256 of all rows so far as hex digits."""
-        hashes = (self._hashes[worker].digest() for worker in sorted(self._hashes))
-        return hashlib.sha256(b"".join(hashes)).hexdigest()
 
 
 def _as_written(text: str) -> str:

@@ -274,8 +274,8 @@ class Channel(Base):
 class Stream(Base):
     """A folder of part files below the instance's directory.
 
-    ``kind`` is ``agent``, ``wall`` (an agent's wall-clock), ``environment`` or
-    ``statistics``; ``name`` is the agent's name or the environment's uid, ``body_group`` the
+    ``kind`` is ``agent``, ``wall`` (an agent's wall-clock), ``environment``, ``frames`` (rendered ones of
+    an environment) or ``statistics``; ``name`` is the agent's name or the environment's uid, ``body_group`` the
     group of the agent's bodies. Evaluation episodes have streams of their own, if a phase has any. ``rows``,
     ``parts`` and ``digest`` are empty until the phase has ended (and always for ``wall``).
     """

@@ -79,11 +79,13 @@ class PartWriter:
     """Writes the parts of one stream.
 
     Integers are delta-encoded, text goes through a dictionary, and the bytes of floats are split into
-    streams.
+    streams. Images are stored as they are: they are compressed already. ``row_group``: how many rows a reader
+    gets at once (``None``: all of a part).
     """
 
-    def __init__(self, folder: Path, metadata: Mapping[str, Any]):
+    def __init__(self, folder: Path, metadata: Mapping[str, Any], row_group: int | None = None):
         self.folder = folder
+        self._row_group = row_group
         self._metadata = {METADATA_KEY: to_json(dict(metadata)).encode()}
 
     def write(self, number: int, columns: Mapping[str, pa.Array]) -> None:
@@ -112,18 +114,20 @@ class PartWriter:
         encodings: dict[str, str] = {}
         texts: list[str] = []
         keys: list[str] = []
+        compression: dict[str, str] = {}
         for field in table.schema:
+            compression[field.name] = "none" if pa.types.is_binary(field.type) else "zstd"
             if pa.types.is_integer(field.type):
                 encodings[field.name] = "DELTA_BINARY_PACKED"
                 keys.append(field.name)
             elif pa.types.is_floating(field.type):
                 encodings[field.name] = "BYTE_STREAM_SPLIT"
-            elif not pa.types.is_boolean(field.type):
+            elif pa.types.is_string(field.type):
                 texts.append(field.name)
         with pq.ParquetWriter(
             stream,
             table.schema,
-            compression="zstd",
+            compression=compression,
             use_dictionary=texts or False,
             column_encoding=encodings,
             # Minimum and maximum let readers skip parts; only the keys are searched by.
@@ -133,7 +137,7 @@ class PartWriter:
             # Parquet's own types suffice; Arrow's schema costs 100 bytes per column and part.
             store_schema=False,
         ) as writer:
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
+            writer.write_table(table, row_group_size=self._row_group or max(1, table.num_rows))
             writer.add_key_value_metadata(self._metadata)
 
 
@@ -147,6 +151,15 @@ def text_column(values: Iterable[str | None]) -> pa.Array:
     data = b"".join(v for v in encoded if v is not None)
     buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def binary_column(values: Sequence[bytes]) -> pa.Array:
+    """Return byte strings as an Arrow array."""
+    import pyarrow as pa
+
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 class UnreadableError(StoreError):

@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik.errors import StoreError
 
 from .database import reads
+from .frame_stream import FrameStream
 from .models import Agent, Body, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from .shared import TOPOLOGY, WORLD, SharedDescription, description_ids
-from .streams import TRAJECTORIES, AgentStream, AnyStream, EnvironmentStream, StreamSet
+from .streams import TRAJECTORIES, AgentStream, AnyStream, EnvironmentStream, StreamSet, is_digested
 
 if TYPE_CHECKING:
     from .database import Database
@@ -68,6 +69,10 @@ class PhaseRecorder:
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
         """Return the stream of the environment ``uid``, always the same object."""
         return self._streams_of(evaluation).environment(uid)
+
+    def frames(self, uid: str, evaluation: bool = False) -> FrameStream:
+        """Return the stream of the frames of the environment ``uid``, always the same object."""
+        return self._streams_of(evaluation).frames(uid)
 
     def statistic(
         self,
@@ -366,9 +371,13 @@ class PhaseRecorder:
 
 
 def digests_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the digests of those that have rows: ``{"phase-0/agent-a": "..."}``."""
+    """Return the digests of those that have rows: ``{"phase-0/agent-a": "..."}``; none of frames."""
     start = len(TRAJECTORIES) + 1
-    return {folder[start:]: state["digest"] for folder, state in streams.items() if state["rows"]}
+    return {
+        folder[start:]: state["digest"]
+        for folder, state in streams.items()
+        if state["rows"] and is_digested(folder)
+    }
 
 
 def _fields(record: object, *names: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class EnvironmentRecord:
     """An environment of a phase. ``start`` is the date of tick 0, where there is one.
 
     A batched environment has several ``incarnations``; its channels are then those of one. The
-    ``topology`` has the uids of the channels.
+    ``topology`` has the uids of the channels. ``frames``: rendered frames are stored, too.
     """
 
     uid: str
@@ -46,6 +46,7 @@ class EnvironmentRecord:
     step_size: int = 1
     incarnations: int = 1
     topology: Topology | None = None
+    frames: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from .query.body_episodes import BodyEpisodes
 from .query.brains import BrainQueries
 from .query.descriptions import DescriptionQueries
 from .query.export import Export
+from .query.frames import FrameQueries
 from .query.lookup import Lookup
 from .query.many_runs import ManyRunsQueries
 from .query.members import Members
@@ -128,6 +129,7 @@ class Store:
         self._members = Members(self.lookup)
         self._trajectories = Trajectories(self.lookup, self._runs, self._members)
         self._body_episodes = BodyEpisodes(self.lookup, self._runs, self._members)
+        self._frames = FrameQueries(self.lookup, self._runs, self._members)
         self._many_runs = ManyRunsQueries(self.lookup)
         self._run_rows = RunRowQueries(self.lookup)
         self._paces = PaceQueries(self.lookup, self._run_rows)
@@ -164,6 +166,8 @@ class Store:
     recorded_episodes = _answered_by("_trajectories", Trajectories.recorded_episodes)
     statistics = _answered_by("_trajectories", Trajectories.statistics)
     body_episodes = _answered_by("_body_episodes", BodyEpisodes.body_episodes)
+    frames = _answered_by("_frames", FrameQueries.frames)
+    recorded_frames = _answered_by("_frames", FrameQueries.recorded_frames)
     export = _answered_by("_export", Export.export)
 
     newest_runs = _answered_by("_many_runs", ManyRunsQueries.newest_runs)

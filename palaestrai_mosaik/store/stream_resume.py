@@ -11,6 +11,7 @@ import numpy as np
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from .digests import Packed, RowDigest, StatisticsDigest
+from .frame_stream import Frame, FrameDigest, FrameStream
 from .parts import open_part, part_path
 from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, Header
 from .streams import AnyStream, StatisticsStream
@@ -34,7 +35,7 @@ class ResumedRows:
 
     def restore(self, stream: AnyStream) -> None:
         """Let ``stream`` go on behind these rows."""
-        assert not isinstance(stream, StatisticsStream)
+        assert not isinstance(stream, StatisticsStream | FrameStream)
         stream.restore(self.rows, self.parts, self.digest, self.values)
 
 
@@ -52,18 +53,34 @@ class ResumedStatistics:
         stream.restore(self.rows, self.parts, self.digest)
 
 
-Kept = ResumedRows | ResumedStatistics
+@dataclass(frozen=True)
+class ResumedFrames:
+    """Rendered frames: how many, and their digest."""
+
+    rows: int
+    parts: int
+    digest: FrameDigest
+
+    def restore(self, stream: AnyStream) -> None:
+        """Let ``stream`` go on behind these frames."""
+        assert isinstance(stream, FrameStream)
+        stream.restore(self.rows, self.parts, self.digest)
+
+
+Kept = ResumedRows | ResumedStatistics | ResumedFrames
 
 
 def read_kept(kind: str, folder: Path, parts: int, progress: ProgressCallback | None = None) -> Kept:
     """Return what the first ``parts`` parts in ``folder`` hold.
 
-    ``kind`` is ``agent``, ``environment`` or ``statistics``. ``progress`` is called with how many parts are read,
+    ``kind`` is ``agent``, ``environment``, ``frames`` or ``statistics``. ``progress`` is called with how many parts are read,
     and of how many. Raises :class:`StoreError` for
     a part that is missing or cannot be read.
     """
     if kind == "statistics":
         return _read_statistics(folder, parts, progress)
+    if kind == "frames":
+        return _read_frames(folder, parts, progress)
     return _read_rows(folder, parts, AGENT_HEADER if kind == "agent" else ENVIRONMENT_HEADER, progress)
 
 
@@ -111,6 +128,16 @@ def _read_statistics(folder: Path, parts: int, progress: ProgressCallback | None
         rows += table.num_rows
         counted.end()
     return ResumedStatistics(rows, parts, digest)
+
+
+def _read_frames(folder: Path, parts: int, progress: ProgressCallback | None) -> ResumedFrames:
+    digest, rows, counted = FrameDigest(), 0, PartsProgress(progress, parts)
+    for number in range(parts):
+        table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
+        digest.add(map(Frame, *(table[name].to_pylist() for name in Frame._fields)))
+        rows += table.num_rows
+        counted.end()
+    return ResumedFrames(rows, parts, digest)
 
 
 def _count(file: pq.ParquetFile) -> int:

@@ -14,6 +14,7 @@ from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 
 from .digests import Line, StatisticsDigest
+from .frame_stream import FrameStream
 from .models import to_json
 from .parts import PartWriter, arrow_column, text_column, wall_folder
 from .records import AgentRecord, BodyRecord, EnvironmentRecord, channel_columns, distinct, slug
@@ -317,11 +318,20 @@ TRAJECTORIES = "trajectories"
 EVALUATION = "evaluation"
 
 S = TypeVar("S")
-AnyStream = AgentStream | EnvironmentStream | StatisticsStream
+AnyStream = AgentStream | EnvironmentStream | StatisticsStream | FrameStream
+#: the folders of frames begin with it
+_FRAMES = "frames-"
+
+
+def is_digested(folder: str) -> bool:
+    """Whether the rows in the ``folder`` of a stream are part of the run's digests: frames are not."""
+    return not folder.rpartition("/")[2].startswith(_FRAMES)
 
 
 class StreamSet:
     """One stream for each group of an agent's bodies and for each environment of a phase, one for statistics.
+
+    An environment that is rendered has one for its frames, too.
 
     ``directory`` is that of the instance, which must be there. No stream's folder is made before
     there are rows.
@@ -351,6 +361,7 @@ class StreamSet:
             raise StoreError(f"cannot make {root}: {error}") from error
         self._agents: dict[str, list[AgentStream]] = {}
         self._environments: dict[str, EnvironmentStream] = {}
+        self._frames: dict[str, FrameStream] = {}
         taken: set[str] = set()
         for record in agents:
             groups = self._agents[record.name] = []
@@ -369,6 +380,9 @@ class StreamSet:
             taken.add(name)
             folder, metadata = root / f"environment-{name}", self._metadata("environment", environment.uid)
             self._environments[environment.uid] = EnvironmentStream(folder, environment, metadata, on_part)
+            if environment.frames:
+                metadata = self._metadata("frames", environment.uid)
+                self._frames[environment.uid] = FrameStream(root / f"{_FRAMES}{name}", metadata, on_part)
         self.statistics = StatisticsStream(root / "statistics", self._metadata("statistics", ""), on_part)
 
     def agent(self, name: str, group: int = 0) -> AgentStream:
@@ -384,6 +398,10 @@ class StreamSet:
         """Return the stream of the environment ``uid``, always the same object."""
         return self._find(self._environments, "environment", uid)
 
+    def frames(self, uid: str) -> FrameStream:
+        """Return the stream of the frames of the environment ``uid``, always the same object."""
+        return self._find(self._frames, "rendered environment", uid)
+
     def table(self, phase_id: int) -> list[dict[str, Any]]:
         """Return the rows of the table of streams: one for each folder of part files."""
         folders: list[tuple[str, str, Path, int]] = []
@@ -392,6 +410,7 @@ class StreamSet:
                 folders.append(("agent", name, stream.folder, group))
                 folders.append(("wall", name, wall_folder(stream.folder), group))
         folders += [("environment", uid, one.folder, 0) for uid, one in self._environments.items()]
+        folders += [("frames", uid, one.folder, 0) for uid, one in self._frames.items()]
         folders.append(("statistics", "", self.statistics.folder, 0))
         columns = ("phase_id", "kind", "name", "body_group", "evaluation", "folder")
         return [
@@ -408,7 +427,12 @@ class StreamSet:
     def __iter__(self) -> Iterator[tuple[str, AnyStream]]:
         """Yield every stream with its folder, relative to the instance's directory."""
         agents = [stream for groups in self._agents.values() for stream in groups]
-        streams: list[AnyStream] = [*agents, *self._environments.values(), self.statistics]
+        streams: list[AnyStream] = [
+            *agents,
+            *self._environments.values(),
+            *self._frames.values(),
+            self.statistics,
+        ]
         for stream in streams:
             yield self._relative(stream.folder), stream
 

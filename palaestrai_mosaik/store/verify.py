@@ -1,6 +1,6 @@
 """Whether a store still holds what was recorded: files are read, and compared with the database.
 
-Read are all parts (steps against their digests, wall-clock times against their checksums), the dumps of
+Read are all parts (steps and frames against their digests, wall-clock times against their checksums), the dumps of
 brains and the descriptions (against their SHA-256), the marker of a finished instance, and what episodes
 gave agents (sums and means against the steps). Not checked: everything else in the database (lengths of episodes,
 their dates, minimum and maximum of outcomes, documents, errors, warnings), and dumps of brains

@@ -21,6 +21,7 @@ from palaestrai_mosaik.environment.environment import (
     World,
 )
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.simulation.frames import checked_frame
 from palaestrai_mosaik.types.arrays import Array, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import Layout, initial_values
 
@@ -38,7 +39,8 @@ def check_environment(
     shape and type, its readings and rewards lie in their spaces, and it is not both terminated and truncated;
     set-points that were handed in and states that were handed on are not written to again; equal generators
     and set-points give equal trajectories, and an equal first state after a reset; no global randomness is
-    used.
+    used. Of a class that has ``render``, the second environment is rendered in every state: its frames are
+    uint8 arrays (height, width, 3) or ``None``, and its trajectories those of the first one.
 
     Args:
         factory: returns a new environment.
@@ -56,6 +58,9 @@ def check_environment(
         baselines = []
         for environment in pair:
             environment.uid = "environment"
+            if environment is second and _renders(second):
+                with findings.calling("enable_frames"):
+                    second.enable_frames()
             environment.rng = _generator(seed, 0)
             with findings.calling("setup"):
                 baselines.append(environment.setup())
@@ -216,7 +221,9 @@ def _check_episode(
             states.append(state)
             _check_state(findings, environment, baseline, state, when)
         if not _equal(*states):
-            findings.add("two instances differ, given the same generators and set-points", when)
+            rendered = ", of which the second one is rendered," if _renders(pair[1]) else ""
+            findings.add(f"two instances{rendered} differ, given the same generators and set-points", when)
+        _check_frame(findings, pair[1], when)
         _check_new(findings, states[0], [state for state, _ in handed_on[-1:]], when)
         handed_on.append((states[0], deepcopy(states[0])))
         if states[0].terminated or states[0].truncated:
@@ -229,6 +236,25 @@ def _check_episode(
             "changes a state that it has handed on", f"episode {episode}: make new arrays for every state"
         )
     return handed_on[0][1]
+
+
+def _renders(environment: World) -> bool:
+    """Whether its class renders; adapters of others do not say so until they are set up."""
+    own = type(environment)
+    if issubclass(own, BatchEnvironment):
+        has = own.get_frame is not BatchEnvironment.get_frame
+        return has and own.enable_frames is BatchEnvironment.enable_frames
+    return own.render is not World.render and own.enable_frames is World.enable_frames
+
+
+def _check_frame(findings: Findings, environment: World, when: str) -> None:
+    if not _renders(environment):
+        return
+    with findings.calling(f"{when}, render"):
+        try:
+            checked_frame(environment)
+        except ContractError as error:
+            findings.add("renders something else than a frame", f"{when}: {error}")
 
 
 def _begin(findings: Findings, environment: Environment, seed: int, episode: int) -> EnvironmentState:
@@ -360,7 +386,8 @@ def check_batch_environment(
     dtypes; readings and rewards lie in their spaces; arguments are not written to; each incarnation gives,
     byte for byte, what a batch of 1 gives, also while others restart; a reset of some draws from their
     generators alone; equal generators and set-points give equal trajectories, and an equal first state after
-    a reset; no global randomness is used.
+    a reset; no global randomness is used. Of a class that has ``get_frame``, the second environment is rendered
+    in every state: its frames are uint8 arrays (height, width, 3) or ``None``.
 
     Args:
         factory: returns a new environment of ``batch`` incarnations: the class itself, or
@@ -483,6 +510,7 @@ class _BatchComparison:
             at = f"{when}, incarnation {k}"
             check_flat_values(findings, "reading", self.baseline.sensors, first.readings[k], at)
             check_flat_values(findings, "reward", self.baseline.rewards, first.rewards[k], at)
+        _check_frame(findings, self.steppers[1].environment, when)
         if (first.terminated | first.truncated).any() and not self.steppers[0].environment.ends:
             findings.add("ends an episode although its attribute 'ends' is false", when)
 

@@ -1,9 +1,9 @@
-"""A run as one file: its head, its topologies in motion, and the curves of its overview, without server and network."""
+"""A run as one file: its head, its topologies in motion, rendered frames, and the curves of its overview, without a network."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 from urllib.parse import quote, urlencode
@@ -18,6 +18,7 @@ from .compact import compact
 from .data import get
 from .data.grid import motion
 from .encoding import to_json
+from .films import Films
 from .page import single_file
 from .resources import Query, Source, address
 
@@ -39,9 +40,9 @@ class RunPage:
     Attributes:
         run: uid of the instance.
         html: the file.
-        phases: names of the phases that can be seen in motion.
+        phases: names of the phases that can be seen in motion, or have rendered frames.
         left_out: names of those for which the file would be too large.
-        thinned: names of those of which not all states are shown.
+        thinned: names of those of which not all states, or not all frames, are shown.
     """
 
     run: str
@@ -65,9 +66,10 @@ def run_page(
     Args:
         store: the store that has the run.
         run: which run, as :meth:`Store.find_run` takes it.
-        phases: numbers or names of the phases to show in motion. Without any: all, but phases are left out, the
-            last ones first, for which the file would be larger than :data:`SIZE`.
-        episode: which episode of each phase.
+        phases: numbers or names of the phases to show in motion, and with their rendered frames. Without any: all,
+            but phases are left out, the last ones first, for which the file would be larger than :data:`SIZE`. Frames
+            take what is left of that size: of longer episodes, every second, third, ... frame.
+        episode: which episode of each phase. Of an episode without frames, those of the newest one with frames are shown.
         beside: number or name of the phase that is shown beside the first one when the file is opened.
         progress: called with the number of phases that have been read, and of all.
 
@@ -80,41 +82,54 @@ def run_page(
     index = cast(dict[str, Any], get(source, f"run/{uid}/grid"))
     carried: dict[str, object] = {f"run/{uid}/{path}": get(source, f"run/{uid}/{path}") for path in _OVERVIEW}
     views = ["overview"]
-    chosen = _Motions(source, uid, index, episode)
-    wanted = [*phases, *([] if beside is None else [beside])]
-    chosen.add([_phase(index, uid, one) for one in wanted], limited=not phases, progress=progress)
+    chosen, films = _Motions(source, uid, index, episode), Films(source, uid)
+    possible = {phase for one in index["environments"] for phase in one["topologies"]}
+    named = [_phase(index, uid, one, possible | {*films.phases}) for one in phases]
+    second = None if beside is None else _phase(index, uid, beside, possible | {*films.phases})
+    wanted = [*named, *([] if second is None else [second])]
+    chosen.add([phase for phase in wanted if phase in possible], limited=not phases, progress=progress)
+    films.add(
+        wanted if phases else [*wanted, *films.phases],
+        {phase: one["episode"] for phase, one in chosen.shown.items()},
+        episode,
+        max(0, SIZE - chosen.size),
+    )
     home = f"#/run/{quote(uid)}"
     if chosen.shown:
         views.append("grid")
         carried |= chosen.carried
         carried[f"run/{uid}/grid"] = chosen.index()
-        second = None if beside is None else _phase(index, uid, beside)
-        first = _phase(index, uid, phases[0]) if phases else chosen.first(second)
+        first = next((phase for phase in named if phase in chosen.shown), chosen.first(second))
         opened = {"at": chosen.key(first)}
-        if second is not None:
+        if second in chosen.shown:
             opened["beside"] = chosen.key(second)
         home += f"/grid?{urlencode(opened)}"
+    if films.shown:
+        views.append("frames")
+        carried |= films.carried
+        if not chosen.shown:
+            home += f"/frames?{urlencode(films.opened(named, second))}"
     carried[f"run/{uid}"] = {**facts, "views": views}
     names = {int(one["phase"]): str(one["name"]) for one in index["phases"]}
+    phases_shown = sorted({*chosen.shown, *(one["phase"] for one in films.shown)})
     return RunPage(
         uid,
         single_file(str(facts["document"]), home, carried),
-        tuple(names[phase] for phase in chosen.shown),
-        tuple(names[phase] for phase in chosen.left_out),
-        tuple(names[phase] for phase in chosen.thinned),
+        tuple(names[phase] for phase in phases_shown),
+        tuple(names[phase] for phase in chosen.left_out if phase not in phases_shown),
+        tuple(names[phase] for phase in sorted({*chosen.thinned, *films.thinned})),
     )
 
 
-def _phase(index: Mapping[str, Any], uid: str, wanted: int | str) -> int:
-    """Return the number of a phase that can be shown in motion."""
-    shown = {phase for one in index["environments"] for phase in one["topologies"]}
+def _phase(index: Mapping[str, Any], uid: str, wanted: int | str, shown: Set[int]) -> int:
+    """Return the number of a phase that can be shown, of those with the numbers ``shown``."""
     known = {one["name"]: one["phase"] for one in index["phases"] if one["phase"] in shown}
     for name, number in known.items():
         if wanted in (name, number):
             return int(number)
     hint = did_you_mean(str(wanted), list(known))
     listed = ", ".join(f"{number} {name!r}" for name, number in known.items()) or "none"
-    raise StoreError(f"run {uid!r} has no phase {wanted!r} with a topology{hint}; it has: {listed}")
+    raise StoreError(f"run {uid!r} has no phase {wanted!r} with a topology or frames{hint}; it has: {listed}")
 
 
 class _Motions:
@@ -127,6 +142,8 @@ class _Motions:
         self.shown: dict[int, dict[str, Any]] = {}
         self.left_out: list[int] = []
         self.thinned: list[int] = []
+        #: about how many bytes the file has with them
+        self.size = _EMPTY
 
     def add(self, wanted: Sequence[int], *, limited: bool, progress: ProgressCallback | None) -> None:
         """Read the phases ``wanted`` (of none: all); ``limited``: as long as the file stays small."""
@@ -138,16 +155,18 @@ class _Motions:
         ]
         # (what is named comes first, so that it is not left out)
         order = dict.fromkeys([*wanted, *possible] if limited else wanted)
-        size = _EMPTY
+        size = self.size
         for done, phase in enumerate(order):
             if progress is not None:
                 progress(done, len(order))
             episode = self._choose(phase)
             made, thinned = self._resources(phase, episode)
-            size += sum(len(gzip.compress(to_json(one, single=True), 6)) * 4 // 3 for one in made.values())
+            added = sum(len(gzip.compress(to_json(one, single=True), 6)) * 4 // 3 for one in made.values())
+            size += added
             if limited and size > SIZE and self.shown and phase not in wanted:
                 self.left_out.append(phase)
                 continue
+            self.size += added
             self.carried |= made
             self.shown[phase] = episode
             self.thinned += [phase] if thinned else []

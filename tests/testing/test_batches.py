@@ -323,3 +323,31 @@ def test_what_is_wrong_with_a_batched_environment_is_found(broken: Any, text: st
     texts = [text, *ALSO.get(broken, [])]
     found = error.value.findings
     assert len(found) == len(texts) and all(any(t in f for f in found) for t in texts), error.value
+
+
+class Seen(Tanks):
+    """Sound: its frames are of one colour."""
+
+    def get_frame(self, state: Any) -> Any:
+        return np.full((2, 3, 3), 7, np.uint8)
+
+
+class SeenFlat(Seen):
+    def get_frame(self, state: Any) -> Any:
+        return np.full((2, 3), 7, np.uint8)
+
+
+class SeenByChance(Seen):
+    def get_frame(self, state: Any) -> Any:
+        self.rngs[0].random()
+        return super().get_frame(state)
+
+
+def test_frames_of_a_batch_are_checked() -> None:
+    check_batch_environment(Seen)
+    with pytest.raises(
+        ConformanceError, match=r"renders something else than a frame: .* uint8 of shape \(2, 3\)"
+    ):
+        check_batch_environment(SeenFlat)
+    with pytest.raises(ConformanceError, match="two instances differ"):
+        check_batch_environment(SeenByChance)

@@ -567,3 +567,37 @@ def test_what_is_wrong_with_a_state_transformer_is_found(broken: Any, text: str)
 @pytest.mark.parametrize("factory", [Keep, fixtures.CountingWorldStateTransformer])
 def test_sound_state_transformers_pass(factory: Any) -> None:
     check_state_transformer(factory, STATES)
+
+
+class Rendered(Tank):
+    """Sound: its frames show the first level, and only every second state has one."""
+
+    def render(self) -> Any:
+        if self.count % 2:
+            return None
+        return np.full((2, 3, 3), np.clip(128 + self.levels[0], 0, 255), np.uint8)
+
+
+class Disturbed(Rendered):
+    def render(self) -> Any:
+        self.rng.random()
+        return super().render()
+
+
+class Floating(Rendered):
+    def render(self) -> Any:
+        frame = super().render()
+        return None if frame is None else frame / 255.0
+
+
+def test_frames_are_checked() -> None:
+    check_environment(Rendered)
+    with pytest.raises(ConformanceError) as found:
+        check_environment(Disturbed)
+    only(found, "two instances, of which the second one is rendered, differ")
+    with pytest.raises(ConformanceError) as found:
+        check_environment(Floating)
+    only(
+        found,
+        "renders something else than a frame: episode 0, reset: environment 'environment' rendered float64",
+    )

@@ -112,7 +112,9 @@ def test_the_episode_is_the_newest_the_worst_or_a_number(tmp_path: Path) -> None
         assert run_page(store, "small", episode=1) == newest
         with pytest.raises(StoreError, match="no episode 7; it has: 0, 1"):
             run_page(store, "small", episode=7)
-        with pytest.raises(StoreError, match=r"no phase 'clam' with a topology \(did you mean 'calm'\?\)"):
+        with pytest.raises(
+            StoreError, match=r"no phase 'clam' with a topology or frames \(did you mean 'calm'\?\)"
+        ):
             run_page(store, "small", phases=["clam"])
 
 
@@ -122,7 +124,7 @@ def test_a_run_without_a_topology_has_its_head_and_curves(
     pm.run("scenarios/dummy.yml", store=tmp_path / "store", quiet=True)
     file = tmp_path / "run.html"
     assert main(["theatre", "latest", "-o", str(file), "--store", str(tmp_path / "store")]) == 0
-    assert "has recorded no topology" in capsys.readouterr().err
+    assert "has recorded neither a topology nor frames" in capsys.readouterr().err
     browser.open(file.as_uri())
     assert browser.wait("document.querySelector('h1')?.textContent") == "dummy finished"
     with Store(tmp_path / "store", read_only=True) as store:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _Chosen = dict[tuple[str, int, str, int], Sequence[int]]
 
 FORMATS = ("parquet", "csv")
+#: the kind of stream that has the same rows: bodies and environments are chosen by it
+_SAME_ROWS = {"wall": "agent", "frames": "environment"}
 
 
 class Export:
@@ -71,7 +73,8 @@ class Export:
     ) -> list[Path]:
         """Write all of a run as files.
 
-        Every table becomes a file, and so does every stream of steps; the parts of a stream are joined. Topologies
+        Every table becomes a file, and so does every stream of steps; the parts of a stream are joined. Each rendered frame becomes a
+        PNG file: ``trajectories/phase-0/frames-UID/worker-0/episode-0/step-0.png``. Topologies
         are in ``topologies.json``, worlds in ``worlds.json``, the log in ``log.txt``, if there are any.
 
         Args:
@@ -157,18 +160,40 @@ class Export:
             yield path
         root = self._lookup.instance_directory(uid)
         streams = self._runs.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
-        joined = []
+        joined: list[tuple[list[Path], Path, Sequence[int] | None]] = []
+        rendered: list[tuple[list[Path], Path]] = []
         for kind, phase, name, group, folder, count in streams.itertuples(index=False):
             # the wall-clock is that of the same rows
-            key = ("agent" if kind == "wall" else kind, phase, name, group)
+            key = (_SAME_ROWS.get(kind, kind), phase, name, group)
             parts = whole_parts(inside(root, folder), count)
-            if parts and (chosen is None or key in chosen):
+            if not parts or (chosen is not None and key not in chosen):
+                continue
+            if kind == "frames":
+                rendered.append((parts, inside(directory, folder)))
+            else:
                 path = inside(directory, f"{folder}.{format}")
                 joined.append((parts, path, None if chosen is None else chosen[key]))
-        counted = PartsProgress(progress, sum(len(parts) for parts, *_ in joined))
+        total = sum(len(one[0]) for one in joined) + sum(len(one[0]) for one in rendered)
+        counted = PartsProgress(progress, total)
         for parts, path, numbers in joined:
             _join(parts, path, format, numbers, counted)
             yield path
+        for parts, place in rendered:
+            yield from _images(parts, place, counted)
+
+
+def _images(parts: list[Path], place: Path, counted: PartsProgress) -> Iterable[Path]:
+    """Write each frame of a stream to a file below ``place``, a part in memory at a time."""
+    for part in parts:
+        table = read_parts([part], RowRange().expression)
+        for row in table.to_pylist():
+            again = f"-{row['environment_episode']}" if row["environment_episode"] else ""
+            folder = place / f"worker-{row['worker']}" / f"episode-{row['episode']}{again}"
+            files.make_folder(folder, parents=True)
+            path = folder / f"step-{row['step']}.png"
+            files.write_bytes(path, row["png"], durable=False)
+            yield path
+        counted.end()
 
 
 def _join(

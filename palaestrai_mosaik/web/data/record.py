@@ -53,8 +53,8 @@ def record(source: Source, run: str, query: Query) -> dict[str, Any]:
             },
             "packages": facts["packages"] or {},
             "again": again(store, uid),
-            # (those of the wall-clock have no digests: they are others each time)
-            "streams": _rows(streams.loc[streams["kind"] != "wall", columns]),
+            # (those of the wall-clock have no digests: they are others each time; frames are no part of them)
+            "streams": _rows(streams.loc[~streams["kind"].isin(("wall", "frames")), columns]),
             "phases": _rows(phases[["phase", "name"]]),
         }
     )

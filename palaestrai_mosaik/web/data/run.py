@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..resources import Query, Source, resource
+from .frames import has_frames
 from .grid import has_topology
 
 
@@ -16,11 +17,13 @@ def run(source: Source, run: str, query: Query) -> dict[str, Any]:
     """
     uid = source.store.find_run(run)
     facts = source.store.runs(uid).iloc[0]
+    drawn = ["grid"] if has_topology(source.store, uid) else []
+    drawn += ["frames"] if has_frames(source.store, uid) else []
     return {
         **{
             name: facts[name]
             for name in ("run", "document", "experiment", "status", "seed", "started", "ended")
         },
         **{name: facts[name] for name in ("duration", "episodes", "steps", "error", "hash", "packages")},
-        "views": ["overview", "time", *(["grid"] if has_topology(source.store, uid) else []), "record"],
+        "views": ["overview", "time", *drawn, "record"],
     }

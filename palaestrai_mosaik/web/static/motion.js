@@ -66,10 +66,7 @@ export function scene(topology, motion, title) {
     },
     value: ({ uid, kind }, state) => (kind === "reading" ? readings : setpoints).value(uid, state),
     /** When a state is: its date, or its tick. */
-    moment(state) {
-      const at = self.clamp(state);
-      return motion.clock ? dated(motion.clock, motion.time[at]).replace("T", " ") : `tick ${motion.time[at]}`;
-    },
+    moment: (state) => momentOf(motion.clock, motion.time[self.clamp(state)]),
     /** Places of the states on an axis of time: milliseconds since 1970, or ticks. */
     axis: () => Array.from(motion.time, (tick) => (motion.clock ? Date.parse(`${dated(motion.clock, tick)}Z`) : tick)),
     /** The smallest and the largest value of nodes or edges over the episode. */
@@ -99,6 +96,11 @@ export function scene(topology, motion, title) {
     },
   };
   return self;
+}
+
+/** When a tick is: its date, or its number where there is no clock. */
+export function momentOf(clock, tick) {
+  return clock ? dated(clock, tick).replace("T", " ") : `tick ${tick}`;
 }
 
 /** The date of a tick in the calendar of the simulation, which has no zone: "2016-06-20T03:15". */

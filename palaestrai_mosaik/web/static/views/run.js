@@ -10,6 +10,7 @@ const TABS = {
   overview: ["Overview", () => import("web/views/overview")],
   time: ["Time", () => import("web/views/time")],
   grid: ["Grid", () => import("web/views/grid")],
+  frames: ["Frames", () => import("web/views/frames")],
   record: ["Record", () => import("web/views/record")],
 };
 
