@@ -490,7 +490,7 @@ def test_many_rows_are_drawn_as_cells(page: Page, tmp_path: Path) -> None:
     assert page.js(
         f"document.body.innerText.includes('{MOST_RUNS + 20} of 9,500 runs with a value are drawn')"
     )
-    assert page.js("document.body.innerText.includes('All 9,500 rows are shown, as cells')")
+    assert page.js("document.body.innerText.includes('All 9,500 rows are shown as cells')")
 
 
 def test_a_click_on_a_heading_sorts_the_table(page: Page) -> None:

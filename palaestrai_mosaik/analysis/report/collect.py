@@ -21,7 +21,7 @@ from ..missing_runs import count_missing_runs, executed_text
 from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData
 from .indices import leading_factors
-from .numbers import cell, number
+from .numbers import cell, typeset
 from .pictures.canvas import DASHES, SERIES
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _times(runs: pd.DataFrame) -> dict[str, str]:
     seconds = runs.drop_duplicates("run")["duration"].dropna()
     if seconds.empty:
         return {}
-    median, total = number(float(seconds.median()), 3), number(float(seconds.sum()), 3)
+    median, total = typeset(float(seconds.median()), 3), typeset(float(seconds.sum()), 3)
     # `arsenai status` tells the time of whole jobs, which is longer
     return {"time": f"{median} s per run (median), {total} s in all, without the start of their processes"}
 
@@ -245,7 +245,7 @@ def _thirds(numbers: Mapping[int, float]) -> dict[int, str]:
     found: dict[int, str] = {}
     for place in sorted(set(places.values())):
         own = {row: numbers[row] for row, one in places.items() if one == place}
-        text = f"{number(float(min(own.values())), 3)} to {number(float(max(own.values())), 3)}"
+        text = f"{typeset(float(min(own.values())), 3)} to {typeset(float(max(own.values())), 3)}"
         found |= dict.fromkeys(own, text)
     return {row: found[row] for row in sorted(numbers, key=lambda row: (places[row], row))}
 

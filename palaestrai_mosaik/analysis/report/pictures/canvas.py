@@ -22,7 +22,8 @@ from markupsafe import Markup, escape
 
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from ..numbers import Mark, column, exponent_of, power_of_ten, shorten, times_ten
+from ...columns import UNITS
+from ..numbers import exponent_of, power_of_ten, shorten, times_ten
 from ..wording import printable
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 INK, QUIET, RULE, PAPER = "#010101", "#020202", "#030303", "#040404"
 #: colours that colour-blind people can tell apart
 SERIES = tuple(f"#0501{i:02x}" for i in range(1, 8))
+#: behind text that lies on lines
+BACK: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
 #: from the best outcome to the worst
 RAMP = tuple(f"#0601{i:02x}" for i in range(1, 8))
 _VARIABLES = {
@@ -301,7 +304,7 @@ def _step(least: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
-def ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list[str], int]:
+def ticks(low: float, high: float, most: int = 7) -> tuple[list[float], list[str], int]:
     """Return round numbers from ``low`` to ``high``, their texts, and the power of ten that these are units of."""
     step = _step((high - low) / (most - 1))
     if not 0 < step < math.inf or low + step == low:
@@ -312,8 +315,10 @@ def ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list[str
         found = [round(i * step, min(digits, 300)) for i in range(first, last + 1)]
     exponent = exponent_of(max(map(abs, found), default=0.0))
     unit = 10.0**exponent
-    texts = column([Mark(one / unit) for one in found])
-    return found, list(texts.cells), exponent
+    # numbers that lie near together differ in the digits of their step
+    decimals = max(0, -math.floor(math.log10(step / unit) + 1e-9)) if step > 0 else 0
+    texts = [f"{one / unit:,.{min(decimals, 15)}f}".replace("-", "\N{MINUS SIGN}") for one in found]
+    return found, texts, exponent
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list[str]]:
@@ -337,7 +342,7 @@ def in_units(label: str, exponent: int) -> str:
         return label
     # behind a name may be its unit
     name, bracket, unit = label.rpartition(" (")
-    if bracket and unit.endswith(")"):
+    if bracket and unit.removesuffix(")") in UNITS.values():
         return f"{name} ({times_ten(exponent)} {unit}"
     return f"{label} ({times_ten(exponent)})"
 
