@@ -69,7 +69,9 @@ def sentences(data: ReportData) -> list[str]:
 
 def cautions(page: str) -> dict[int, str]:
     """Return the cautions of a page as text, by their numbers."""
-    found = re.findall(r'<li id="caution-(\d+)">(.*?)(?: <span class="quiet">(?:.*?)</span>)?</li>', page, re.DOTALL)
+    found = re.findall(
+        r'<li id="caution-(\d+)">(.*?)(?: <span class="quiet">(?:.*?)</span>)?</li>', page, re.DOTALL
+    )
     return {int(place): str(plain(Markup(text))) for place, text in found}
 
 
@@ -173,9 +175,7 @@ def test_sentences_of_errors_are_not_of_factors() -> None:
 def test_what_cannot_be_said_is_not_said() -> None:
     nothing = only("sobol", [("ST", "gain", math.nan, math.nan)])
     refused = replace(nothing, refused={("violations", "sobol"): "constant outcome: it is 3 in all runs"})
-    assert sentences(refused) == [
-        "Sobol indices gave no result: constant outcome: it is 3 in all runs."
-    ]
+    assert sentences(refused) == ["Sobol indices gave no result: constant outcome: it is 3 in all runs."]
     page = render(refused)["index.html"]
     (why,) = [i for i, text in cautions(page).items() if "constant outcome: it is 3 in all runs" in text]
     section = page[page.index(">Sobol indices<") :]
@@ -390,7 +390,9 @@ def test_levels_that_tie_share_the_first_place() -> None:
     draw = np.random.default_rng(1).normal(size=12)
     data = of_runs({"a": {"s": [*draw]}, "b": {"s": [*draw]}, "c": {"s": [*(draw - 9)]}})
     told = sentences(data)
-    assert told[0].startswith("Among the levels of sensors, a and b share the best interquartile mean of violations: ")
+    assert told[0].startswith(
+        "Among the levels of sensors, a and b share the best interquartile mean of violations: "
+    )
     assert "No test, because their runs gave identical values: a and b." in told
     assert not any("a is better than b" in text or "a less b" in text for text in told)
     assert "a less b" not in comparison_of(data), "nothing is drawn of a difference that is none"
@@ -449,7 +451,9 @@ def test_of_one_seed_there_is_no_verdict() -> None:
 def test_the_only_level_with_runs_is_not_the_first_of_several() -> None:
     nothing = [float("nan")] * 3
     told = sentences(of_runs({"a": {"s": [1.0, 2.0, 4.0]}, "b": {"s": nothing}}))
-    assert told[1].startswith("Among the levels of sensors, only a has runs: interquartile mean of violations 2.")
+    assert told[1].startswith(
+        "Among the levels of sensors, only a has runs: interquartile mean of violations 2."
+    )
     assert not any("has the best" in text or "what was lost decides" in text for text in told)
     assert any("no run of b is left" in text for text in told)
 
@@ -480,7 +484,9 @@ def test_of_one_row_there_is_no_verdict() -> None:
     draw = np.random.default_rng(1)
     grids = {f"b{i}": list(draw.normal(size=3)) for i in range(5)}
     told = sentences(of_runs({"a": {"a0": list(draw.normal(size=3))}, "b": grids}))
-    assert any(text.startswith("No test, because one row cannot separate the effect of a level") for text in told)
+    assert any(
+        text.startswith("No test, because one row cannot separate the effect of a level") for text in told
+    )
     assert not any("one seed" in text for text in told)
 
 
@@ -690,7 +696,9 @@ def test_the_best_setting_has_its_interval_and_its_command() -> None:
     page = render(data)["index.html"]
     assert f"<pre>{best.command}</pre>" in page
     assert "mean of 3 runs with Student's 95 % confidence interval" in page
-    assert any(text.startswith("The best setting was chosen from 4 settings") for text in cautions(page).values())
+    assert any(
+        text.startswith("The best setting was chosen from 4 settings") for text in cautions(page).values()
+    )
     # a higher outcome is better: the row with nines, which has no interval, because all are equal
     (spec,) = data.spec.outcomes
     higher = replace(data, spec=replace(data.spec, outcomes=(replace(spec, better="higher"),)))
@@ -740,14 +748,16 @@ def test_levels_of_the_best_setting_are_called_by_their_labels() -> None:
     values = [{"mode": i, "sensors": i, "gain": 1e-5 * (i + 1)} for i in (1, 0, 2)]
     runs = data.runs.assign(violations=[1.0, 2.0, 3.0], status="finished")
     spec = replace(data.spec, axes=axes)
-    data = replace(data, spec=spec, values=values, runs=runs, comparisons=(), sensitivity=data.sensitivity.iloc[:0])
+    data = replace(
+        data, spec=spec, values=values, runs=runs, comparisons=(), sensitivity=data.sensitivity.iloc[:0]
+    )
     best = best_of(data, "violations")
     assert best is not None
-    assert best.values == {"control": "droop", "gain": "1\u00d710\u207b\u2075"}
+    assert best.values == {"control": "droop", "gain": "2\u00d710\u207b\u2075"}
     files = render(data)
     assert json.loads(files["report.json"])["outcomes"][0]["best"]["values"] == values[0]
     titles = re.findall(r"violations against (\w+)</title>", files["index.html"])
-    assert titles == ["control", "gain"]
+    assert list(dict.fromkeys(titles)) == ["control", "gain"]
 
 
 def test_a_method_that_gave_nothing_does_not_answer() -> None:
@@ -818,17 +828,23 @@ def test_a_caution_tells_where_it_applies() -> None:
     data = made_up()
     remarks = {("violations", "sobol"): ("gain is odd", "only few runs")}
     page = render(replace(data, remarks=remarks))["index.html"]
-    places = dict(re.findall(r'<li id="caution-\d+">(.*?) <span class="quiet">Applies to: (.*?)</span>', page))
+    places = dict(
+        re.findall(r'<li id="caution-\d+">(.*?) <span class="quiet">Applies to: (.*?)</span>', page)
+    )
     assert places["Only 6 repetitions of a level."] == "violations (by sensors)."
     assert places["Only few runs."] == "violations (Sobol indices)."
     assert "gain is odd." in places, "a name keeps its letters"
-    assert "a note" in page and not any("note" in text for text in cautions(page).values()), "it weakens nothing"
+    assert "a note" in page and not any("note" in text for text in cautions(page).values()), (
+        "it weakens nothing"
+    )
 
 
 def test_where_no_direction_is_better_runs_are_the_highest_and_the_lowest() -> None:
     data = made_up()
     (spec,) = data.spec.outcomes
-    page = render(replace(data, spec=replace(data.spec, outcomes=(replace(spec, better=None),))))["index.html"]
+    page = render(replace(data, spec=replace(data.spec, outcomes=(replace(spec, better=None),))))[
+        "index.html"
+    ]
     assert ">highest 10</text>" in page and ">best 10</text>" not in page
 
 
@@ -938,4 +954,6 @@ def test_what_was_planned_is_the_first_sentence() -> None:
     assert str(worded(first_fact(data, "violations"))) == sentences(data)[0]
     planned = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
     first = worded(first_fact(replace(data, spec=planned), "violations"))
-    assert str(first).startswith("Among the levels of sensors, none has the best interquartile mean of violations")
+    assert str(first).startswith(
+        "Among the levels of sensors, none has the best interquartile mean of violations"
+    )

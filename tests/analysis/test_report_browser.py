@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from support.browser import CHROMIUM, DRIVER, FLAGS, NO_BROWSER
 from support.reports import EVIL, MEANS, OFFSETS, made_up
 
 from palaestrai_mosaik.analysis.plot import _save, draw_panels
@@ -28,21 +28,7 @@ from palaestrai_mosaik.analysis.series import Curve, Panel
 pytest.importorskip("selenium", reason="no selenium for the browser (extra 'test')")
 
 
-def _program(*names: str) -> str | None:
-    return next((found for name in names if (found := shutil.which(name))), None)
-
-
-CHROMIUM = _program("chromium", "chromium-browser", "google-chrome")
-DRIVER = _program("chromedriver", "/usr/lib/chromium/chromedriver", "/usr/lib/chromium-browser/chromedriver")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no browser: tests/services/chromium.sh installs Chromium"
-)
-
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-dev-shm-usage "
-    "--disable-background-networking --disable-component-update --disable-sync --hide-scrollbars"
-)
+pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=NO_BROWSER)
 
 #: returns of each mark of a picture where it is, in pixels, and the same of the ticks of its axes
 READ = """
@@ -283,7 +269,7 @@ def test_lines_and_intervals_lie_where_the_numbers_are(page: Page) -> None:
     for column, frame, name in (
         # the best level first, and lower is better
         ("iqm", comparison.levels.sort_values("iqm"), lambda r: r["level"]),
-        ("difference", comparison.pairs, lambda r: f"{r['a']} less {r['b']}"),
+        ("difference", comparison.pairs, lambda r: f"{r['a']} \N{MINUS SIGN} {r['b']}"),
     ):
         panel = page.panel(f"{identity}-{column}")
         value, pixel = reading(panel["x"], 0)
@@ -361,7 +347,7 @@ def check_cell(cell: str, unit: str, row: Any, name: str) -> None:
 
 def test_tables_say_what_their_files_say(page: Page) -> None:
     tables = page.js("""[...document.querySelectorAll('table')].map((t) => ({
-        file: t.querySelector('caption a').getAttribute('href'),
+        file: t.closest('details').querySelector('.file a').getAttribute('href'),
         head: [...t.querySelectorAll('thead th')].map((c) => c.dataset.column).filter((c) => c),
         units: [...t.querySelectorAll('thead th[data-column]')].map((c) => (c.querySelector('.unit') || {textContent: ''}).textContent),
         rows: [...t.querySelectorAll('tbody tr')].map((r) => [...r.children]
@@ -434,7 +420,7 @@ def test_it_is_accessible(page: Page) -> None:
     assert len(set(identities)) == len(identities)
     assert page.js("""[...document.querySelectorAll('svg.picture')].every((e) => e.querySelector(':scope > title')
         && e.querySelector(':scope > desc').textContent.length > 10 && e.getAttribute('role') === 'img')""")
-    assert page.js("""[...document.querySelectorAll('table')].every((t) => t.caption.textContent
+    assert page.js("""[...document.querySelectorAll('table')].every((t) => t.ariaLabel
         && [...t.querySelectorAll('th')].every((h) => h.scope))""")
     assert page.js(
         "[...document.querySelectorAll('a[href^=\"#\"]')].every((a) => document.getElementById(a.hash.slice(1)))"

@@ -430,12 +430,12 @@ def learning(data: LearningData, place: int, cautions: Cautions) -> View:
     levels = list(dict.fromkeys(map(str, data.lines["level"])))
     banded = bool(data.lines["low"].notna().any()) and len(levels) <= MOST_BANDS
     longest = int(data.lines.groupby("level")["episode"].count().max())
-    lines = Curves(data.lines, ("episode", "value"), ("episode", data.value))
+    lines = Curves(data.lines, ("episode", "value"), (data.each, data.value))
     return {
         "picture": wide(identity, lambda one, width: line_picture(one, data.title, lines, width)),
         "note": data.note,
         "refs": cautions.refer([caution("pointwise")] if banded else [], "learning curves"),
-        "episodes": longest,
+        "episodes": count(longest, data.each),
         "span": -(-longest // MOST_PLACES),
         "many": len(levels) > MOST_BANDS,
         "table": Table(identity, data.title, data.lines, most=0),
