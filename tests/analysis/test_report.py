@@ -789,7 +789,7 @@ def test_small_numbers_of_a_sentence_have_one_unit() -> None:
         "gain has the largest effect on violations: across its range, a mean change of 0.14 (0.03 to 0.24) "
         "\u00d710\u207b\u00b3; then sensors 0.07 (0.02 to 0.11) \u00d710\u207b\u00b3."
     )
-    assert str(Mark(6.88e-05, -3.11e-05, 1.69e-04)) == "0.07 (\u22120.03 to 0.17) \u00d710\u207b\u00b3"
+    assert str(Mark(6.88e-05, -3.11e-05, 1.69e-04)) == "0.07 (\u22120.03 to 0.17)\xa0\u00d710\u207b\u00b3"
 
 
 def test_columns_that_users_have_named_mean_nothing_by_their_names() -> None:

@@ -128,7 +128,7 @@ class Column:
     @property
     def texts(self) -> tuple[str, ...]:
         """The cells as they stand alone: each with the unit of all."""
-        return tuple(f"{text} {self.unit}" if self.unit and text else text for text in self.cells)
+        return tuple(f"{text}\xa0{self.unit}" if self.unit and text else text for text in self.cells)
 
 
 def column(marks: Sequence[Mark], *, smallest: bool = False) -> Column:

@@ -48,10 +48,8 @@ MOST_SCATTERS = 12
 MOST_EFFECTS = 6
 _MOST_PAIRS = 20
 _SHARE = (0.0, 1.0)
-_TABLES_OF_LEVELS = (
-    *("level", "n", "seeds", "lost", "settings", "distinct", "iqm", "mean", "median", "std"),
-)
-_TABLES_OF_PAIRS = (*("a", "b", "n", "seeds", "difference", "relative", "improvement", "p_holm", "favours"),)
+_LEVELS = ("level", "n", "seeds", "lost", "settings", "distinct", "iqm", "mean", "median", "std")
+_PAIRS = ("a", "b", "n", "seeds", "difference", "relative", "improvement", "p_holm", "favours")
 
 View = dict[str, Any]
 
@@ -314,14 +312,14 @@ def _comparison(data: ReportData, compared: Compared, place: int, cautions: Caut
         if (profiles := told.profiles.get("low")) is not None and profiles.notna().any():
             pointwise = cautions.refer([caution("pointwise")], told.outcome, part)
             found["refs"] = sorted({*found["refs"], *pointwise})
-    best_first = tables.levels(compared)
+    levels = tables.levels(compared)
     shown = [
         Table(
             f"{identity}-levels",
             named,
-            told.levels.assign(seeds=[compared.seeds(str(level)) for level in told.levels["level"]]),
-            columns=_TABLES_OF_LEVELS,
-            sorted=best_first,
+            levels,
+            columns=_LEVELS,
+            sorted=tables.best_levels_first(compared, levels),
             order="the best first" if told.equal_settings else "",
         )
     ]
@@ -331,7 +329,7 @@ def _comparison(data: ReportData, compared: Compared, place: int, cautions: Caut
         shown.append(Table(f"{identity}-cells", f"Each level in each setting, {named}", told.cells, most=0))
     if len(told.pairs):
         shown.append(
-            Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_TABLES_OF_PAIRS)
+            Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_PAIRS)
         )
     if len(told.profiles) and told.constant is None:
         caption = f"Performance profiles of {told.outcome}"

@@ -272,10 +272,14 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def levels(data: Compared) -> pd.DataFrame:
-    """Return the levels of a comparison with their seeds, the best first where levels compare."""
-    told = data.comparison
-    found = told.levels.assign(seeds=[data.seeds(str(level)) for level in told.levels["level"]])
-    if not told.equal_settings:
-        return found
-    places = -data.sign * found[data.statistic]
-    return found.loc[places.sort_values(kind="stable", na_position="last").index].reset_index(drop=True)
+    """Return the levels of a comparison with their seeds."""
+    told = data.comparison.levels
+    return told.assign(seeds=[data.seeds(str(level)) for level in told["level"]])
+
+
+def best_levels_first(data: Compared, levels: pd.DataFrame) -> pd.DataFrame:
+    """Return the :func:`levels`, the best first where levels compare."""
+    if not data.comparison.equal_settings:
+        return levels
+    places = -data.sign * levels[data.statistic]
+    return levels.loc[places.sort_values(kind="stable", na_position="last").index].reset_index(drop=True)

@@ -396,34 +396,34 @@ def steps(x: FloatArray, *lines: FloatArray) -> tuple[FloatArray, ...]:
     return np.repeat(x, 2)[1:], *(np.repeat(line, 2)[:-1] for line in lines)
 
 
-def legend(picture: Picture, names: Sequence[str], top: float) -> float:
-    """Write which name has which colour and dashes in lines from ``top`` on; return where they end."""
-    from matplotlib.lines import Line2D
-
-    x, y = 8.0, top + 10
-    for i, name in enumerate(names):
-        room = min(width_of(name, SMALL), picture.width - 60)
-        if x > 8 and x + 34 + room > picture.width - 8:
-            x, y = 8.0, y + 16
-        line = Line2D(
-            [x / picture.width, (x + 24) / picture.width],
-            [1 - (y - 3.5) / picture.height] * 2,
-            color=SERIES[i % len(SERIES)],
-            linestyle=DASHES[i // len(SERIES) % len(DASHES)],
-            lw=2.2,
-        )
-        picture.figure.add_artist(line)
-        picture.text(x + 30, y, name, room, size=SMALL)
-        x += 30 + room + 16
-    return y + 8
-
-
-def legend_height(names: Sequence[str], width: float) -> float:
-    """Return how much room :func:`legend` needs."""
+def _legend_places(names: Sequence[str], width: float) -> Iterator[tuple[float, float, float]]:
+    """Yield where each name of a legend stands, and its room, in lines that are as wide as a picture."""
     x, y = 8.0, 10.0
     for name in names:
         room = min(width_of(name, SMALL), width - 60)
         if x > 8 and x + 34 + room > width - 8:
             x, y = 8.0, y + 16
+        yield x, y, room
         x += 30 + room + 16
-    return y + 8
+
+
+def legend(picture: Picture, names: Sequence[str], top: float) -> None:
+    """Write which name has which colour and dashes, in lines from ``top`` on."""
+    for i, (x, below, room) in enumerate(_legend_places(names, picture.width)):
+        look = {"color": SERIES[i % len(SERIES)], "ls": DASHES[i // len(SERIES) % len(DASHES)]}
+        legend_entry(picture, (x, top + below), names[i], room, **look)
+
+
+def legend_entry(picture: Picture, place: tuple[float, float], name: str, room: float, **look: Any) -> None:
+    """Write a name behind a line that looks as those in the picture do."""
+    from matplotlib.lines import Line2D
+
+    x, y = place
+    across = [x / picture.width, (x + 24) / picture.width]
+    picture.figure.add_artist(Line2D(across, [1 - (y - 3.5) / picture.height] * 2, lw=2.2, **look))
+    picture.text(x + 30, y, name, room, size=SMALL)
+
+
+def legend_height(names: Sequence[str], width: float) -> float:
+    """Return how much room :func:`legend` needs."""
+    return 8 + max(y for _, y, _ in _legend_places(names, width))

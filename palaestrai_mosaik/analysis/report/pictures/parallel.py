@@ -20,6 +20,7 @@ from .canvas import (
     Picture,
     fitted,
     in_units,
+    legend_entry,
     log_ticks,
     ticks,
     width_of,
@@ -207,18 +208,8 @@ def _draw_axis(
 
 
 def _legend(picture: Picture, each: int, ends: tuple[str, str]) -> None:
-    from matplotlib.lines import Line2D
-
-    x, y = 8.0, 34.0
-    if not each:
-        return
-    best, worst = ends
-    for colour, style, text in (
-        (RAMP[0], "solid", f"{best} {each}"),
-        (RAMP[-1], (0, (5, 2)), f"{worst} {each}"),
-    ):
-        line = Line2D([x / picture.width, (x + 24) / picture.width], [1 - (y - 3.5) / picture.height] * 2,
-                      color=colour, ls=style, lw=2)  # fmt: skip
-        picture.figure.add_artist(line)
-        picture.text(x + 30, y, text, 100, size=SMALL)
+    x = 8.0
+    for colour, style, end in ((RAMP[0], "solid", ends[0]), (RAMP[-1], (0, (5, 2)), ends[1])):
+        text = f"{end} {each}"
+        legend_entry(picture, (x, 34.0), text, 100, color=colour, ls=style)
         x += 44 + width_of(text, SMALL)
