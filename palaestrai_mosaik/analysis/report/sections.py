@@ -328,9 +328,7 @@ def _comparison(data: ReportData, compared: Compared, place: int, cautions: Caut
         shown.append(Table(f"{identity}-settings", caption, compared.by_setting(), named=True))
         shown.append(Table(f"{identity}-cells", f"Each level in each setting, {named}", told.cells, most=0))
     if len(told.pairs):
-        shown.append(
-            Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_PAIRS)
-        )
+        shown.append(Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_PAIRS))
     if len(told.profiles) and told.constant is None:
         caption = f"Performance profiles of {told.outcome}"
         shown.append(Table(f"{identity}-profiles", caption, told.profiles, most=0))
