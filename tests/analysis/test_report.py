@@ -802,7 +802,7 @@ def test_columns_that_users_have_named_mean_nothing_by_their_names() -> None:
     data = replace(data, spec=spec, values=values, comparisons=(), sensitivity=data.sensitivity.iloc[:0])
     table = re.search(r'id="table-runs".*?</table>', render(data)["index.html"], re.DOTALL)
     assert table is not None
-    heads = re.findall(r'data-column="([^"]+)"[^>]*>([^<]+)<', table[0])
+    heads = re.findall(r'data-column="([^"]+)"[^>]*><span class="head">([^<]+)<', table[0])
     assert heads == [(name, name) for name, _ in heads] and set(names) <= {name for name, _ in heads}
     assert table[0].count(">0.25<") == len(names)
 

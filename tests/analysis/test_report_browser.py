@@ -411,6 +411,14 @@ def test_it_fits_the_screen(page: Page, width: int) -> None:
             assert inside, f"{text!r} leaves {identity}"
 
 
+def test_no_text_of_a_table_runs_into_another(page: Page) -> None:
+    """Long headings, and paths that have no place to break."""
+    wide = page.js("""[...document.querySelectorAll('details')].map((fold) => { fold.open = true; }) && [
+        ...document.querySelectorAll('th, td')].filter((e) => e.scrollWidth > e.clientWidth + 1)
+        .map((e) => e.textContent)""")
+    assert wide == []
+
+
 def test_it_is_accessible(page: Page) -> None:
     levels = page.js("[...document.querySelectorAll('h1,h2,h3,h4')].map((h) => +h.tagName[1])")
     assert levels[0] == 1
