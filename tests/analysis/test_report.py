@@ -36,8 +36,9 @@ from palaestrai_mosaik.analysis.report.numbers import Mark, column, number, slug
 from palaestrai_mosaik.analysis.report.outcomes import outcome_axis
 from palaestrai_mosaik.analysis.report.pictures.canvas import in_units, limits, log_ticks, ticks
 from palaestrai_mosaik.analysis.report.pictures.parallel import MOST_RUNS, choose
-from palaestrai_mosaik.analysis.report.verdict import count_tests
+from palaestrai_mosaik.analysis.report.verdict import count_tests, lost_runs
 from palaestrai_mosaik.analysis.report.wording import plain, worded
+from palaestrai_mosaik.design.model import Axis, Factor
 from palaestrai_mosaik.errors import StoreError
 
 FINITE = st.floats(-1e12, 1e12, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-12)
@@ -68,7 +69,9 @@ def sentences(data: ReportData) -> list[str]:
 
 def cautions(page: str) -> dict[int, str]:
     """Return the cautions of a page as text, by their numbers."""
-    found = re.findall(r'<li id="caution-(\d+)">(.*?)</li>', page, re.DOTALL)
+    found = re.findall(
+        r'<li id="caution-(\d+)">(.*?)(?: <span class="quiet">(?:.*?)</span>)?</li>', page, re.DOTALL
+    )
     return {int(place): str(plain(Markup(text))) for place, text in found}
 
 
@@ -96,18 +99,19 @@ def test_the_first_sentences_say_what_matters() -> None:
         "gain explains 61 % (56 to 66 %) of the variance of violations on its own, "
         "70 % (67 to 73 %) with its interactions.",
         "deadband explains 20 % (15 to 25 %) on its own, 30 % (27 to 33 %) with its interactions.",
-        "sensors explains 15 % (12 to 18 %) with its interactions; no share of its own can be told apart from "
-        "none (5 %, interval 0 to 10 %).",
+        "sensors explains 15 % (12 to 18 %) with its interactions; its share on its own cannot be told "
+        "apart from zero (5 %, interval 0 to 10 %).",
         "learning_rate explains less than 5 %, even at the upper end of the interval.",
         "gain and deadband interact: together they explain a further 9 % (5 to 13 %).",
-        "Of sensors, none has the best interquartile mean of violations: 6.6 (5.8 to 7.3) over 12 runs of 6 seeds.",
+        "Among the levels of sensors, none has the best interquartile mean of violations: 6.6 (5.8 to 7.3) over "
+        "12 runs of 6 seeds.",
         "Not everywhere: in 1 of 2 settings another level has the better mean (grid=b: all).",
-        "none is better than few: violations is lower by 3.5 (2 to 5), 54 % of the mean of none "
+        "none is better than few: violations is lower by 3.5 (2.0 to 5.0), 54 % of the mean of none "
         "(p = 0.01 after Holm's correction).",
-        "all is better than few: violations is lower by 3 (1.8 to 4.2), 43 % of the mean of all "
+        "all is better than few: violations is lower by 3.0 (1.8 to 4.2), 43 % of the mean of all "
         "(p = 0.02 after Holm's correction).",
-        "Not told apart (p = 0.5 after Holm's correction), which is not the same as equal: all less none is "
-        "0.5 (-1 to 2), 7.7 % of the mean of none.",
+        "Not told apart (p = 0.5 after Holm's correction), which does not make them equal: all minus none is "
+        "0.5 (-1.0 to 2.0), 7.7 % of the mean of none.",
         "Caution: only 6 repetitions of a level.",
     ]
 
@@ -123,19 +127,19 @@ def test_the_first_sentences_say_what_matters() -> None:
         (
             "sobol",
             [("ST", "gain", 0.1, 0.2), ("ST", "sensors", 0.05, 0.2)],
-            "No factor stands out: the largest ST is that of gain, 0.1 (-0.1 to 0.3), and its interval "
-            "holds 0. More rows would tell more.",
+            "No factor stands out: gain has the largest ST, 0.1 (-0.1 to 0.3), and its interval "
+            "includes 0. More rows would narrow it.",
         ),
         (
             "morris",
             [("mu_star", "gain", 3.0, 0.5), ("mu_star", "sensors", 1.0, 0.5)],
-            "gain moves violations most: across its range by a mean of 3 (2.5 to 3.5); "
-            "sensors 1 (0.5 to 1.5).",
+            "gain has the largest effect on violations: across its range, a mean change of 3.0 (2.5 to 3.5); "
+            "then sensors 1.0 (0.5 to 1.5).",
         ),
         (
             "fast",
             [("ST", "gain", 0.7, math.nan), ("ST", "sensors", 0.3, math.nan)],
-            "There are no intervals, so how sure this order is cannot be told.",
+            "There are no intervals, so it is not known how certain this order is.",
         ),
         (
             "anova",
@@ -144,7 +148,7 @@ def test_the_first_sentences_say_what_matters() -> None:
                 *(("p", "gain", 0.001, math.nan), ("p", "sensors", 0.2, math.nan)),
             ],
             "By the F test, chance alone could explain the effect of sensors (p above 0.05), which does not "
-            "say that there is none.",
+            "mean that there is none.",
         ),
         (
             "pawn",
@@ -152,7 +156,7 @@ def test_the_first_sentences_say_what_matters() -> None:
                 *(("median", "gain", 0.4, math.nan), ("median", "sensors", 0.1, math.nan)),
                 ("median", "(irrelevant)", 0.2, math.nan),
             ],
-            "sensors cannot be told from a factor without any influence (at most 0.2).",
+            "sensors cannot be told apart from a factor without influence (index up to 0.2).",
         ),
     ],
 )
@@ -171,13 +175,11 @@ def test_sentences_of_errors_are_not_of_factors() -> None:
 def test_what_cannot_be_said_is_not_said() -> None:
     nothing = only("sobol", [("ST", "gain", math.nan, math.nan)])
     refused = replace(nothing, refused={("violations", "sobol"): "constant outcome: it is 3 in all runs"})
-    assert sentences(refused) == [
-        "Sobol indices: nothing can be said, constant outcome: it is 3 in all runs."
-    ]
+    assert sentences(refused) == ["Sobol indices gave no result: constant outcome: it is 3 in all runs."]
     page = render(refused)["index.html"]
     (why,) = [i for i, text in cautions(page).items() if "constant outcome: it is 3 in all runs" in text]
     section = page[page.index(">Sobol indices<") :]
-    assert "Not computed; the caution says why." in section
+    assert "Not computed; the caution gives the reason." in section
     assert section.index(f'href="#caution-{why}"') < section.index("Not computed")
     assert page.count("constant outcome: it is 3 in all runs") == 3, (
         "in the answer, in the sentences, as a caution"
@@ -185,7 +187,7 @@ def test_what_cannot_be_said_is_not_said() -> None:
     assert "violations-sobol-rows" not in page
     runs = nothing.runs.assign(violations=math.nan, status="missing")
     empty = replace(nothing, runs=runs, sensitivity=nothing.sensitivity.iloc[:0], learning=())
-    assert sentences(empty) == ["No run has told a value of violations yet."]
+    assert sentences(empty) == ["No run has given a value of violations yet."]
     assert "8 of 8 runs (100.0 %) have not finished: 8 missing" in render(empty)["index.html"]
 
 
@@ -194,8 +196,8 @@ def test_what_cannot_be_said_is_not_said() -> None:
     [
         (
             [("S1", "gain", -0.2, 0.1), ("ST", "gain", 0.5, 0.1)],
-            "gain explains 50 % (40 to 60 %) of the variance of violations with its interactions; no share of its "
-            "own can be told apart from none (-20 %, interval -30 to -10 %).",
+            "gain explains 50 % (40 to 60 %) of the variance of violations with its interactions; its share on its "
+            "own cannot be told apart from zero (-20 %, interval -30 to -10 %).",
         ),
         (
             [("S1", "gain", 0.3, 0.1), ("ST", "gain", 1.2, 0.2)],
@@ -204,7 +206,7 @@ def test_what_cannot_be_said_is_not_said() -> None:
         ),
         (
             [("ST", "gain", 0.5, 0.1), ("ST", "sensors", 0.1, 0.2)],
-            "sensors: no share can be told apart from none (10 %, interval -10 to 30 %).",
+            "The share of sensors cannot be told apart from zero (10 %, interval -10 to 30 %).",
         ),
     ],
 )
@@ -213,16 +215,16 @@ def test_a_share_is_never_below_nothing_nor_above_all(
 ) -> None:
     told = sentences(only("sobol", rows))
     assert expected in told
-    assert "What lies below 0 or above 100 % is sampling error: shares lie between." in told
+    assert "Shares below 0 or above 100 % are sampling error: true shares lie in between." in told
     assert "explains -" not in " ".join(told)
 
 
 def test_a_sample_that_is_too_small_for_shares_is_told_first() -> None:
     rows = [("S1", "gain", 0.6, 0.4), ("ST", "gain", 0.7, 0.1)]
     expected = (
-        "The sample is too small for shares of the variance: intervals are up to 80 percentage points wide. They "
-        "shrink with the square root of the sample: half as wide takes four times as many (n = 64 instead of 16), "
-        "20 points about n = 256."
+        "The sample is too small for shares of the variance: intervals are up to 80 percentage points wide. Their "
+        "width falls with the square root of the sample size: half of it takes n = 64 instead of 16, 20 points take "
+        "about n = 256."
     )
     data = only("sobol", rows)
     assert sentences(data)[0] == expected
@@ -239,9 +241,9 @@ def test_pairs_that_do_not_differ() -> None:
     alike = data.comparison.pairs.assign(p_holm=[0.3, 0.4, 0.5], favours="")
     found = sentences(changed(pairs=alike))
     assert (
-        "Not told apart (smallest p = 0.3 after Holm's correction), which is not the same as equal: "
-        "few less all is 3 (1.8 to 4.2), 43 % of the mean of all; few less none is 3.5 (2 to 5), 54 % of the mean "
-        "of none; all less none is 0.5 (-1 to 2), 7.7 % of the mean of none."
+        "Not told apart (smallest p = 0.3 after Holm's correction), which does not make them equal: "
+        "few minus all is 3.0 (1.8 to 4.2), 43 % of the mean of all; few minus none is 3.5 (2.0 to 5.0), 54 % of "
+        "the mean of none; all minus none is 0.5 (-1.0 to 2.0), 7.7 % of the mean of none."
     ) in found
 
 
@@ -249,14 +251,14 @@ def test_pairs_whose_direction_is_not_said_or_not_clear() -> None:
     pairs = compared("sensors", "violations").comparison.pairs
     told = sentences(changed(pairs=pairs.assign(favours="", p_holm=[1e-5, 0.2, 0.2])))
     assert (
-        "few and all differ: violations of the first is higher by 3 (1.8 to 4.2), 43 % of the mean of all "
+        "few and all differ: violations of the first is higher by 3.0 (1.8 to 4.2), 43 % of the mean of all "
         "(p < 0.001 after Holm's correction)."
     ) in told
     # the test's ranks favour one level, the mean the other
     told = sentences(changed(pairs=pairs.assign(favours=["few", "", ""], p_holm=[0.01, 0.2, 0.2])))
     assert (
-        "few is better than all: violations is higher by 3 (1.8 to 4.2), 43 % of the mean of all (p = 0.01 after "
-        "Holm's correction), in ranks; its mean tells the opposite."
+        "few is better than all: violations is higher by 3.0 (1.8 to 4.2), 43 % of the mean of all (p = 0.01 after "
+        "Holm's correction), in ranks, although its mean says the opposite."
     ) in told
 
 
@@ -264,7 +266,7 @@ def test_a_difference_is_not_measured_by_a_mean_that_may_be_none() -> None:
     levels = compared("sensors", "violations").comparison.levels
     told = sentences(changed(levels=levels.assign(mean_low=-1.0)))
     assert (
-        "none is better than few: violations is lower by 3.5 (2 to 5) (p = 0.01 after Holm's correction)."
+        "none is better than few: violations is lower by 3.5 (2.0 to 5.0) (p = 0.01 after Holm's correction)."
         in told
     )
 
@@ -272,17 +274,17 @@ def test_a_difference_is_not_measured_by_a_mean_that_may_be_none() -> None:
 def test_how_many_tests_were_made_and_whether_they_were_planned() -> None:
     assert count_tests(only("sobol", [("S1", "gain", 0.6, 0.2)])) is None
     told = str(count_tests(made_up()))
-    assert told.startswith("3 pairs of levels tested in all (sensors), not planned: the design names nothing")
+    assert told.startswith("3 pairs of levels were tested (by sensors). The design planned no comparison")
     data = made_up()
     planned = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
     f_tests = only("anova", [("eta2", "gain", 0.7, 0.1), ("p", "gain", 0.1, 0), ("p", "sensors", 0.2, 0)])
     data = replace(data, spec=planned, comparisons=data.comparisons * 2, sensitivity=f_tests.sensitivity)
     told = str(count_tests(data))
-    assert told.startswith("6 pairs of levels tested in all (sensors; 1 outcome), as the design plans")
+    assert told.startswith("6 pairs of levels were tested (by sensors; 1 outcome). The design planned these")
     assert (
         "each of the 2 comparisons has a chance of up to 5 % to name a difference where there is none" in told
     )
-    assert "2 F tests of the analysis of variance, not corrected" in told
+    assert " 2 F tests of the analysis of variance are not corrected for their number" in told
     assert told in cautions(render(data)["index.html"]).values()
 
 
@@ -308,12 +310,12 @@ def test_losses_are_told_first_and_what_they_may_hide() -> None:
     told = sentences(replace(made_up(), sensitivity=made_up().sensitivity.iloc[:0], comparisons=(data,)))
     assert told[0].startswith("Caution: lost runs")
     assert "3 of 8 of b" in told[0]
-    assert told[1].startswith("Of sensors, b has the best")
+    assert told[1].startswith("Among the levels of sensors, b has the best")
     assert "over 5 runs of 3 seeds" in told[1]
     # of b: (2 + 3 + 4 + 4) / 4 = 3.25 and (4 + 5 + 8 + 8) / 4 = 6.25; of a, which lost nothing, 4.5
     assert told[2] == (
         "In the worst case (its lost runs as bad as the worst of their setting, those of others as good as the "
-        "best) the mean of b is 4.75, that of a 4.5: what was lost decides."
+        "best) the mean of b is 4.75, that of a 4.5: the lost runs decide which is first."
     )
     assert told[3] == "Not everywhere: in 1 of 2 settings another level has the better mean (grid=s: a)."
     losses = data.losses().set_index("level")
@@ -376,7 +378,7 @@ def test_a_constant_outcome_has_no_winner() -> None:
     # not even the analysis of what it depends on is asked
     data = replace(data, sensitivity=made_up().sensitivity)
     assert sentences(data) == [
-        "All 40 runs gave the same violations, 36: there is nothing to compare or to explain."
+        "All 40 runs gave the same violations, 36: there is nothing to compare or explain."
     ]
     section = comparison_of(data)
     assert "All 40 runs gave 36; there is nothing to draw." in section
@@ -388,8 +390,10 @@ def test_levels_that_tie_share_the_first_place() -> None:
     draw = np.random.default_rng(1).normal(size=12)
     data = of_runs({"a": {"s": [*draw]}, "b": {"s": [*draw]}, "c": {"s": [*(draw - 9)]}})
     told = sentences(data)
-    assert told[0].startswith("Of sensors, a and b share the best interquartile mean of violations: ")
-    assert "No test, because their runs gave the same: a and b." in told
+    assert told[0].startswith(
+        "Among the levels of sensors, a and b share the best interquartile mean of violations: "
+    )
+    assert "No test, because their runs gave identical values: a and b." in told
     assert not any("a is better than b" in text or "a less b" in text for text in told)
     assert "a less b" not in comparison_of(data), "nothing is drawn of a difference that is none"
     two = of_runs({"a": {"s": [1.0, 2.0, 3.0]}, "b": {"s": [3.0, 1.0, 2.0]}})
@@ -401,13 +405,13 @@ def test_levels_that_tie_share_the_first_place() -> None:
 def test_a_level_with_one_value_has_no_interval_and_no_zoomed_axis() -> None:
     data = of_runs({"a": {"s": [389.0] * 12}, "b": {"s": [400.0] * 12}})
     assert sentences(data)[0] == (
-        "Of sensors, b has the best interquartile mean of violations: 400 in all 12 runs of 12 seeds."
+        "Among the levels of sensors, b has the best interquartile mean of violations: 400 in all 12 runs of 12 seeds."
     )
     section = comparison_of(data)
     picture = section[section.index('id="comparison-0-violations-iqm"') :]
     picture = picture[: picture.index("</svg>")]
     assert ">0</text>" in picture and "389 (" not in picture
-    assert "No interval: all runs of the level gave one value." in section
+    assert "A level without an interval gave one value in all runs." in section
 
 
 def test_levels_with_runs_in_unequal_settings_are_not_ranked() -> None:
@@ -430,14 +434,14 @@ def test_levels_without_a_common_setting_are_called_so() -> None:
     grids = {level: {f"{level}{i}": list(draw.normal(size=3)) for i in range(5)} for level in "ab"}
     first = sentences(of_runs(grids))[0]
     assert "has the best interquartile mean" in first
-    assert first.endswith("of 3 seeds, though each level was run in settings of its own.")
+    assert first.endswith("of 3 seeds, though each level was run in its own settings.")
 
 
 def test_of_one_seed_there_is_no_verdict() -> None:
     told = sentences(of_runs({"a": {g: [1.0] for g in "stuvwxyz"}, "b": {g: [2.0] for g in "stuvwxyz"}}))
     assert any(
         text.startswith(
-            "No test, because one seed cannot tell what a level does from what the seed does: a less b"
+            "No test, because one seed cannot separate the effect of a level from that of the seed: a minus b"
         )
         for text in told
     )
@@ -447,7 +451,9 @@ def test_of_one_seed_there_is_no_verdict() -> None:
 def test_the_only_level_with_runs_is_not_the_first_of_several() -> None:
     nothing = [float("nan")] * 3
     told = sentences(of_runs({"a": {"s": [1.0, 2.0, 4.0]}, "b": {"s": nothing}}))
-    assert told[1].startswith("Of sensors, only a has runs: interquartile mean of violations 2.")
+    assert told[1].startswith(
+        "Among the levels of sensors, only a has runs: interquartile mean of violations 2."
+    )
     assert not any("has the best" in text or "what was lost decides" in text for text in told)
     assert any("no run of b is left" in text for text in told)
 
@@ -470,7 +476,7 @@ def test_what_is_not_finite_is_in_no_number_of_the_report() -> None:
     assert summary["runs"] == 4
     assert (summary["mean"], summary["maximum"]) == (3.0, 6.0)
     data = replace(data, comparisons=())
-    assert sentences(data)[0].startswith("It lies between 1 and 6, with a mean of 3 over 4 runs of ")
+    assert sentences(data)[0].startswith("violations lies between 1 and 6, with a mean of 3 over 4 runs of ")
 
 
 def test_of_one_row_there_is_no_verdict() -> None:
@@ -478,7 +484,9 @@ def test_of_one_row_there_is_no_verdict() -> None:
     draw = np.random.default_rng(1)
     grids = {f"b{i}": list(draw.normal(size=3)) for i in range(5)}
     told = sentences(of_runs({"a": {"a0": list(draw.normal(size=3))}, "b": grids}))
-    assert any(text.startswith("No test, because one row cannot tell what a level does") for text in told)
+    assert any(
+        text.startswith("No test, because one row cannot separate the effect of a level") for text in told
+    )
     assert not any("one seed" in text for text in told)
 
 
@@ -486,7 +494,7 @@ def test_settings_in_which_levels_tie_are_told() -> None:
     data = of_runs({"a": {"s": [1.0, 2.0], "t": [5.0, 6.0]}, "b": {"s": [2.0, 1.0], "t": [1.0, 2.0]}})
     assert "(tie)" in data.comparisons[0].by_setting()["best"].tolist()
     assert (
-        "Another level has a better mean in none of the 2 settings in which it can be compared; in 1 of them, "
+        "No other level has a better mean in any of the 2 settings in which it can be compared; in 1 of them, "
         "another has the same."
     ) in sentences(data)
 
@@ -573,7 +581,7 @@ def test_files_hold_all_digits(tmp_path: Path) -> None:
 def test_ten_thousand_runs_stay_small() -> None:
     files = render(made_up(rows=10_000, repetitions=1))
     assert len(files["index.html"]) < 1_000_000
-    assert "All 9,500 rows are shown, as cells" in files["index.html"]
+    assert "All 9,500 rows are shown as cells" in files["index.html"]
     assert len(files["runs.csv"].splitlines()) == 10_001
 
 
@@ -610,6 +618,12 @@ def test_axes_hold_all_values_and_name_them_truly(values: list[float], zero: boo
         assert abs(shown - place) < 0.01 * (high - low)
 
 
+def test_numbers_of_an_axis_differ() -> None:
+    for low, high in ((1000.001, 1000.005), (89.39, 89.425), (-2e-9, 3e-9), (0.0, 1.0)):
+        _, texts, _ = ticks(low, high)
+        assert len(set(texts)) == len(texts) >= 3
+
+
 @given(st.floats(1e-9, 1e9), st.floats(1.001, 1e9))
 def test_logarithmic_axes(low: float, factor: float) -> None:
     places, texts = log_ticks(low, low * factor)
@@ -630,8 +644,8 @@ def test_logarithmic_axes(low: float, factor: float) -> None:
         ([Mark(12_000.0), Mark(7.0)], "", ["12,000", "7"]),
         ([Mark(2.5e6 + 0.5), Mark(1.25e6)], "\u00d710\u2076", ["2.50", "1.25"]),
         ([Mark(-0.0001), Mark(0.3, 0.2, 0.4)], "", ["0.0", "0.3 (0.2 to 0.4)"]),
-        # too far apart for one unit: all of them with their own
-        ([Mark(1.5e-9), Mark(2.0)], "", ["1.50\u00d710\u207b\u2079", "2.00\u00d710\u2070"]),
+        # what is next to nothing beside the largest is shown so
+        ([Mark(0.539213), Mark(6.62e-6)], "", ["0.53921", "0.00001"]),
     ],
 )
 def test_a_column_has_one_unit(marks: list[Mark], unit: str, cells: list[str]) -> None:
@@ -660,7 +674,7 @@ def test_numbers_keep_four_digits(value: float) -> None:
 def test_names_of_files_are_safe_and_different(texts: list[str]) -> None:
     names = [slug(text) for text in texts]
     assert len(set(names)) == len(names)
-    assert all(re.fullmatch(r"[a-z0-9-]+", name) and not name.startswith("-") for name in names)
+    assert all(re.fullmatch(r"[a-z0-9_-]+", name) and not name.startswith("-") for name in names)
 
 
 def test_the_best_setting_has_its_interval_and_its_command() -> None:
@@ -672,16 +686,19 @@ def test_the_best_setting_has_its_interval_and_its_command() -> None:
     data = replace(data, runs=runs, documents=files, comparisons=(), learning=())
     best = best_of(data, "violations")
     assert best is not None
-    assert (best.row, best.runs, best.planned, best.rows, best.ties) == (2, 3, 3, 4, 0)
+    assert (best.row, best.runs, best.planned, best.settings, best.ties) == (2, 3, 3, 4, 0)
     half = 4.302653 / math.sqrt(3)
     assert [best.mark.value, best.mark.low, best.mark.high] == pytest.approx(
         [2, 2 - half, 2 + half], rel=1e-6
     )
-    assert best.command == "palaestrai-mosaik start runs/voltage-study-2-r0.yml"
+    uids = [f"runs/voltage-study-2-r{i}.yml" for i in range(3)]
+    assert best.command == f"palaestrai-mosaik start {' '.join(uids)}"
     page = render(data)["index.html"]
     assert f"<pre>{best.command}</pre>" in page
-    assert "mean of 3 runs with an interval of 95 % confidence" in page
-    assert any(text.startswith("The best setting was chosen from 4 rows") for text in cautions(page).values())
+    assert "mean of 3 runs with Student's 95 % confidence interval" in page
+    assert any(
+        text.startswith("The best setting was chosen from 4 settings") for text in cautions(page).values()
+    )
     # a higher outcome is better: the row with nines, which has no interval, because all are equal
     (spec,) = data.spec.outcomes
     higher = replace(data, spec=replace(data.spec, outcomes=(replace(spec, better="higher"),)))
@@ -701,7 +718,134 @@ def test_the_best_setting_has_its_interval_and_its_command() -> None:
 
 def test_of_one_run_there_is_no_interval() -> None:
     page = render(made_up(rows=8, repetitions=1))["index.html"]
-    assert "one run only: there is no interval" in page
+    assert "one run, so there is no interval" in page
+
+
+def test_rows_that_share_their_runs_are_one_setting() -> None:
+    """A factor that is inactive, or a block that repeats a point: the same runs, in several rows."""
+    data = made_up(rows=4, repetitions=2)
+    runs = data.runs.assign(violations=[1.0, 2.0, 1.0, 2.0, 5.0, 6.0, 2.0, 1.0], status="finished")
+    runs.loc[2:3, "run"] = runs.loc[0:1, "run"].to_numpy()
+    data = replace(data, runs=runs, comparisons=(), learning=())
+    best = best_of(data, "violations")
+    assert best is not None
+    assert (best.row, best.settings, best.ties, best.runs) == (0, 3, 1, 2), "row 3 ties, row 1 is the same"
+    page = render(data)["index.html"]
+    assert "1 other setting has the same mean" in page
+    assert "All 6 runs with a value are drawn." in plain(Markup(page)), "a run is one line"
+
+
+def test_levels_of_the_best_setting_are_called_by_their_labels() -> None:
+    """Levels that are zipped vary as one, and stand once."""
+    data = made_up(rows=3, repetitions=1)
+    levels = {"levels": (0, 1, 2), "labels": ("off", "droop", "learned"), "weights": (1 / 3,) * 3}
+    mode, sensors, gain = (
+        Factor("mode", "levels", path="a.mode", **levels),
+        Factor("sensors", "levels", path="a.sensors", **levels),
+        Factor("gain", "float", path="a.gain", low=0, high=1),
+    )
+    axes = (Axis("control", (mode, sensors)), Axis("gain", (gain,)))
+    values = [{"mode": i, "sensors": i, "gain": 1e-5 * (i + 1)} for i in (1, 0, 2)]
+    runs = data.runs.assign(violations=[1.0, 2.0, 3.0], status="finished")
+    spec = replace(data.spec, axes=axes)
+    data = replace(
+        data, spec=spec, values=values, runs=runs, comparisons=(), sensitivity=data.sensitivity.iloc[:0]
+    )
+    best = best_of(data, "violations")
+    assert best is not None
+    assert best.values == {"control": "droop", "gain": "2\u00d710\u207b\u2075"}
+    files = render(data)
+    assert json.loads(files["report.json"])["outcomes"][0]["best"]["values"] == values[0]
+    titles = re.findall(r"violations against (\w+)</title>", files["index.html"])
+    assert list(dict.fromkeys(titles)) == ["control", "gain"]
+
+
+def test_a_method_that_gave_nothing_does_not_answer() -> None:
+    """RBD-FAST needs more rows than there are, PAWN has an answer."""
+    data = only("pawn", [("median", "gain", 0.4, math.nan), ("median", "sensors", 0.1, math.nan)])
+    refused = only("rbd_fast", [("S1", "gain", math.nan, math.nan), ("S1", "sensors", math.nan, math.nan)])
+    both = pd.concat([refused.sensitivity, data.sensitivity])
+    why = {("violations", "rbd_fast"): "40 rows are too few"}
+    data = replace(data, sensitivity=both, refused=why)
+    assert sentences(data)[0] == "gain matters most to violations: median 0.4; then sensors 0.1."
+    page = render(data)["index.html"]
+    assert "violations: PAWN (median)" in page, "the first picture shows it"
+    assert "violations by rbd_fast: 40 rows are too few." in cautions(page).values()
+
+
+def test_effects_that_may_be_chance_are_told_so_first() -> None:
+    rows = [("eta2", "gain", 0.02, math.nan), ("eta2", "sensors", 0.01, math.nan)]
+    data = only("anova", [*rows, ("p", "gain", 0.3, math.nan), ("p", "sensors", 0.5, math.nan)])
+    assert sentences(data)[0] == (
+        "By the F test, chance alone could explain all effects on violations (p above 0.05 each); gain has the "
+        "largest share of the variance, 2 %."
+    )
+    assert str(worded(first_fact(data, "violations"))) == sentences(data)[0]
+
+
+def test_small_numbers_of_a_sentence_have_one_unit() -> None:
+    data = only("morris", [("mu_star", "gain", 1.37e-4, 1.02e-4), ("mu_star", "sensors", 6.6e-5, 4.7e-5)])
+    assert sentences(data)[0] == (
+        "gain has the largest effect on violations: across its range, a mean change of 0.14 (0.03 to 0.24) "
+        "\u00d710\u207b\u00b3; then sensors 0.07 (0.02 to 0.11) \u00d710\u207b\u00b3."
+    )
+    assert str(Mark(6.88e-05, -3.11e-05, 1.69e-04)) == "0.07 (\u22120.03 to 0.17)\xa0\u00d710\u207b\u00b3"
+
+
+def test_columns_that_users_have_named_mean_nothing_by_their_names() -> None:
+    """Factors may be called std, p, or as the ends of an interval."""
+    data = made_up(rows=4, repetitions=1)
+    names = ("std", "p", "x", "x_low", "x_high", "what")
+    own = tuple(Factor(name, "float", path=f"a.{name}", low=0, high=1) for name in names)
+    values = [dict.fromkeys(names, 0.25 + i / 10) for i in range(4)]
+    spec = replace(data.spec, axes=tuple(Axis(factor.name, (factor,)) for factor in own))
+    data = replace(data, spec=spec, values=values, comparisons=(), sensitivity=data.sensitivity.iloc[:0])
+    table = re.search(r'id="table-runs".*?</table>', render(data)["index.html"], re.DOTALL)
+    assert table is not None
+    heads = re.findall(r'data-column="([^"]+)"[^>]*><span class="head">([^<]+)<', table[0])
+    assert heads == [(name, name) for name, _ in heads] and set(names) <= {name for name, _ in heads}
+    assert table[0].count(">0.25<") == len(names)
+
+
+def test_shares_are_drawn_on_an_axis_from_nothing_to_all() -> None:
+    page = render(only("anova", [("eta2", "gain", 0.007, math.nan), ("eta2", "sensors", 0.002, math.nan)]))
+    picture = re.search(r'<svg id="effects".*?</svg>', page["index.html"], re.DOTALL)
+    assert picture is not None
+    texts = re.findall(r"<text[^>]*>([^<]+)</text>", picture[0])
+    assert {"0.0", "1.0", "0.007", "0.002", "share of the variance"} <= set(texts)
+
+
+def test_runs_without_a_finite_outcome_have_finished() -> None:
+    data = made_up(rows=4, repetitions=1)
+    runs = data.runs.assign(status="finished", violations=[1.0, math.nan, math.inf, 2.0])
+    told = str(lost_runs(replace(data, runs=runs)))
+    assert told == (
+        "2 finished runs have no finite violations. Lost runs are left out; no value is made up for them."
+    )
+
+
+def test_a_caution_tells_where_it_applies() -> None:
+    data = made_up()
+    remarks = {("violations", "sobol"): ("gain is odd", "only few runs")}
+    page = render(replace(data, remarks=remarks))["index.html"]
+    places = dict(
+        re.findall(r'<li id="caution-\d+">(.*?) <span class="quiet">Applies to: (.*?)</span>', page)
+    )
+    assert places["Only 6 repetitions of a level."] == "violations (by sensors)."
+    assert places["Only few runs."] == "violations (Sobol indices)."
+    assert "gain is odd." in places, "a name keeps its letters"
+    assert "a note" in page and not any("note" in text for text in cautions(page).values()), (
+        "it weakens nothing"
+    )
+
+
+def test_where_no_direction_is_better_runs_are_the_highest_and_the_lowest() -> None:
+    data = made_up()
+    (spec,) = data.spec.outcomes
+    page = render(replace(data, spec=replace(data.spec, outcomes=(replace(spec, better=None),))))[
+        "index.html"
+    ]
+    assert ">highest 10</text>" in page and ">best 10</text>" not in page
 
 
 def test_runs_that_are_drawn_are_the_best_the_worst_and_others_by_rank() -> None:
@@ -725,8 +869,9 @@ def test_every_caution_is_told_once() -> None:
     found = cautions(page)
     assert list(found) == list(range(1, len(found) + 1))
     assert len(set(found.values())) == len(found)
-    assert page.count("only 6 repetitions of a level") == 1
-    referred = {int(one) for one in re.findall(r'href="#caution-(\d+)"', page)}
+    assert page.count("Only 6 repetitions of a level") == 1
+    spans = re.findall(r'aria-label="cautions? (\d+)(?: to (\d+))?"', page)
+    referred = {one for first, last in spans for one in range(int(first), int(last or first) + 1)}
     assert referred == set(found), "each is referred to, and what is referred to exists"
 
 
@@ -800,6 +945,7 @@ def test_units_and_limits_are_on_the_axes() -> None:
     assert outcome_axis(summed, "violations").limits == (), "a sum has not the limits of what it is of"
     assert "violations (p.u.)</text>" in render(data)["index.html"]
     assert in_units("power (MW)", -6) == "power (\u00d710\u207b\u2076 MW)"
+    assert in_units("sigma (of effects)", 3) == "sigma (of effects) (\u00d710\u00b3)", "that is no unit"
     assert in_units("loss", 3) == "loss (\u00d710\u00b3)"
 
 
@@ -808,4 +954,6 @@ def test_what_was_planned_is_the_first_sentence() -> None:
     assert str(worded(first_fact(data, "violations"))) == sentences(data)[0]
     planned = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
     first = worded(first_fact(replace(data, spec=planned), "violations"))
-    assert str(first).startswith("Of sensors, none has the best interquartile mean of violations")
+    assert str(first).startswith(
+        "Among the levels of sensors, none has the best interquartile mean of violations"
+    )

@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from support.browser import CHROMIUM, DRIVER, FLAGS, NO_BROWSER
 from support.reports import EVIL, MEANS, OFFSETS, made_up
 
 from palaestrai_mosaik.analysis.plot import _save, draw_panels
@@ -28,21 +28,7 @@ from palaestrai_mosaik.analysis.series import Curve, Panel
 pytest.importorskip("selenium", reason="no selenium for the browser (extra 'test')")
 
 
-def _program(*names: str) -> str | None:
-    return next((found for name in names if (found := shutil.which(name))), None)
-
-
-CHROMIUM = _program("chromium", "chromium-browser", "google-chrome")
-DRIVER = _program("chromedriver", "/usr/lib/chromium/chromedriver", "/usr/lib/chromium-browser/chromedriver")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no browser: tests/services/chromium.sh installs Chromium"
-)
-
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-dev-shm-usage "
-    "--disable-background-networking --disable-component-update --disable-sync --hide-scrollbars"
-)
+pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=NO_BROWSER)
 
 #: returns of each mark of a picture where it is, in pixels, and the same of the ticks of its axes
 READ = """
@@ -283,7 +269,7 @@ def test_lines_and_intervals_lie_where_the_numbers_are(page: Page) -> None:
     for column, frame, name in (
         # the best level first, and lower is better
         ("iqm", comparison.levels.sort_values("iqm"), lambda r: r["level"]),
-        ("difference", comparison.pairs, lambda r: f"{r['a']} less {r['b']}"),
+        ("difference", comparison.pairs, lambda r: f"{r['a']} \N{MINUS SIGN} {r['b']}"),
     ):
         panel = page.panel(f"{identity}-{column}")
         value, pixel = reading(panel["x"], 0)
@@ -361,7 +347,7 @@ def check_cell(cell: str, unit: str, row: Any, name: str) -> None:
 
 def test_tables_say_what_their_files_say(page: Page) -> None:
     tables = page.js("""[...document.querySelectorAll('table')].map((t) => ({
-        file: t.querySelector('caption a').getAttribute('href'),
+        file: t.closest('details').querySelector('.file a').getAttribute('href'),
         head: [...t.querySelectorAll('thead th')].map((c) => c.dataset.column).filter((c) => c),
         units: [...t.querySelectorAll('thead th[data-column]')].map((c) => (c.querySelector('.unit') || {textContent: ''}).textContent),
         rows: [...t.querySelectorAll('tbody tr')].map((r) => [...r.children]
@@ -425,6 +411,14 @@ def test_it_fits_the_screen(page: Page, width: int) -> None:
             assert inside, f"{text!r} leaves {identity}"
 
 
+def test_no_text_of_a_table_runs_into_another(page: Page) -> None:
+    """Long headings, and paths that have no place to break."""
+    wide = page.js("""[...document.querySelectorAll('details')].map((fold) => { fold.open = true; }) && [
+        ...document.querySelectorAll('th, td')].filter((e) => e.scrollWidth > e.clientWidth + 1)
+        .map((e) => e.textContent)""")
+    assert wide == []
+
+
 def test_it_is_accessible(page: Page) -> None:
     levels = page.js("[...document.querySelectorAll('h1,h2,h3,h4')].map((h) => +h.tagName[1])")
     assert levels[0] == 1
@@ -434,7 +428,7 @@ def test_it_is_accessible(page: Page) -> None:
     assert len(set(identities)) == len(identities)
     assert page.js("""[...document.querySelectorAll('svg.picture')].every((e) => e.querySelector(':scope > title')
         && e.querySelector(':scope > desc').textContent.length > 10 && e.getAttribute('role') === 'img')""")
-    assert page.js("""[...document.querySelectorAll('table')].every((t) => t.caption.textContent
+    assert page.js("""[...document.querySelectorAll('table')].every((t) => t.ariaLabel
         && [...t.querySelectorAll('th')].every((h) => h.scope))""")
     assert page.js(
         "[...document.querySelectorAll('a[href^=\"#\"]')].every((a) => document.getElementById(a.hash.slice(1)))"
@@ -490,7 +484,7 @@ def test_many_rows_are_drawn_as_cells(page: Page, tmp_path: Path) -> None:
     assert page.js(
         f"document.body.innerText.includes('{MOST_RUNS + 20} of 9,500 runs with a value are drawn')"
     )
-    assert page.js("document.body.innerText.includes('All 9,500 rows are shown, as cells')")
+    assert page.js("document.body.innerText.includes('All 9,500 rows are shown as cells')")
 
 
 def test_a_click_on_a_heading_sorts_the_table(page: Page) -> None:

@@ -92,7 +92,7 @@ def test_a_design_that_is_half_done_and_done(
     assert told.err == ""
     assert "x1 explains 61 % of the variance of y." in told.out
     assert "x2 explains 39 %." in told.out
-    assert "Of x1, 3 has the best interquartile mean of y" in told.out
+    assert "Among the levels of x1, 3 has the best interquartile mean of y" in told.out
     assert str(folder / "report" / "index.html") in told.out
     assert not (folder / "report" / "failures.csv").exists()
     shares = pd.read_csv(folder / "report" / "sensitivity-y-anova.csv", index_col="factor")["eta2"]
@@ -261,6 +261,27 @@ def test_learning_curves_are_those_of_the_leading_factor(tmp_path: Path) -> None
     values = sorted(row["x1"] for row in data.values)
     for (low, high), third in zip(ends, (values[:10], values[10:20], values[20:]), strict=True):
         assert (low, high) == pytest.approx((third[0], third[-1]), rel=5e-3)
+
+
+def test_evaluations_have_curves_and_levels_have_their_labels(tmp_path: Path) -> None:
+    design = DESIGN.replace("worker: 1, episodes: 5", "worker: 1, episodes: 4, evaluate_every: 1")
+    design = design.replace("levels: [0, 1, 3]", "levels: [0, 1, 3], labels: [off, low, high]")
+    (tmp_path / "design.yml").write_text(design)
+    folder = tmp_path / "additive"
+    assert main(["generate", str(tmp_path / "design.yml"), "--output", str(folder), "--quiet"]) == 0
+    assert main(["run", str(folder), "--executor", "inline", "--quiet"]) == 0
+    data = collect(Results(folder))
+    training, evaluations = data.learning
+    assert training.title == "How watcher did in phase learn, by x1"
+    assert evaluations.title == "How watcher did in evaluations of phase learn, by x1"
+    assert evaluations.each == "evaluation"
+    for curves in data.learning:
+        assert curves.lines.groupby("level", sort=False)["episode"].max().to_dict() == {
+            "off": 4,
+            "low": 4,
+            "high": 4,
+        }
+    assert ">evaluation</text>" in render(data)["index.html"]
 
 
 def test_learning_curves_of_many_levels_are_not_drawn(tmp_path: Path) -> None:

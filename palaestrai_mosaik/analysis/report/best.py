@@ -11,18 +11,21 @@ from typing import Any, Literal
 import numpy as np
 
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
-from palaestrai_mosaik.design.model import INACTIVE
+from palaestrai_mosaik.analysis.results import labels
 
 from .data import ReportData
-from .numbers import Mark, readable
+from .factors import value_of, zipped_levels
+from .numbers import Mark, cell, typeset
 
 
 @dataclass(frozen=True)
 class Best:
-    """The row with the best mean of ``outcome`` over its repetitions.
+    """The setting with the best mean of ``outcome`` over its repetitions.
 
-    ``runs`` and ``planned`` count the finished and all repetitions; ``rows`` from how many rows it was chosen;
-    ``ties`` how many others have the same mean; ``document`` the document of its first repetition, in the folder.
+    ``row`` is the first row of the design that has it. ``runs`` and ``planned`` count the finished and all
+    repetitions; ``settings`` from how many settings it was chosen: rows whose runs are all the same are one.
+    ``ties``: how many others have the same mean. ``values``: what each factor is, by its name. ``documents``: those
+    of the finished repetitions, in the folder.
     """
 
     outcome: str
@@ -31,21 +34,22 @@ class Best:
     mark: Mark
     runs: int
     planned: int
-    rows: int
+    settings: int
     ties: int
     values: Mapping[str, str]
-    document: str | None
+    documents: tuple[str, ...]
 
     @property
     def command(self) -> str | None:
-        """The command that executes the row, from the folder of the design."""
-        return None if self.document is None else shlex.join(["palaestrai-mosaik", "start", self.document])
+        """The command that executes its finished repetitions again, from the folder of the design."""
+        return shlex.join(["palaestrai-mosaik", "start", *self.documents]) if self.documents else None
 
 
 def best_of(data: ReportData, outcome: str) -> Best | None:
-    """Return the best row; ``None`` where all runs have one value or none, or nobody has said which direction is better.
+    """Return the best setting; ``None`` where all runs have one value or none, or nobody has said which direction is better.
 
-    The interval is Student's, over the repetitions, at the confidence of the design.
+    The interval is Student's, over the repetitions, at the confidence of the design. Of settings with the same mean,
+    the first one of the design is taken.
     """
     better = better_of(data, outcome)
     finite = data.finite(outcome)
@@ -55,25 +59,40 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
         return None
     sign = 1 if better == "higher" else -1
     means = finite.groupby("row")[outcome].mean()
-    order = (sign * means).sort_values(ascending=False, kind="stable")
-    row = int(order.index[0])
-    own = finite[finite["row"] == row].sort_values("repetition")
-    # rows that share a run have its value once
-    own = own.drop_duplicates("run")
+    # rows that share all of their runs (factors that are inactive, blocks that repeat a point) are one setting
+    runs = data.runs.groupby("row")["run"].agg(frozenset)
+    means = means[~runs.loc[means.index].duplicated()]
+    row = int((sign * means).sort_values(ascending=False, kind="stable").index[0])
+    own = finite[finite["row"] == row].sort_values("repetition").drop_duplicates("run")
     values = own[outcome].to_numpy(float)
-    shown: dict[str, Any] = dict(data.values[row])
     return Best(
         outcome=outcome,
         better=better,
         row=row,
         mark=interval(values, data.spec.analysis.confidence),
         runs=len(values),
-        planned=data.spec.repetitions,
-        rows=len(means),
+        planned=int(data.runs.loc[data.runs["row"] == row, "run"].nunique()),
+        settings=len(means),
         ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in means) - 1,
-        values={name: readable(value) for name, value in shown.items() if value is not INACTIVE},
-        document=next((data.documents[run] for run in own["run"] if run in data.documents), None),
+        values=_setting(data, row),
+        documents=tuple(data.documents[run] for run in own["run"] if run in data.documents),
     )
+
+
+def _setting(data: ReportData, row: int) -> dict[str, str]:
+    """Return what the factors are in a row; levels that are zipped stand once, under the name of their axis."""
+    found: dict[str, str] = {}
+    for axis in data.spec.axes:
+        if zipped_levels(axis):
+            (label,) = labels(axis.factors, [data.values[row]])
+            if label is not None:
+                found[axis.name] = label
+            continue
+        for factor in axis.factors:
+            value = value_of(factor, data.values[row])
+            if value is not None:
+                found[factor.name] = typeset(value) if isinstance(value, float) else cell(value)
+    return found
 
 
 def better_of(data: ReportData, outcome: str) -> Literal["higher", "lower"] | None:

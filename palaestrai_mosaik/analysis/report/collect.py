@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,17 @@ from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
-from palaestrai_mosaik.design.model import INACTIVE
+from palaestrai_mosaik.design.model import DesignSpec, Factor
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.progress import ProgressCallback
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, joined
 
 from ..missing_runs import count_missing_runs, executed_text
 from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData
+from .factors import value_of
 from .indices import leading_factors
-from .numbers import cell, number
+from .numbers import cell, typeset
 from .pictures.canvas import DASHES, SERIES
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def collect(
         sizes={**_sizes(counts, frame), "seeds": f"{seeds:,}"},
         versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
         commands=(
-            "# from design.yml, a file of the folder that this report belongs to",
+            "# in the folder of the design",
             "arsenai generate design.yml --output again",
             "arsenai run again",
             "arsenai report again",
@@ -138,7 +140,7 @@ def _times(runs: pd.DataFrame) -> dict[str, str]:
     seconds = runs.drop_duplicates("run")["duration"].dropna()
     if seconds.empty:
         return {}
-    median, total = number(float(seconds.median()), 3), number(float(seconds.sum()), 3)
+    median, total = typeset(float(seconds.median()), 3), typeset(float(seconds.sum()), 3)
     # `arsenai status` tells the time of whole jobs, which is longer
     return {"time": f"{median} s per run (median), {total} s in all, without the start of their processes"}
 
@@ -164,7 +166,13 @@ def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataF
     runs = runs[(runs["status"] != "finished") & (runs["uid"] == runs["run"])]
     logs = {run.uid: f"jobs/{PurePosixPath(run.file).stem}.log" for run in results.folder.documents}
     rows = [
-        (uid, status, described(values[row]), error if isinstance(error, str) else "", logs[uid])
+        (
+            uid,
+            status,
+            described(results.spec, values[row]),
+            error if isinstance(error, str) else "",
+            logs[uid],
+        )
         for uid, status, row, error in zip(
             *(runs[name] for name in ("uid", "status", "row", "error")), strict=True
         )
@@ -172,9 +180,10 @@ def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataF
     return pd.DataFrame(rows, columns=["run", "status", "values", "error", "log"])
 
 
-def described(values: Mapping[str, Any]) -> str:
+def described(spec: DesignSpec, values: Mapping[str, Any]) -> str:
     """Return the values of a row as text: ``gain=0.5, algorithm=ppo``."""
-    return ", ".join(f"{name}={cell(value)}" for name, value in values.items() if value is not INACTIVE)
+    told = ((factor.name, value_of(factor, values)) for factor in spec.factors)
+    return ", ".join(f"{name}={cell(value)}" for name, value in told if value is not None)
 
 
 def _learning(
@@ -194,8 +203,9 @@ def _learning(
     settings = runs.loc[runs["instance"].isin(chosen)].groupby(levels)["row"].nunique()
     mixed = " The runs of a line differ in the other factors." if settings.max() > 1 else ""
     seeds = dict(zip(runs["instance"], runs["repetition"] if common else runs["run"], strict=True))
-    for number_, name in store.phases_across(list(chosen)).itertuples(index=False):
-        sums = store.outcomes_across(list(chosen), "objective", phase=int(number_))
+    phases = store.phases_across(list(chosen)).itertuples(index=False)
+    for (number_, name), evaluation in product(phases, (False, True)):
+        sums = store.outcomes_across(list(chosen), "objective", phase=int(number_), evaluation=evaluation)
         if sums.empty or sums["episode"].max() + 1 < FEWEST_EPISODES:
             continue
         sums = sums.groupby(["run", "agent", "episode"], sort=False)["sum"].mean().reset_index()
@@ -203,10 +213,11 @@ def _learning(
         sums["seed"] = sums["run"].map(seeds)
         for agent in sums["agent"].unique():
             lines = _lines(sums[sums["agent"] == agent], list(dict.fromkeys(chosen.values())))
-            title = f"How {agent} did in phase {name}" + (f", by {split}" if split else "")
-            yield LearningData(
-                title, "objective, sum of an episode", lines, _note(lines, len(runs), len(chosen)) + mixed
-            )
+            place = f"{'evaluations of ' * evaluation}phase {name}"
+            title = f"How {agent} did in {place}" + (f", by {split}" if split else "")
+            note = _note(lines, len(runs), len(chosen)) + mixed
+            each = "evaluation" if evaluation else "episode"
+            yield LearningData(title, "objective, sum of an episode", lines, note, each)
 
 
 def _own(frame: pd.DataFrame) -> pd.DataFrame:
@@ -234,7 +245,8 @@ def _split(
         known = [v for v in numbers.values() if isinstance(v, int | float) and not isinstance(v, bool)]
         if len(known) == len(rows) and len(set(known)) > MOST_LEVELS:
             return names[0], _thirds(numbers)
-    return " and ".join(names), {row: _level(values[row], names) for row in rows}
+    factors = [results.spec.factor(name) for name in names]
+    return joined(names), {row: _level(values[row], factors) for row in rows}
 
 
 def _thirds(numbers: Mapping[int, float]) -> dict[int, str]:
@@ -245,14 +257,18 @@ def _thirds(numbers: Mapping[int, float]) -> dict[int, str]:
     found: dict[int, str] = {}
     for place in sorted(set(places.values())):
         own = {row: numbers[row] for row, one in places.items() if one == place}
-        text = f"{number(float(min(own.values())), 3)} to {number(float(max(own.values())), 3)}"
+        text = f"{typeset(float(min(own.values())), 3)} to {typeset(float(max(own.values())), 3)}"
         found |= dict.fromkeys(own, text)
     return {row: found[row] for row in sorted(numbers, key=lambda row: (places[row], row))}
 
 
-def _level(values: Mapping[str, Any], by: Sequence[str]) -> str:
-    cells = ["inactive" if values[name] is INACTIVE else cell(values[name]) for name in by]
-    return cells[0] if len(by) == 1 else ", ".join(f"{n}={v}" for n, v in zip(by, cells, strict=True))
+def _level(values: Mapping[str, Any], by: Sequence[Factor]) -> str:
+    cells = ["inactive" if (value := value_of(one, values)) is None else cell(value) for one in by]
+    return (
+        cells[0]
+        if len(by) == 1
+        else ", ".join(f"{one.name}={text}" for one, text in zip(by, cells, strict=True))
+    )
 
 
 def _lines(sums: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:

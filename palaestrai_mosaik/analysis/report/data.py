@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class LearningData:
     """How an agent learned: ``lines`` has the columns ``level``, ``episode``, ``n`` (runs), ``seeds``
-    (of them), ``value``, ``low`` and ``high``, in order of the episodes; ``note`` says what value and band are.
+    (of them), ``value``, ``low`` and ``high``, in order of the episodes; ``note`` says what value and band are, and ``each``
+    what the episodes are called.
     """
 
     title: str
     value: str
     lines: pd.DataFrame
     note: str = ""
+    each: str = "episode"
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,9 @@ def facts(data: ReportData, outcome: str) -> list[Fact]:
     found = [*_sensitivity(data, outcome), *verdicts(data, outcome)]
     if not found and len(values):
         low, high, mean = float(values.min()), float(values.max()), float(values.mean())
-        found.append(fact("spread", low=low, high=high, mean=mean, runs=data.runs_of(outcome)))
+        found.append(
+            fact("spread", outcome=outcome, low=low, high=high, mean=mean, runs=data.runs_of(outcome))
+        )
     return found or [fact("no_value", outcome=outcome)]
 
 
@@ -112,7 +114,7 @@ def too_small(marks: Iterable[Mark], sampler: SamplerSpec, rows: int) -> Iterato
 
 def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
     rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
-    name = leading_method(list(dict.fromkeys(rows["method"])))
+    name = leading_method(rows)
     if name is None:
         return
     own = rows[rows["method"] == name]
@@ -128,10 +130,13 @@ def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
         indices = (found, _alone(method, own))
         seen = [index[factor] for index in indices for factor in order if factor in index]
         yield from too_small(seen, data.spec.sampler, len(data.values))
-    yield from _ranking(outcome, name, method, own, order)
-    tests = marks(own, "p")
-    if tests:
-        yield from _tested(tests, order, 1 - data.spec.analysis.confidence)
+    tests, level = marks(own, "p"), 1 - data.spec.analysis.confidence
+    known = [factor for factor in order if factor in tests and tests[factor].known]
+    if known and all(tests[factor].value > level for factor in known):
+        yield fact("all_by_chance", outcome=outcome, factor=order[0], mark=found[order[0]], level=level)
+    else:
+        yield from _ranking(outcome, name, method, own, order)
+        yield from _tested({factor: tests[factor] for factor in known}, level)
     yield from map(warning, data.remarks.get((outcome, name), ()))
 
 
@@ -169,13 +174,12 @@ def _alone(method: MethodDisplay, own: pd.DataFrame) -> dict[str, Mark]:
     return marks(own, "S1") if method.leading == "ST" else {}
 
 
-def _tested(tests: Mapping[str, Mark], order: list[str], level: float) -> Iterator[Fact]:
+def _tested(tests: Mapping[str, Mark], level: float) -> Iterator[Fact]:
     """Say which effects the repetitions cannot tell from chance."""
-    known = [factor for factor in order if factor in tests and tests[factor].known]
-    quiet = [factor for factor in known if tests[factor].value > level]
+    quiet = [factor for factor, p in tests.items() if p.value > level]
     if quiet:
         yield fact("not_tested", factors=quiet, level=level)
-    elif known:
+    elif tests:
         yield fact("all_tested", level=level)
 
 

@@ -66,10 +66,12 @@ def ranked(found: dict[str, Mark]) -> list[str]:
     return sorted(found, key=lambda name: (not found[name].known, -found[name].value, name))
 
 
-def leading_method(methods: Sequence[str]) -> str | None:
-    """Return the method that answers first."""
-    known = [name for name in METHODS if name in methods]
-    return known[0] if known else next(iter(methods), None)
+def leading_method(rows: pd.DataFrame) -> str | None:
+    """Return the method that answers first, of the indices of one outcome; one without any value answers last."""
+    methods = list(dict.fromkeys(rows["method"]))
+    order = [name for name in METHODS if name in methods] or methods
+    answered = set(rows.loc[rows["value"].notna(), "method"])
+    return next((name for name in order if name in answered), next(iter(order), None))
 
 
 def leading_factors(spec: DesignSpec, sensitivity: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -86,11 +88,14 @@ def leading_factors(spec: DesignSpec, sensitivity: pd.DataFrame, names: Sequence
 
 def important(spec: DesignSpec, rows: pd.DataFrame) -> dict[str, int]:
     """Return the place of each factor by its importance to the outcome of ``rows``; nothing without an analysis."""
-    name = leading_method(list(dict.fromkeys(rows["method"])))
+    name = leading_method(rows)
     if name is None:
         return {}
     own = rows[rows["method"] == name]
-    order = ranked(marks(own, method_of(name, own).leading))
+    found = marks(own, method_of(name, own).leading)
+    order = [one for one in ranked(found) if found[one].known]
+    if not order:
+        return {}
     places = {one: place for place, one in enumerate(order)}
     return {
         factor.name: min(places.get(one or "", len(order)) for one in (factor.name, axis.name, axis.group))

@@ -14,7 +14,7 @@ _DIGITS = 4
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Columns within these limits need no power of ten.
 _PLAIN = (0.01, 1e5)
-# More decimals than this are written with a power of ten for each number.
+# No number has more decimals than this.
 _MOST_DECIMALS = 6
 
 
@@ -39,9 +39,7 @@ class Mark:
     def __str__(self) -> str:
         if not self.known:
             return "unknown"
-        if not self.spread:
-            return number(self.value, 3)
-        return f"{number(self.value, 3)} ({number(self.low, 3)} to {number(self.high, 3)})"
+        return column([self]).texts[0]
 
 
 def cell(value: Any) -> str:
@@ -73,11 +71,9 @@ def number(value: float, digits: int = _DIGITS) -> str:
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
 
 
-def readable(value: Any) -> str:
-    """Return ``value`` as :func:`cell` does, but but with superscripts for ``7.2e-05``."""
-    shown = cell(value)
-    if isinstance(value, str):
-        return shown
+def typeset(value: float, digits: int = _DIGITS) -> str:
+    """Return ``value`` as :func:`number` does, but with a power of ten for ``7.2e-05``, and a minus sign."""
+    shown = number(value, digits)
     if found := re.fullmatch(r"(-?[\d.]+)e([-+]\d+)", shown):
         shown = f"{found[1]}{times_ten(int(found[2]))}"
     return shown.replace("-", "\N{MINUS SIGN}")
@@ -88,7 +84,7 @@ def percent(share: float) -> str:
     value = 100 * share
     shown = f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"
     shown = shown.removesuffix(".0")
-    return "0" if shown == "-0" else shown
+    return "0" if shown == "-0" else shown.replace("-", "\N{MINUS SIGN}")
 
 
 def duration(seconds: float) -> str:
@@ -127,14 +123,20 @@ class Column:
     @property
     def unit(self) -> str:
         """The power of ten that the heading of the column names: its text, or nothing."""
-        return f"{times_ten(self.exponent)}" if self.exponent else ""
+        return times_ten(self.exponent) if self.exponent else ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The cells as they stand alone: each with the unit of all."""
+        return tuple(f"{text}\xa0{self.unit}" if self.unit and text else text for text in self.cells)
 
 
-def column(marks: Sequence[Mark]) -> Column:
+def column(marks: Sequence[Mark], *, smallest: bool = False) -> Column:
     """Return values, and their intervals where they have any, with one unit and one number of decimals.
 
-    Half the width of a typical interval keeps two digits; values without intervals keep four digits of the largest
-    and two of the smallest. Nothing stands where there is no value.
+    Half the width of a typical interval keeps two digits. Values without intervals keep four digits of the largest
+    one, or five where some are much smaller; ``smallest``: at least two of the smallest one, too, if necessary with a
+    power of ten for each. Nothing stands where there is no value.
     """
     ends = [abs(end) for mark in marks for end in (mark.value, mark.low, mark.high) if math.isfinite(end)]
     if not ends or all(end == int(end) for end in ends):
@@ -146,10 +148,11 @@ def column(marks: Sequence[Mark]) -> Column:
         decimals = 1 - _magnitude(halves[len(halves) // 2])
     else:
         known = [end / unit for end in ends if end]
-        decimals = max(3 - _magnitude(max(known)), 1 - _magnitude(min(known)))
-    if decimals > _MOST_DECIMALS:
-        return Column(tuple(_scientific(mark) for mark in marks))
-    decimals = max(0, decimals)
+        most, least = 3 - _magnitude(max(known)), 1 - _magnitude(min(known))
+        decimals = max(most, least if smallest else min(least, most + 1))
+        if decimals > _MOST_DECIMALS and smallest:
+            return Column(tuple(typeset(mark.value, 3) for mark in marks))
+    decimals = max(0, min(decimals, _MOST_DECIMALS))
     while decimals and all(f"{end / unit:.{decimals}f}".endswith("0") for end in ends):
         decimals -= 1
     return Column(tuple(_interval(mark, decimals, exponent) for mark in marks), exponent)
@@ -172,19 +175,6 @@ def _interval(mark: Mark, decimals: int, exponent: int) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def _scientific(mark: Mark) -> str:
-    def shown(value: float) -> str:
-        if not math.isfinite(value) or value == 0:
-            return number(value)
-        digits, _, exponent = f"{value:.2e}".partition("e")
-        return f"{digits}{times_ten(int(exponent))}"
-
-    text = shown(mark.value)
-    if mark.known and mark.spread:
-        text += f" ({shown(mark.low)} to {shown(mark.high)})"
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
 def shorten(text: str, width: int) -> str:
     """Return ``text`` on one line, cut in the middle to ``width`` characters."""
     line = " ".join(text.split()) or text
@@ -195,11 +185,11 @@ def shorten(text: str, width: int) -> str:
 
 
 def slug(text: str) -> str:
-    """Return ``text`` as the name of a file or of an anchor: small letters, digits, ``-``.
+    """Return ``text`` as the name of a file or of an anchor: small letters, digits, ``-``, ``_``.
 
     What had to be changed gets an ending by which different texts stay different.
     """
-    kept = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
+    kept = re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
     if kept and kept == text:
         return kept
     ending = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]

@@ -23,7 +23,8 @@ from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import StoreError
 
 from ..missing_runs import count_missing_runs
-from . import sections, tables
+from . import factors, sections, tables
+from .best import Best
 from .cautions import Cautions
 from .data import ReportData
 from .headline import headline
@@ -50,22 +51,24 @@ def render(data: ReportData, directory: str | Path | None = None) -> dict[str, s
     The same data gives the same text. ``directory``: where the page will be; links lead from there to the files of
     runs that exist. ``None``: there are no links.
     """
-    cautions = Cautions()
+    axes = data.spec.axes
+    names = {factor.name for axis in axes for factor in axis.factors} | {axis.name for axis in axes}
+    cautions = Cautions({*data.outcomes, *names})
     with drawing():
         view = _view(data, cautions)
     shown = list(_tables(view))
-    names = [*(table.file for table in shown), FACTS]
+    written = [*(table.file for table in shown), FACTS]
     links = partial(_links, data, Path(directory)) if directory is not None else None
     page = (
         environment()
         .get_template("page.html.j2")
         .render(
             **view,
-            cautions=cautions.texts(),
+            cautions=cautions.listed(),
             view_of=lambda table: table.view(links),
             policy=_policy(),
             generator=f"{GENERATOR} {__version__}",
-            files=" ".join(names),
+            files=" ".join(written),
             style=Markup(_compact(_resource("style.css"))),
             script=Markup(_resource("page.js")),
         )
@@ -96,7 +99,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
     lost = cautions.refer([lost_runs(data)])
     # what concerns one method of one outcome is told there
     own = set(sections.refused_methods(data).values())
-    general = cautions.refer(text for text in (*data.warnings, *data.notes) if text not in own)
+    general = cautions.refer(text for text in data.warnings if text not in own)
     tests = cautions.refer([count_tests(data)])
     failures = data.failures if data.failures is not None and len(data.failures) else None
     all_runs = tables.runs(data)
@@ -111,8 +114,11 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "effects": sections.effects(data),
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
-        "factors": Table("factors", "Factors", tables.factors(data), most=200),
-        "failures": None if failures is None else Table("failures", "Runs that have not finished", failures),
+        "notes": data.notes,
+        "factors": Table("factors", "Factors", factors.table(data), most=200, named=True),
+        "failures": None
+        if failures is None
+        else Table("failures", "Runs that have not finished", failures, named=True),
         "runs": Table(
             "runs",
             "Runs, their factors and outcomes",
@@ -120,6 +126,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
             most=MOST_RUNS,
             sorted=ordered,
             order=f"the best {by} first" if by else "",
+            named=True,
         ),
         "versions": data.versions,
         "commands": data.commands,
@@ -133,27 +140,15 @@ def _tiles(data: ReportData, lost: list[int]) -> list[dict[str, Any]]:
     number, _, more = told.partition(" ")
     share = f"{percent(gone / counts['runs'])}\xa0% of the runs" if gone else "all runs have finished"
     found = [
-        {"name": "Runs", "value": number, "more": more.strip("()"), "refs": [], "bad": False},
-        {"name": "Failed or missing", "value": f"{gone:,}", "more": share, "refs": lost, "bad": gone > 0},
+        ("Runs", number, more.strip("()"), [], False),
+        ("Failed or missing", f"{gone:,}", share, lost, gone > 0),
     ]
     if data.seconds:
         found += [
-            {
-                "name": "Time of a run",
-                "value": duration(median(data.seconds)),
-                "more": "median",
-                "refs": [],
-                "bad": False,
-            },
-            {
-                "name": "Time of all runs",
-                "value": duration(sum(data.seconds)),
-                "more": f"{len(data.seconds):,} executed",
-                "refs": [],
-                "bad": False,
-            },
+            ("Time of a run", duration(median(data.seconds)), "median, without start-up", [], False),
+            ("Time of all runs", duration(sum(data.seconds)), "without start-up", [], False),
         ]
-    return found
+    return [dict(zip(("name", "value", "more", "refs", "bad"), one, strict=True)) for one in found]
 
 
 def _tables(view: dict[str, Any]) -> Iterator[Table]:
@@ -190,30 +185,16 @@ def _links(data: ReportData, directory: Path, uid: str) -> list[tuple[str, str]]
 
 def _facts(data: ReportData, view: dict[str, Any], cautions: Cautions, shown: list[Table]) -> str:
     """Return the facts of the page as JSON; what is not known is ``null``."""
-    outcomes = []
-    for (name, sentences), one in zip(headline(data), view["outcomes"], strict=True):
-        best = one["best"]["best"] if one["best"] else None
-        outcomes.append(
-            {
-                "name": name,
-                "better": one["better"],
-                "sentences": list(map(str, sentences)),
-                "cautions": one["refs"],
-                "best": None
-                if best is None
-                else {
-                    "row": best.row,
-                    "values": {factor: jsonable(data.values[best.row].get(factor)) for factor in best.values},
-                    "mean": jsonable(best.mark.value),
-                    "low": jsonable(best.mark.low),
-                    "high": jsonable(best.mark.high),
-                    "runs": best.runs,
-                    "ties": best.ties,
-                    "document": best.document,
-                    "command": best.command,
-                },
-            }
-        )
+    outcomes = [
+        {
+            "name": name,
+            "better": one["better"],
+            "sentences": list(map(str, sentences)),
+            "cautions": one["refs"],
+            "best": None if one["best"] is None else _best(data, one["best"]["best"]),
+        }
+        for (name, sentences), one in zip(headline(data), view["outcomes"], strict=True)
+    ]
     told = {
         "format": 1,
         "design": {"uid": data.spec.uid, "hash": data.spec.hash, "seed": data.spec.seed},
@@ -229,8 +210,24 @@ def _facts(data: ReportData, view: dict[str, Any], cautions: Cautions, shown: li
     return f"{json.dumps(told, indent=1, allow_nan=False)}\n"
 
 
+def _best(data: ReportData, best: Best) -> dict[str, Any]:
+    values = {name: jsonable(value) for name, value in data.values[best.row].items()}
+    return {
+        "row": best.row,
+        "values": {name: value for name, value in values.items() if value is not None},
+        "mean": jsonable(best.mark.value),
+        "low": jsonable(best.mark.low),
+        "high": jsonable(best.mark.high),
+        "runs": best.runs,
+        "settings": best.settings,
+        "ties": best.ties,
+        "documents": list(best.documents),
+        "command": best.command,
+    }
+
+
 _FILES = re.compile(r'<meta name="files" content="([^"]*)">')
-_OWN = re.compile(r"[a-z0-9-]+\.csv|report\.json")
+_OWN = re.compile(r"[a-z0-9_-]+\.csv|report\.json")
 
 
 def write_report(data: ReportData, directory: str | Path) -> Path:

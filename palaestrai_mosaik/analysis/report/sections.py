@@ -15,27 +15,26 @@ from markupsafe import Markup
 from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
 from palaestrai_mosaik.design.methods import MethodDisplay
-from palaestrai_mosaik.design.model import Factor
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, joined
 
 from ..missing_runs import executed_text
 from . import tables
 from .best import best_of, better_of
 from .compared import TITLES, Compared
 from .data import LearningData, ReportData
-from .headline import facts, first_fact
-from .indices import important, leading_method, marks, method_of, pair_marks, pairs, players, ranked, singles
-from .numbers import Mark, column, slug
-from .outcomes import coordinates, factor_axis, outcome_axis, outcome_spec
-from .pictures.canvas import Picture, wide
-from .pictures.curves import MOST_BANDS, MOST_PLACES, Lines, line_picture
+from .headline import beyond, facts, first_fact
+from .indices import leading_method, marks, method_of, pair_marks, pairs, players, ranked, singles
+from .numbers import Mark, slug
+from .outcomes import coordinates, factor_axes, outcome_axis, outcome_spec
+from .pictures.canvas import Picture, limits, wide
+from .pictures.curves import MOST_BANDS, MOST_PLACES, Curves, line_picture
 from .pictures.distributions import MOST_POINTS, histogram, scatter
-from .pictures.parallel import MOST_FACTORS, MOST_FACTORS_NARROW, choose, parallel_picture
+from .pictures.parallel import ENDS, MOST_FACTORS, MOST_FACTORS_NARROW, Lines, choose, parallel_picture
 from .pictures.planes import MOST_CELLS, heat_map, morris_plane
 from .pictures.rows import MOST_DOTS, Block, Row, rows_picture
 from .tables import Table
 from .verdict import mark_of
-from .wording import caution, fact, worded
+from .wording import caution, worded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,10 +48,8 @@ MOST_SCATTERS = 12
 MOST_EFFECTS = 6
 _MOST_PAIRS = 20
 _SHARE = (0.0, 1.0)
-_TABLES_OF_LEVELS = (
-    *("level", "n", "seeds", "lost", "settings", "distinct", "iqm", "mean", "median", "std"),
-)
-_TABLES_OF_PAIRS = (*("a", "b", "n", "seeds", "difference", "relative", "improvement", "p_holm", "favours"),)
+_LEVELS = ("level", "n", "seeds", "lost", "settings", "distinct", "iqm", "mean", "median", "std")
+_PAIRS = ("a", "b", "n", "seeds", "difference", "relative", "improvement", "p_holm", "favours")
 
 View = dict[str, Any]
 
@@ -75,7 +72,7 @@ def _leading_effects(data: ReportData, outcome: str) -> Block | None:
     if differences is not None and data.spec.analysis.compare:
         return differences
     rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
-    name = leading_method(list(dict.fromkeys(rows["method"])))
+    name = leading_method(rows)
     if name is None:
         return differences
     own = rows[rows["method"] == name]
@@ -87,15 +84,24 @@ def _leading_effects(data: ReportData, outcome: str) -> Block | None:
         return differences
     rows_ = tuple(Row(factor, (found[factor],)) for factor in order)
     title = f"{outcome}: {method.title} ({method.leading.replace('mu_star', 'mu*')})"
-    return Block(title, _index_axis(data, outcome, method), rows_, origin=0.0, stems=True)
+    return _index_block(data, outcome, method, title, rows_)
 
 
-def _index_axis(data: ReportData, outcome: str, method: MethodDisplay) -> str:
+def _index_block(
+    data: ReportData,
+    outcome: str,
+    method: MethodDisplay,
+    title: str,
+    rows: tuple[Row, ...],
+    series: tuple[str, ...] = (),
+) -> Block:
+    """Return indices as rows; shares are seen on an axis from nothing to all."""
+    axis = method.leading
     if method.share:
-        return "share of the variance"
-    if method.leading == "mu_star":
-        return f"mu*: mean change of {outcome_axis(data, outcome).label} across the range"
-    return method.leading
+        axis = "share of the variance"
+    elif method.leading == "mu_star":
+        axis = f"mean change of {outcome_axis(data, outcome).label}"
+    return Block(title, axis, rows, series, origin=0.0, ends=_SHARE if method.share else (), stems=True)
 
 
 def _differences(data: ReportData, compared: Compared) -> Block | None:
@@ -109,7 +115,7 @@ def _differences(data: ReportData, compared: Compared) -> Block | None:
         return None
     rows = tuple(
         Row(
-            f"{pair['a']} less {pair['b']}",
+            f"{pair['a']} \N{MINUS SIGN} {pair['b']}",
             (mark_of(pair, "difference"),),
             compared.differences(pair["a"], pair["b"]),
         )
@@ -123,7 +129,7 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
     """Return all that the page tells of an outcome."""
     told = facts(data, name)
     refusals = [text for (refused, _), text in refused_methods(data).items() if refused == name]
-    general = cautions.refer([*(one for one in told if one.caution), *refusals])
+    general = cautions.refer([*(one for one in told if one.caution), *refusals], name)
     best = best_of(data, name)
     return {
         "id": f"outcome-{slug(name)}",
@@ -137,8 +143,9 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
         if best is None
         else {
             "best": best,
-            "value": _value_of(best.mark),
-            "refs": cautions.refer([caution("best_is_chosen", rows=best.rows)] if best.rows > 1 else []),
+            "refs": cautions.refer(
+                [caution("best_is_chosen", settings=best.settings)] if best.settings > 1 else [], name
+            ),
         },
         "parallel": _parallel(data, name),
         "methods": list(_methods(data, name, cautions)),
@@ -157,41 +164,30 @@ def refused_methods(data: ReportData) -> dict[tuple[str, str], str]:
     }
 
 
-def _value_of(mark: Mark) -> str:
-    found = column([mark])
-    return f"{found.cells[0]}{f' {found.unit}' if found.unit else ''}"
-
-
 def _parallel(data: ReportData, name: str) -> View | None:
-    values = data.runs[name].to_numpy(float)
-    known = values[np.isfinite(values)]
+    # a run that several rows share is one line
+    runs = data.finite(name).drop_duplicates("run")
+    values = runs[name].to_numpy(float)
     # of equal runs, none is among the best
-    if len(known) < 3 or distinct(known) == 1:
+    if len(values) < 3 or distinct(values) == 1:
         return None
-    axes = coordinates(data, name, _important(data, name))
+    axes = coordinates(data, name, runs)
     if len(axes) < 2:
         return None
     better = better_of(data, name)
     drawn = choose(values, -1 if better == "lower" else 1)
-    uids = data.runs["uid"].astype(str).tolist()
-    picture = wide(
-        f"{slug(name)}-runs", lambda identity, width: parallel_picture(identity, axes, uids, drawn, width)
-    )
+    lines = Lines(axes, runs["uid"].astype(str).tolist(), drawn, ENDS[better])
+    picture = wide(f"{slug(name)}-runs", lambda identity, width: parallel_picture(identity, lines, width))
     return {
         "picture": picture,
         "drawn": drawn,
         "emphasised": len(drawn.best),
         "better": better,
+        "ends": lines.ends,
         "factors": len(axes) - 1,
         "most": MOST_FACTORS,
         "most_narrow": MOST_FACTORS_NARROW,
     }
-
-
-def _important(data: ReportData, name: str) -> list[Factor]:
-    """Return the factors, those first that matter most; without an analysis as they are written."""
-    places = important(data.spec, data.sensitivity[data.sensitivity["outcome"] == name])
-    return sorted(data.spec.factors, key=lambda factor: places.get(factor.name, 0))
 
 
 def _methods(data: ReportData, name: str, cautions: Cautions) -> Any:
@@ -201,7 +197,7 @@ def _methods(data: ReportData, name: str, cautions: Cautions) -> Any:
         method = method_of(method_name, own)
         refused = refused_methods(data).get((name, method_name))
         if refused is not None:
-            yield {"title": method.title, "refs": cautions.refer([refused]), "refused": True}
+            yield {"title": method.title, "refs": cautions.refer([refused], name), "refused": True}
         else:
             yield {"title": method.title, "refused": False} | _method(
                 data, name, method_name, method, cautions
@@ -224,19 +220,22 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
     )
     series = tuple(index.replace("mu_star", "mu*") for index in method.bars)
     title = f"{method.title}: {' and '.join(series)}"
-    block = Block(title, _index_axis(data, name, method), drawn, series, origin=0.0, stems=True)
+    block = _index_block(data, name, method, title, drawn, series)
     big = wide(f"{identity}-rows", lambda one, width: rows_picture(one, title, [block], width))
-    panels = []
+    plane, cells = Markup(""), Markup("")
     sigma = marks(rows, "sigma") if method_name == "morris" else {}
     if sigma:
         points = [(f, found["mu_star"][f], sigma[f].value) for f in order if f in sigma]
-        panels.append(morris_plane(f"{identity}-plane", "Size and spread of effects", points).svg())
+        plane = wide(
+            f"{identity}-plane",
+            lambda one, width: morris_plane(one, "Size and spread of effects", points, width),
+        )
     of_pairs = pair_marks(rows, method.pairs) if method.pairs else {}
     if of_pairs:
         names = [f for f in order if any(f in pair for pair in of_pairs)][:MOST_CELLS]
         heading = f"Interactions of pairs ({method.pairs})"
-        panels.append(heat_map(f"{identity}-pairs", heading, names, of_pairs, str(method.pairs)).svg())
-    negative = method.share and any(mark.value < 0 for index in found.values() for mark in index.values())
+        cells = heat_map(f"{identity}-pairs", heading, names, of_pairs, str(method.pairs)).svg()
+    outside = method.share and any(beyond(mark) for index in found.values() for mark in index.values())
     used = f"{method.title} of {name} ({_used(rows)}, {data.seeds_of(name)})"
     shown = [Table(f"sensitivity-{identity}", used, tables.wide(singles(rows), order))]
     if of_pairs:
@@ -246,11 +245,12 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
         )
     remarks = data.remarks.get((name, method_name), ())
     return {
-        "refs": cautions.refer([*remarks, *([worded(fact("negative_shares"))] if negative else [])]),
+        "refs": cautions.refer([*remarks, *([caution("beyond")] if outside else [])], name, method.title),
+        "intervals": any(mark.spread for row in drawn for mark in row.marks),
         "big": big,
-        "panels": panels,
+        "plane": plane,
+        "cells": cells,
         "says": method.says,
-        "pairs": bool(of_pairs),
         "factors": len(order),
         "most": MOST_ROWS_DRAWN,
         "tables": shown,
@@ -269,14 +269,13 @@ def _distribution(data: ReportData, name: str) -> View | None:
         return None
     by_row = data.runs.groupby("row")[name].mean()
     y = by_row.reindex(range(len(data.values))).to_numpy(float)
-    factors = _important(data, name)
+    factors = factor_axes(data, name)
     identity, axis = slug(name), outcome_axis(data, name)
     pictures: list[Picture] = [histogram(f"{identity}-spread", axis, values)]
     pictures += [
-        scatter(f"{identity}-at-{i}", factor_axis(factor, data.values), axis, y)
-        for i, factor in enumerate(factors[:MOST_SCATTERS])
+        scatter(f"{identity}-at-{i}", factor, axis, y) for i, factor in enumerate(factors[:MOST_SCATTERS])
     ]
-    known = int(np.isfinite(y).sum())
+    known, span = int(np.isfinite(y).sum()), limits(y)
     return {
         "panels": [picture.svg() for picture in pictures],
         "rows": known,
@@ -285,7 +284,9 @@ def _distribution(data: ReportData, name: str) -> View | None:
         "runs": data.runs_of(name),
         "factors": len(factors),
         "most": MOST_SCATTERS,
-        "limits": axis.limits,
+        "limits": [
+            [one for one in axis.limits if (span[0] <= one <= span[1]) is drawn] for drawn in (True, False)
+        ],
         "table": Table(f"summary-{slug(name)}", f"{name} in numbers", tables.summary(data, name)),
     }
 
@@ -294,11 +295,12 @@ def _comparison(data: ReportData, compared: Compared, place: int, cautions: Caut
     """Return how the levels compare; what was lost comes before any result."""
     told = compared.comparison
     identity = f"comparison-{place}-{slug(told.outcome)}"
-    named = f"{told.outcome} by {' and '.join(told.by)}"
+    part = f"by {joined(told.by)}"
+    named = f"{told.outcome} {part}"
     found: View = {
         "by": told.by,
         "lost": Table(f"{identity}-lost", f"Runs of each level, {named}", compared.losses()),
-        "refs": cautions.refer(told.warnings),
+        "refs": cautions.refer(told.warnings, told.outcome, part),
         "notes": told.notes,
         "constant": told.constant,
         "runs": int(told.levels["n"].sum()),
@@ -308,26 +310,25 @@ def _comparison(data: ReportData, compared: Compared, place: int, cautions: Caut
     if told.constant is None:
         found["pictures"] = _comparison_pictures(data, compared, identity)
         if (profiles := told.profiles.get("low")) is not None and profiles.notna().any():
-            found["refs"] = sorted({*found["refs"], *cautions.refer([worded(fact("pointwise"))])})
-    best_first = tables.levels(compared)
+            pointwise = cautions.refer([caution("pointwise")], told.outcome, part)
+            found["refs"] = sorted({*found["refs"], *pointwise})
+    levels = tables.levels(compared)
     shown = [
         Table(
             f"{identity}-levels",
             named,
-            told.levels.assign(seeds=[compared.seeds(str(level)) for level in told.levels["level"]]),
-            columns=_TABLES_OF_LEVELS,
-            sorted=best_first,
+            levels,
+            columns=_LEVELS,
+            sorted=tables.best_levels_first(compared, levels),
             order="the best first" if told.equal_settings else "",
         )
     ]
     if len(compared.settings) > 1:
         caption = f"Mean of {told.outcome} by setting: is the same level best everywhere?"
-        shown.append(Table(f"{identity}-settings", caption, compared.by_setting()))
+        shown.append(Table(f"{identity}-settings", caption, compared.by_setting(), named=True))
         shown.append(Table(f"{identity}-cells", f"Each level in each setting, {named}", told.cells, most=0))
     if len(told.pairs):
-        shown.append(
-            Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_TABLES_OF_PAIRS)
-        )
+        shown.append(Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_PAIRS))
     if len(told.profiles) and told.constant is None:
         caption = f"Performance profiles of {told.outcome}"
         shown.append(Table(f"{identity}-profiles", caption, told.profiles, most=0))
@@ -377,7 +378,9 @@ def _comparison_pictures(data: ReportData, compared: Compared, identity: str) ->
 
     found = [wide(f"{identity}-{name}", shown(block)) for name, block in blocks.items()]
     if len(told.profiles):
-        lines = Lines(told.profiles, ("score", "share"), (label, "share of runs that are better"), share=True)
+        lines = Curves(
+            told.profiles, ("score", "share"), (label, "share of runs that are better"), share=True
+        )
         found.append(
             wide(
                 f"{identity}-profiles",
@@ -423,12 +426,12 @@ def learning(data: LearningData, place: int, cautions: Cautions) -> View:
     levels = list(dict.fromkeys(map(str, data.lines["level"])))
     banded = bool(data.lines["low"].notna().any()) and len(levels) <= MOST_BANDS
     longest = int(data.lines.groupby("level")["episode"].count().max())
-    lines = Lines(data.lines, ("episode", "value"), ("episode", data.value))
+    lines = Curves(data.lines, ("episode", "value"), (data.each, data.value))
     return {
         "picture": wide(identity, lambda one, width: line_picture(one, data.title, lines, width)),
         "note": data.note,
-        "refs": cautions.refer([worded(fact("pointwise"))] if banded else []),
-        "episodes": longest,
+        "refs": cautions.refer([caution("pointwise")] if banded else [], "learning curves"),
+        "episodes": count(longest, data.each),
         "span": -(-longest // MOST_PLACES),
         "many": len(levels) > MOST_BANDS,
         "table": Table(identity, data.title, data.lines, most=0),

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.model import INACTIVE, Factor
+from palaestrai_mosaik.design.model import INACTIVE
 
 from .best import better_of
 from .compared import Compared, count_seeds
 from .data import ReportData
+from .factors import value_of
 from .numbers import Mark, cell, column
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _TITLES = {
     "relative": "relative difference",
     "improvement": "probability of improvement",
     "mu_star": "mu*",
+    "factor2": "with",
+    "distinct": "distinct values",
 }
 _P_VALUES = ("p", "p_holm")
 
@@ -43,7 +46,7 @@ class Table:
 
     On the page are the first rows, at most ``most`` (0: a link to the file only), and those
     ``columns`` that there are (none named: all). ``sorted``: the same rows in the order of the page, which
-    ``order`` describes.
+    ``order`` describes. ``named``: users have named columns, which mean nothing by their names.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Table:
     columns: tuple[str, ...] = ()
     sorted: pd.DataFrame | None = None
     order: str = ""
+    named: bool = False
 
     @property
     def file(self) -> str:
@@ -76,8 +80,11 @@ class Table:
         """
         frame = (self.frame if self.sorted is None else self.sorted).head(self.most)
         names = [str(name) for name in frame.columns]
-        shown = [name for name in self.columns or names if name in frame and not _is_end(name, names)]
-        columns = [_column(frame, name, names) for name in shown]
+        if self.named:
+            columns = [_named_column(name, frame[name].tolist()) for name in names]
+        else:
+            shown = [name for name in self.columns or names if name in frame and not _is_end(name, names)]
+            columns = [_column(frame, name, names) for name in shown]
         files = [links(str(uid)) for uid in frame["run"]] if links and "run" in frame else []
         return {
             "name": self.name,
@@ -100,44 +107,53 @@ def _is_end(name: str, names: Sequence[str]) -> bool:
                for mark in (" ", "_") for end in ("low", "high"))  # fmt: skip
 
 
+def _named_column(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Return a column of a table in which users have named columns: numbers keep digits of the smallest, too."""
+    if not all(_is_number(value) for value in values):
+        return _shown(name, [_text(value) for value in values], numeric=False)
+    found = column([Mark(_float(value)) for value in values], smallest=True)
+    return _shown(name, found.cells, found.unit)
+
+
 def _column(frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, Any]:
     values = frame[name].tolist()
-    ends = next(([f"{name}{m}low", f"{name}{m}high"] for m in (" ", "_") if f"{name}{m}low" in names), [])
-    numeric = all(_is_number(value) for value in values)
-    of = [name, *ends]
-    unit = ""
-    if not numeric:
-        cells = [_text(value) for value in values]
-    elif name in _P_VALUES:
+    title = _TITLES.get(name, name)
+    if not all(_is_number(value) for value in values):
+        return _shown(title, [_text(value) for value in values], name=name, numeric=False)
+    if name in _P_VALUES:
         cells = ["" if _unknown(v) else "<\u20090.001" if v < 0.001 else f"{v:.3f}" for v in values]
-    elif "what" in names:
-        cells = _counts_and_values(values)
-    elif "row" in names and name in ("row", "repetition"):
-        cells = [cell(value) for value in values]
-    else:
-        nothing = [math.nan] * len(values)
-        low, high = (frame[end].tolist() for end in ends) if ends else (nothing, nothing)
-        marks = [Mark(*map(_float, three)) for three in zip(values, low, high, strict=True)]
-        found = column(marks)
-        cells, unit = list(found.cells), found.unit
-    return {
-        "name": name,
-        "title": _TITLES.get(name, name),
-        "unit": unit,
-        "numeric": numeric,
-        "cells": cells,
-        "of": of,
-    }
+        return _shown(title, cells, name=name)
+    if "what" in names:
+        return _shown(title, _counts_and_values(values), name=name)
+    ends = next(([f"{name}{m}low", f"{name}{m}high"] for m in (" ", "_") if f"{name}{m}low" in names), [])
+    nothing = [math.nan] * len(values)
+    low, high = (frame[end].tolist() for end in ends) if ends else (nothing, nothing)
+    found = column([Mark(*map(_float, three)) for three in zip(values, low, high, strict=True)])
+    return _shown(title, found.cells, found.unit, name=name, ends=ends)
+
+
+def _shown(
+    title: str,
+    cells: Sequence[str],
+    unit: str = "",
+    *,
+    name: str = "",
+    numeric: bool = True,
+    ends: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a column as the template shows it; ``of``: the columns of the file that it holds."""
+    name = name or title
+    of = [name, *ends]
+    return {"name": name, "title": title, "unit": unit, "numeric": numeric, "cells": list(cells), "of": of}
 
 
 def _counts_and_values(values: Sequence[Any]) -> list[str]:
     """Return numbers of which some are counts: these are whole, all others have one unit."""
     others = [Mark(math.nan if float(value).is_integer() else float(value)) for value in values]
     shown = column(others)
-    unit = f" {shown.unit}" if shown.unit else ""
     return [
-        f"{text}{unit}" if mark.known else cell(int(value)) if math.isfinite(value) else ""
-        for value, mark, text in zip(values, others, shown.cells, strict=True)
+        text if mark.known else cell(int(value)) if math.isfinite(value) else ""
+        for value, mark, text in zip(values, others, shown.texts, strict=True)
     ]
 
 
@@ -220,46 +236,6 @@ def summary(data: ReportData, outcome: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["what", "value"])
 
 
-def factors(data: ReportData) -> pd.DataFrame:
-    """Return the factors of the design: their kinds, ranges and paths."""
-    import pandas as pd
-
-    rows = [
-        (
-            factor.name,
-            _kind(factor),
-            _range(factor),
-            axis.name if len(axis.factors) > 1 else "",
-            axis.group or "",
-            factor.path or "choice",
-            factor.when or "",
-        )
-        for axis in data.spec.axes
-        for factor in axis.factors
-    ]
-    frame = pd.DataFrame(rows, columns=["factor", "kind", "values", "zip", "group", "path", "when"])
-    return frame.loc[:, [name for name in frame if (frame[name] != "").any()]]
-
-
-def _kind(factor: Factor) -> str:
-    if factor.kind == "levels":
-        return "ordered levels" if factor.ordered else "levels"
-    return f"{'whole number' if factor.kind == 'int' else 'number'}, {factor.dist}"
-
-
-def _range(factor: Factor) -> str:
-    if factor.kind == "levels":
-        shown = list(factor.labels)
-        if len(set(factor.weights)) > 1:
-            shown = [f"{label} ({w:.3g})" for label, w in zip(shown, factor.weights, strict=True)]
-        return ", ".join(shown)
-    parts = [f"{name} {value:g}" for name, value in factor.params.items()]
-    if factor.low is not None or factor.high is not None:
-        ends = ("unbounded" if end is None else f"{end:g}" for end in (factor.low, factor.high))
-        parts.insert(0, " to ".join(ends))
-    return ", ".join(parts)
-
-
 def runs(data: ReportData) -> pd.DataFrame:
     """Return the runs with their factors and outcomes, in the order of the design."""
     import pandas as pd
@@ -269,7 +245,7 @@ def runs(data: ReportData) -> pd.DataFrame:
     columns: dict[str, Any] = {name: frame[name] for name in keys}
     for factor in data.spec.factors:
         columns[_free(factor.name, columns)] = [
-            _value(factor, data.values[row]) for row in frame["row"].tolist()
+            value_of(factor, data.values[row]) for row in frame["row"].tolist()
         ]
     for outcome in data.outcomes:
         columns[_free(outcome, columns)] = frame[outcome]
@@ -295,23 +271,15 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     return name
 
 
-def _value(factor: Factor, row: Mapping[str, Any]) -> Any:
-    """Return what a row says of a factor: a number, a label, or nothing where it is inactive."""
-    value = row.get(factor.name, INACTIVE)
-    if factor.kind == "levels":
-        for level, label in zip(factor.levels, factor.labels, strict=True):
-            if type(level) is type(value) and level == value:
-                return label
-    if value is INACTIVE:
-        return None
-    return value if isinstance(value, int | float | str) else cell(value)
-
-
 def levels(data: Compared) -> pd.DataFrame:
-    """Return the levels of a comparison with their seeds, the best first where levels compare."""
-    told = data.comparison
-    found = told.levels.assign(seeds=[data.seeds(str(level)) for level in told.levels["level"]])
-    if not told.equal_settings:
-        return found
-    places = -data.sign * found[data.statistic]
-    return found.loc[places.sort_values(kind="stable", na_position="last").index].reset_index(drop=True)
+    """Return the levels of a comparison with their seeds."""
+    told = data.comparison.levels
+    return told.assign(seeds=[data.seeds(str(level)) for level in told["level"]])
+
+
+def best_levels_first(data: Compared, levels: pd.DataFrame) -> pd.DataFrame:
+    """Return the :func:`levels`, the best first where levels compare."""
+    if not data.comparison.equal_settings:
+        return levels
+    places = -data.sign * levels[data.statistic]
+    return levels.loc[places.sort_values(kind="stable", na_position="last").index].reset_index(drop=True)

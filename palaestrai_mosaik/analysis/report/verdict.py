@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.analysis.comparison.cautions import ALONE, ALONE_ROW, IDENTICAL
 from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE, ONE_ROW
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, joined
 
 from ..missing_runs import count_missing_runs
 from .compared import TITLES, Compared
@@ -228,12 +228,12 @@ def lost(data: ReportData, outcome: str) -> Iterator[Fact]:
 def lost_runs(data: ReportData) -> Sentence | None:
     """Return how many runs have no outcome; nothing if all have."""
     counts = count_missing_runs(data.runs, data.outcomes)
-    parts = [f"{counts[status]:,} {status}" for status in ("failed", "missing") if counts[status]]
-    parts += [f"{counts[name]:,} without a finite {name}" for name in data.outcomes if counts[name]]
-    if not parts:
+    statuses = [f"{counts[status]:,} {status}" for status in ("failed", "missing") if counts[status]]
+    infinite = [(name, counts[name]) for name in data.outcomes if counts[name]]
+    if not statuses and not infinite:
         return None
     gone = counts["failed"] + counts["missing"]
-    return worded(caution("lost_runs", gone=gone, runs=counts["runs"], parts=parts))
+    return worded(caution("lost_runs", gone=gone, runs=counts["runs"], statuses=statuses, infinite=infinite))
 
 
 def count_tests(data: ReportData) -> Sentence | None:
@@ -249,7 +249,7 @@ def count_tests(data: ReportData) -> Sentence | None:
         caution(
             "tests",
             pairs=pairs,
-            by=[", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1] for names in factors],
+            by=[f"by {joined(names)}" for names in factors],
             outcomes=len({one.comparison.outcome for one in tested}),
             planned=bool(data.spec.analysis.compare),
             comparisons=len(tested),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from palaestrai_mosaik.text import count
 
-from .numbers import Mark, number, percent
+from .numbers import Mark, column, percent, typeset
 
 # What XML cannot hold (control characters and single surrogates), and marks of direction that
 # would show what follows in another order.
@@ -65,8 +65,9 @@ def worded(one: Fact) -> Sentence:
 
 
 def plain(text: Markup) -> str:
-    """Return markup as text for a terminal."""
-    return " ".join(text.striptags().replace("\xa0", " ").split())
+    """Return markup as text for a terminal, in which numbers can be copied."""
+    shown = " ".join(text.striptags().replace("\xa0", " ").split())
+    return re.sub("\N{MINUS SIGN}(?=[0-9])", "-", shown)
 
 
 def printable(value: object) -> str:
@@ -86,10 +87,13 @@ def environment() -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else printable(value),
     )
     found.filters |= {
+        "ranges": _ranges,
         "name": _name,
         "names": _names,
         "some": _some,
-        "num": number,
+        "num": typeset,
+        "in_one_unit": _in_one_unit,
+        "differences": lambda pairs: _in_one_unit([(pair, pair["mark"]) for pair in pairs]),
         "pct": percent,
         "share": share,
         "told": _told,
@@ -123,6 +127,26 @@ def _some(names: Sequence[object]) -> Markup:
     return Markup(", ").join(map(_name, names[:_MOST_NAMED])) + f", and {len(names) - _MOST_NAMED} others"
 
 
+def _in_one_unit(marks: Sequence[tuple[Any, Mark]]) -> list[tuple[Any, str]]:
+    """Return what has a mark with the mark as text: all of these have one unit."""
+    texts = column([mark for _, mark in marks]).texts
+    return [(one, text or str(mark)) for (one, mark), text in zip(marks, texts, strict=True)]
+
+
+def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return numbers in order as ranges, ``3, 4, 5, 7`` as ``(3, 5), (7, 7)``; two neighbours are no range."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    single = [
+        [(first, first), (last, last)] if last == first + 1 else [(first, last)] for first, last in found
+    ]
+    return [one for parts in single for one in parts]
+
+
 def share(mark: Mark) -> str:
     """Return a share as per cent, with its interval."""
     return f"nearly all ({_told(mark)})" if mark.value > 1 else _percent(mark, "")
@@ -143,4 +167,4 @@ def _percent(mark: Mark, between: str) -> str:
 def _p(value: float) -> str:
     if math.isnan(value):
         return ""
-    return "p\xa0<\xa00.001" if value < 0.001 else f"p\xa0=\xa0{number(value, 2)}"
+    return "p\xa0<\xa00.001" if value < 0.001 else f"p\xa0=\xa0{typeset(value, 2)}"

@@ -22,7 +22,8 @@ from markupsafe import Markup, escape
 
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from ..numbers import Mark, column, exponent_of, power_of_ten, shorten, times_ten
+from ...columns import UNITS
+from ..numbers import exponent_of, power_of_ten, shorten, times_ten
 from ..wording import printable
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 INK, QUIET, RULE, PAPER = "#010101", "#020202", "#030303", "#040404"
 #: colours that colour-blind people can tell apart
 SERIES = tuple(f"#0501{i:02x}" for i in range(1, 8))
+#: behind text that lies on lines
+BACK: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
 #: from the best outcome to the worst
 RAMP = tuple(f"#0601{i:02x}" for i in range(1, 8))
 _VARIABLES = {
@@ -301,7 +304,7 @@ def _step(least: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
-def ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list[str], int]:
+def ticks(low: float, high: float, most: int = 7) -> tuple[list[float], list[str], int]:
     """Return round numbers from ``low`` to ``high``, their texts, and the power of ten that these are units of."""
     step = _step((high - low) / (most - 1))
     if not 0 < step < math.inf or low + step == low:
@@ -312,8 +315,10 @@ def ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list[str
         found = [round(i * step, min(digits, 300)) for i in range(first, last + 1)]
     exponent = exponent_of(max(map(abs, found), default=0.0))
     unit = 10.0**exponent
-    texts = column([Mark(one / unit) for one in found])
-    return found, list(texts.cells), exponent
+    # numbers that lie near together differ in the digits of their step
+    decimals = max(0, -math.floor(math.log10(step / unit) + 1e-9)) if step > 0 else 0
+    texts = [f"{one / unit:,.{min(decimals, 15)}f}".replace("-", "\N{MINUS SIGN}") for one in found]
+    return found, texts, exponent
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list[str]]:
@@ -337,7 +342,7 @@ def in_units(label: str, exponent: int) -> str:
         return label
     # behind a name may be its unit
     name, bracket, unit = label.rpartition(" (")
-    if bracket and unit.endswith(")"):
+    if bracket and unit.removesuffix(")") in UNITS.values():
         return f"{name} ({times_ten(exponent)} {unit}"
     return f"{label} ({times_ten(exponent)})"
 
@@ -391,34 +396,34 @@ def steps(x: FloatArray, *lines: FloatArray) -> tuple[FloatArray, ...]:
     return np.repeat(x, 2)[1:], *(np.repeat(line, 2)[:-1] for line in lines)
 
 
-def legend(picture: Picture, names: Sequence[str], top: float) -> float:
-    """Write which name has which colour and dashes in lines from ``top`` on; return where they end."""
-    from matplotlib.lines import Line2D
-
-    x, y = 8.0, top + 10
-    for i, name in enumerate(names):
-        room = min(width_of(name, SMALL), picture.width - 60)
-        if x > 8 and x + 34 + room > picture.width - 8:
-            x, y = 8.0, y + 16
-        line = Line2D(
-            [x / picture.width, (x + 24) / picture.width],
-            [1 - (y - 3.5) / picture.height] * 2,
-            color=SERIES[i % len(SERIES)],
-            linestyle=DASHES[i // len(SERIES) % len(DASHES)],
-            lw=2.2,
-        )
-        picture.figure.add_artist(line)
-        picture.text(x + 30, y, name, room, size=SMALL)
-        x += 30 + room + 16
-    return y + 8
-
-
-def legend_height(names: Sequence[str], width: float) -> float:
-    """Return how much room :func:`legend` needs."""
+def _legend_places(names: Sequence[str], width: float) -> Iterator[tuple[float, float, float]]:
+    """Yield where each name of a legend stands, and its room, in lines that are as wide as a picture."""
     x, y = 8.0, 10.0
     for name in names:
         room = min(width_of(name, SMALL), width - 60)
         if x > 8 and x + 34 + room > width - 8:
             x, y = 8.0, y + 16
+        yield x, y, room
         x += 30 + room + 16
-    return y + 8
+
+
+def legend(picture: Picture, names: Sequence[str], top: float) -> None:
+    """Write which name has which colour and dashes, in lines from ``top`` on."""
+    for i, (x, below, room) in enumerate(_legend_places(names, picture.width)):
+        look = {"color": SERIES[i % len(SERIES)], "ls": DASHES[i // len(SERIES) % len(DASHES)]}
+        legend_entry(picture, (x, top + below), names[i], room, **look)
+
+
+def legend_entry(picture: Picture, place: tuple[float, float], name: str, room: float, **look: Any) -> None:
+    """Write a name behind a line that looks as those in the picture do."""
+    from matplotlib.lines import Line2D
+
+    x, y = place
+    across = [x / picture.width, (x + 24) / picture.width]
+    picture.figure.add_artist(Line2D(across, [1 - (y - 3.5) / picture.height] * 2, lw=2.2, **look))
+    picture.text(x + 30, y, name, room, size=SMALL)
+
+
+def legend_height(names: Sequence[str], width: float) -> float:
+    """Return how much room :func:`legend` needs."""
+    return 8 + max(y for _, y, _ in _legend_places(names, width))

@@ -10,7 +10,7 @@ import numpy as np
 from palaestrai_mosaik.types.arrays import FloatArray
 
 from ...curves import means
-from ..numbers import number
+from ..numbers import typeset
 from .canvas import DASHES, SERIES, Picture, legend, legend_height, limits, steps, x_axis, y_axis, y_room
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST_BANDS = 4
 
 
 @dataclass(frozen=True)
-class Lines:
+class Curves:
     """A line with a band for each ``level`` of ``frame``.
 
     ``columns`` are those of x and y, beside ``low`` and ``high``; ``labels`` name the axes.
@@ -36,7 +36,7 @@ class Lines:
     share: bool = False
 
 
-def line_picture(identity: str, title: str, lines: Lines, width: float) -> Picture:
+def line_picture(identity: str, title: str, lines: Curves, width: float) -> Picture:
     """Return the lines over the whole ``width``."""
     frame, (x_name, y_name) = lines.frame, lines.columns
     levels = list(dict.fromkeys(map(str, frame["level"])))
@@ -58,7 +58,7 @@ def line_picture(identity: str, title: str, lines: Lines, width: float) -> Pictu
     for i, level in enumerate(levels):
         own = frame[frame["level"].astype(str) == level]
         x, y, low, high = (own[name].to_numpy(float) for name in (x_name, y_name, "low", "high"))
-        told.append(f"{level}: from {number(float(y[0]), 3)} to {number(float(y[-1]), 3)}")
+        told.append(f"{level}: from {typeset(float(y[0]), 3)} to {typeset(float(y[-1]), 3)}")
         x, y, low, high = (_shown(values) for values in (x, y, low, high))
         if lines.share:
             x, y, low, high = steps(x, y, low, high)

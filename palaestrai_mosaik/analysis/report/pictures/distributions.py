@@ -10,7 +10,7 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from ..numbers import number
+from ..numbers import typeset
 from .canvas import (
     INK,
     PANEL,
@@ -48,13 +48,17 @@ _CELL = (0, 114, 178)
 
 @dataclass(frozen=True)
 class HorizontalAxis:
-    """What lies on the x axis: numbers, or the index of each row's level where there are ``levels``."""
+    """What lies on the x axis: numbers, or the index of each row's level where there are ``levels``.
+
+    ``label``: the name with its unit. ``ends``: where the range of the factor ends, as far as it has ends.
+    """
 
     name: str
+    label: str
     x: FloatArray
     levels: tuple[str, ...] = ()
+    ends: tuple[float | None, float | None] = (None, None)
     log: bool = False
-    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def histogram(identity: str, outcome: VerticalAxis, values: FloatArray) -> Pictu
     for n, a, b in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if n:
             (bar,) = axes.bar((a + b) / 2, n, 0.96 * (b - a), color=SERIES[0], alpha=0.8)
-            picture.tell(bar, "bar", f"{n:,} from {number(a, 3)} to {number(b, 3)}")
+            picture.tell(bar, "bar", f"{n:,} from {typeset(a, 3)} to {typeset(b, 3)}")
     for value in outcome.limits:
         if span[0] <= value <= span[1]:
             picture.tell(
@@ -94,7 +98,7 @@ def histogram(identity: str, outcome: VerticalAxis, values: FloatArray) -> Pictu
             )
     picture.described = f"{len(known):,} runs"
     if len(known):
-        ends = number(float(known.min()), 3), number(float(known.max()), 3)
+        ends = typeset(float(known.min()), 3), typeset(float(known.max()), 3)
         picture.described += f", from {ends[0]} to {ends[1]}"
     return picture
 
@@ -117,7 +121,7 @@ def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: Fl
     else:
         span = (float(x.min()), float(x.max())) if against.log and len(x) else limits(x)
         span = span if span[0] < span[1] else (span[0], span[0] * 10 if against.log else span[0] + 1)
-        x_axis(axes, span, against.label or against.name, PANEL - left - 12, log=against.log)
+        x_axis(axes, span, against.label, PANEL - left - 12, log=against.log)
         shown, mean = x, running_mean(x, y)
     if len(x) > MOST_POINTS:
         picture.tell(_cells(axes, _shares(shown, span, against.log), _shares(y, up)), "cells")
@@ -134,7 +138,7 @@ def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: Fl
             axes.plot([place - 0.3, place + 0.3], [value, value], color=SERIES[1], lw=2.6, clip_on=False)
     else:
         axes.plot(*mean, color=SERIES[1], lw=2.6, clip_on=False)
-    first, last = (number(v, 3) for v in mean[1][[0, -1]]) if len(mean[1]) else ("unknown", "unknown")
+    first, last = (typeset(v, 3) for v in mean[1][[0, -1]]) if len(mean[1]) else ("unknown", "unknown")
     picture.described = (
         f"{len(x):,} rows. The mean of {outcome.name} goes from {first} on the left to {last} on the right."
     )
@@ -154,9 +158,13 @@ def _name_levels(picture: Picture, axes: Axes, against: HorizontalAxis, left: fl
         half = width_of(fitted(name, room, SMALL), SMALL) / 2
         x = min(max(left + (i + 0.5) * each, half + 2), PANEL - half - 2)
         picture.text(x, 226 + 13 * (two and i % 2), name, room, size=SMALL, ha="center")
-    label = against.label or against.name
     picture.text(
-        (left + PANEL - 12) / 2, 254 if two else 241, label, PANEL - left - 12, size=SMALL, ha="center"
+        (left + PANEL - 12) / 2,
+        254 if two else 241,
+        against.label,
+        PANEL - left - 12,
+        size=SMALL,
+        ha="center",
     )
 
 

@@ -10,15 +10,17 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import FloatArray, IntVector
 
-from ..numbers import number, times_ten
+from ..numbers import typeset
 from .canvas import (
+    BACK,
     INK,
-    PAPER,
     QUIET,
     RAMP,
     SMALL,
     Picture,
     fitted,
+    in_units,
+    legend_entry,
     log_ticks,
     ticks,
     width_of,
@@ -30,7 +32,11 @@ MOST_RUNS = 350
 EMPHASISED = 10
 #: more factors than have room on a page, and on a phone, are left out
 MOST_FACTORS, MOST_FACTORS_NARROW = 9, 3
+#: what the first and the last runs are called, by which direction of the outcome is better
+ENDS = {"higher": ("best", "worst"), "lower": ("best", "worst"), None: ("highest", "lowest")}
 _NARROW = 500
+# so many ticks at most
+_TICKS = 7
 _INACTIVE = -0.09
 
 
@@ -65,14 +71,19 @@ class Coordinate:
                 (math.log(value / low) / math.log(high / low), text)
                 for value, text in zip(places, texts, strict=True)
             ]
-        places, texts, _ = ticks(low, high, 5)
+        places, texts, _ = ticks(low, high, _TICKS)
         found = [((value - low) / (high - low), text) for value, text in zip(places, texts, strict=True)]
         return [(place, text) for place, text in found if -1e-9 <= place <= 1 + 1e-9]
 
     @property
     def exponent(self) -> int:
         """The power of ten that the numbers of the ticks are units of."""
-        return 0 if self.levels or self.log else ticks(*self.span, 5)[2]
+        return 0 if self.levels or self.log else ticks(*self.span, _TICKS)[2]
+
+    @property
+    def label(self) -> str:
+        """The name with the unit and the power of ten of its numbers."""
+        return in_units(self.name, self.exponent)
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,19 @@ class Drawn:
         return len(self.best) + len(self.worst) + len(self.others)
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Runs as lines: their ``coordinates``, the last of which is the outcome, their ``uids``, and which are drawn.
+
+    ``ends``: what the best and the worst are called.
+    """
+
+    coordinates: Sequence[Coordinate]
+    uids: Sequence[str]
+    drawn: Drawn
+    ends: tuple[str, str]
+
+
 def choose(outcome: FloatArray, sign: int) -> Drawn:
     """Return which of the runs are drawn; ``sign``: 1 where higher is better, -1 where lower is."""
     known = np.flatnonzero(np.isfinite(outcome))
@@ -101,15 +125,13 @@ def choose(outcome: FloatArray, sign: int) -> Drawn:
     return Drawn(best, worst, middle[kept] if len(middle) else middle, len(order))
 
 
-def parallel_picture(
-    identity: str, coordinates: Sequence[Coordinate], names: Sequence[str], drawn: Drawn, width: float
-) -> Picture:
-    """Return the runs as lines; the last of ``coordinates`` is the outcome. ``names``: the uids of the runs."""
+def parallel_picture(identity: str, lines: Lines, width: float) -> Picture:
+    """Return the runs as lines through their factors to their outcome."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    narrow = width < _NARROW
-    *factors, outcome = coordinates
+    narrow, drawn = width < _NARROW, lines.drawn
+    *factors, outcome = lines.coordinates
     shown = [*factors[: MOST_FACTORS_NARROW if narrow else MOST_FACTORS], outcome]
     height = 330.0 if narrow else 380.0
     picture = Picture(identity, f"The runs, their factors and {outcome.name}", width, height)
@@ -117,7 +139,7 @@ def parallel_picture(
     each = (width - 24) / len(shown)
     # the numbers of an axis are at its left
     at = [12 + each * (i + 0.62) for i in range(len(shown))]
-    two = any(width_of(one.name) > each - 6 for one in shown)
+    two = any(width_of(one.label) > each - 6 for one in shown)
     top = 80.0 if two else 64.0
     some_inactive = any(not np.isfinite(one.values).all() for one in shown[:-1])
     bottom = height - (36.0 if some_inactive else 18.0)
@@ -135,23 +157,23 @@ def parallel_picture(
 
     for colour, part in zip(RAMP, np.array_split(drawn.others, len(RAMP)), strict=True):
         if len(part):
-            lines = PathPatch(path(part), fill=False, ec=colour, lw=0.8, alpha=0.32)
-            picture.tell(axes.add_patch(lines), "runs")
+            runs = PathPatch(path(part), fill=False, ec=colour, lw=0.8, alpha=0.32)
+            picture.tell(axes.add_patch(runs), "runs")
     for rows, colour, style, kind in (
         (drawn.worst, RAMP[-1], (0, (5, 2)), "worst"),
         (drawn.best, RAMP[0], "solid", "best"),
     ):
         for row in rows.tolist():
             one = PathPatch(path(np.array([row])), fill=False, ec=colour, lw=1.8, ls=style, alpha=0.9)
-            value = number(float(outcome.values[row]), 4)
-            picture.tell(axes.add_patch(one), kind, f"{names[row]}: {outcome.name} {value}")
+            value = typeset(float(outcome.values[row]))
+            picture.tell(axes.add_patch(one), kind, f"{lines.uids[row]}: {outcome.name} {value}")
     for i, (x, coordinate) in enumerate(zip(at, shown, strict=True)):
         row = i % 2 if two else None
         _draw_axis(picture, coordinate, (x, top, bottom, each), row, last=coordinate is outcome)
-    _legend(picture, len(drawn.best))
+    _legend(picture, len(drawn.best), lines.ends)
     picture.described = (
         f"Parallel coordinates of {drawn.all:,} of {drawn.runs:,} runs: {', '.join(c.name for c in shown)}. "
-        f"The best {len(drawn.best)} and the worst {len(drawn.worst)} stand out."
+        f"The {lines.ends[0]} {len(drawn.best)} and the {lines.ends[1]} {len(drawn.worst)} stand out."
     )
     return picture
 
@@ -173,32 +195,21 @@ def _draw_axis(
     # names that have no room take turns in two lines
     room = each - 6 if row is None else 2 * each - 10
     # the outermost ones stay inside
-    half = width_of(fitted(coordinate.name, room)) / 2
+    half = width_of(fitted(coordinate.label, room)) / 2
     centre = min(max(x, half + 4), width - half - 4)
     weight = "bold" if last else "normal"
-    picture.text(centre, top - 14 - 15 * (row or 0), coordinate.name, room, ha="center", weight=weight)
+    picture.text(centre, top - 14 - 15 * (row or 0), coordinate.label, room, ha="center", weight=weight)
     marks = coordinate.marks(width < _NARROW)
-    if coordinate.exponent and marks:
-        # the uppermost number has the unit of all
-        share, text = marks[-1]
-        marks[-1] = share, f"{text}{times_ten(coordinate.exponent)}"
     if not last and not np.isfinite(coordinate.values).all():
         marks.append((_INACTIVE, "inactive"))
     for share, text in marks:
         y = bottom - share * (bottom - top)
-        back = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-        picture.text(x - 5, y + 3.5, text, 0.85 * each, size=SMALL, ha="right", color=QUIET, bbox=back)
+        picture.text(x - 5, y + 3.5, text, 0.85 * each, size=SMALL, ha="right", color=QUIET, bbox=BACK)
 
 
-def _legend(picture: Picture, each: int) -> None:
-    from matplotlib.lines import Line2D
-
-    x, y = 8.0, 34.0
-    if not each:
-        return
-    for colour, style, text in ((RAMP[0], "solid", f"best {each}"), (RAMP[-1], (0, (5, 2)), f"worst {each}")):
-        line = Line2D([x / picture.width, (x + 24) / picture.width], [1 - (y - 3.5) / picture.height] * 2,
-                      color=colour, ls=style, lw=2)  # fmt: skip
-        picture.figure.add_artist(line)
-        picture.text(x + 30, y, text, 100, size=SMALL)
+def _legend(picture: Picture, each: int, ends: tuple[str, str]) -> None:
+    x = 8.0
+    for colour, style, end in ((RAMP[0], "solid", ends[0]), (RAMP[-1], (0, (5, 2)), ends[1])):
+        text = f"{end} {each}"
+        legend_entry(picture, (x, 34.0), text, 100, color=colour, ls=style)
         x += 44 + width_of(text, SMALL)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ..numbers import Mark, number
+from ..numbers import Mark, typeset
 from .canvas import (
+    BACK,
     INK,
     NORMAL,
     PANEL,
@@ -34,7 +35,7 @@ _SHADES = (0.04, 0.6)
 MOST_CELLS = 20
 
 
-def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, float]]) -> Picture:
+def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, float]], width: float) -> Picture:
     """Return factors in the plane of mu* (a mark) and sigma.
 
     The lines sigma = 0.1, 0.5 and 1 mu* part effects that are almost linear, monotonic, almost
@@ -43,12 +44,12 @@ def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, floa
     """
     across = limits([(m.value, m.low, m.high) for _, m, _ in rows], zero=True)
     up = limits([sigma for _, _, sigma in rows], zero=True)
-    picture = Picture(identity, title, PANEL, 340)
+    picture = Picture(identity, title, width, 340)
     picture.heading()
-    box = (y_room(up), PANEL - 12.0, 46.0, 302.0)
+    box = (y_room(up), width - 12.0, 46.0, 302.0)
     axes = picture.axes(box)
-    y_axis(axes, up, "sigma (spread of the effects)")
-    x_axis(axes, across, "mu* (mean size of the effects)", box[1] - box[0])
+    y_axis(axes, up, "sigma: spread of the effects")
+    x_axis(axes, across, "mu*: mean size of the effects", box[1] - box[0])
 
     def place(x: float, y: float) -> tuple[float, float]:
         return (
@@ -63,7 +64,7 @@ def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, floa
         x, y = place(end, slope * end)
         # above the axes is its label
         y = y + 13 if y < box[2] + 12 else y - 3
-        picture.text(min(x, box[1]) - 6, y, shown, 120, size=SMALL, ha="right", color=QUIET)
+        picture.text(min(x, box[1]) - 6, y, shown, 120, size=SMALL, ha="right", color=QUIET, bbox=BACK)
     known = [(name, mark, sigma) for name, mark, sigma in rows if mark.known and math.isfinite(sigma)]
     known.sort(key=lambda row: (-row[1].value, row[0]))
     taken = [_covered(place, mark, sigma) for _, mark, sigma in known]
@@ -71,11 +72,11 @@ def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, floa
         if mark.spread:
             axes.plot([mark.low, mark.high], [sigma, sigma], color=SERIES[0], lw=1.6, clip_on=False)
         (point,) = axes.plot([mark.value], [sigma], "o", color=SERIES[0], ms=8, clip_on=False)
-        picture.tell(point, "point", f"{name}: mu* {mark}, sigma {number(sigma, 3)}")
+        picture.tell(point, "point", f"{name}: mu* {mark}, sigma {typeset(sigma, 3)}")
         free = _free_place(taken[i], place(mark.value, sigma), fitted(name, _LONGEST), taken, box)
         if free is not None:
             picture.text(*free, name, _LONGEST)
-    told = "; ".join(f"{name}: mu* {mark}, sigma {number(sigma, 3)}" for name, mark, sigma in known[:20])
+    told = "; ".join(f"{name}: mu* {mark}, sigma {typeset(sigma, 3)}" for name, mark, sigma in known[:20])
     picture.described = f"mu* to the right, sigma upwards. {told}"
     return picture
 
@@ -103,7 +104,10 @@ def _free_place(
     ):
         covered = (left, base - NORMAL + 2, left + width, base + 2)
         inside = (
-            covered[0] >= box[0] and covered[2] <= PANEL and covered[1] >= box[2] - 8 and covered[3] <= box[3]
+            covered[0] >= box[0]
+            and covered[2] <= box[1] + 12
+            and covered[1] >= box[2] - 8
+            and covered[3] <= box[3]
         )
         if inside and not any(_overlap(covered, other) for other in taken):
             taken.append(covered)
@@ -156,7 +160,7 @@ def heat_map(
             if sure:
                 axes.add_patch(Rectangle((x + 1, y + 1), size - 2, size - 2, fill=False, ec=INK, lw=1.4))
             if size >= 34 and mark.known:
-                shown = number(round(mark.value, 3), 2).replace("-", "\N{MINUS SIGN}")
+                shown = typeset(round(mark.value, 3), 2)
                 picture.text(x + size / 2, y + size / 2 + 4, shown, size, size=SMALL, ha="center")
     for j, column in enumerate(columns):
         picture.text(

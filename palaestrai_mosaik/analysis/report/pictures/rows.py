@@ -95,8 +95,8 @@ def _room(block: Block, beside: bool) -> float:
 
 
 def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) -> None:
-    room = _room(block, beside)
-    each = room / max(1, len(block.rows))
+    height = _room(block, beside)
+    each = height / max(1, len(block.rows))
     known = [end for row in block.rows for m in row.marks for end in (m.value, m.low, m.high)]
     behind = [_thinned(row.dots) for row in block.rows]
     known += [float(value) for values in behind for value in values]
@@ -113,12 +113,12 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) 
     if beside:
         left = min(0.34 * picture.width, max(width_of(row.name) for row in block.rows) + 18)
         right -= max(width_of(text, SMALL) for text in texts) + 12
-    axes = picture.axes((left, right, top + _HEAD, top + _HEAD + room))
+    axes = picture.axes((left, right, top + _HEAD, top + _HEAD + height))
     picture.heading(block.title, y=top + 14)
     if block.series:
         _legend(picture, block.series, top)
     x_axis(axes, span, block.axis, right - left)
-    axes.set_ylim(room, 0)
+    axes.set_ylim(height, 0)
     axes.set_yticks([])
     axes.spines["bottom"].set_visible(False)
     base = block.origin if block.origin is not None else 0.0
@@ -127,29 +127,14 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) 
     for i, (row, values) in enumerate(zip(block.rows, behind, strict=True)):
         y = i * each
         picture.tell(axes.axhspan(y, y + each, color="none"), "row", f"{row.name}: {texts[i]}")
-        first = (
-            y + (each - _LINE * (len(row.marks) - 1) - (9 if len(values) else 0)) / 2
-            if beside
-            else y + _NAME + 7
+        lines = _LINE * (len(row.marks) - 1)
+        first = (each - lines - (9 if len(values) else 0)) / 2 + y if beside else y + _NAME + 7
+        base_line = top + _HEAD + (first + lines / 2 + 4 if beside else y + 12)
+        room = left - 16 if beside else picture.width - 24 - width_of(texts[i], SMALL)
+        picture.text(8, base_line, row.name, room)
+        picture.text(
+            picture.width - 8, base_line, texts[i], picture.width, size=SMALL, ha="right", color=QUIET
         )
-        if beside:
-            picture.text(8, top + _HEAD + first + _LINE * (len(row.marks) - 1) / 2 + 4, row.name, left - 16)
-            picture.text(
-                picture.width - 8, top + _HEAD + first + _LINE * (len(row.marks) - 1) / 2 + 4, texts[i],
-                picture.width, size=SMALL, ha="right", color=QUIET,
-            )  # fmt: skip
-        else:
-            value = width_of(texts[i], SMALL)
-            picture.text(8, top + _HEAD + y + 12, row.name, picture.width - 24 - value)
-            picture.text(
-                picture.width - 8,
-                top + _HEAD + y + 12,
-                texts[i],
-                picture.width,
-                size=SMALL,
-                ha="right",
-                color=QUIET,
-            )
         for k, mark in enumerate(row.marks):
             if not mark.known:
                 continue
@@ -174,15 +159,12 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) 
 
 
 def _texts(block: Block) -> list[str]:
-    """Return what stands beside each row: the last mark, with the unit of all."""
+    """Return what stands beside each row: the last mark, with the unit of the axis."""
     marks = [row.marks[-1] for row in block.rows]
-    shown = column(marks)
-    unit = f" {shown.unit}" if shown.unit else ""
+    # what the axis holds anyway has a say in the unit
+    shown = column([*marks, *map(Mark, block.ends)]).texts
     name = f"{block.series[-1]} " if len(block.series) > 1 else ""
-    return [
-        f"{name}{text}{unit}" if mark.known else "unknown"
-        for mark, text in zip(marks, shown.cells, strict=True)
-    ]
+    return [f"{name}{text}" if mark.known else "unknown" for mark, text in zip(marks, shown, strict=False)]
 
 
 def _legend(picture: Picture, series: Sequence[str], top: float) -> None:
