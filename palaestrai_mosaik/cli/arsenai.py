@@ -293,6 +293,15 @@ def _add_analysis_commands(command: Command) -> None:
     add_json(report)
     report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")
 
+    theatre = command(
+        "theatre",
+        lazy("theatre", "theatre_of_design", one_thread=True),
+        "write a design as one HTML file that needs no network: states, outcomes, indices, best and worst runs",
+    )
+    _add_folder(theatre)
+    add_json(theatre)
+    theatre.add_argument("-o", "--output", metavar="FILE", help="default: DESIGN.html")
+
     serve = command(
         "serve",
         lazy("serve", "serve_design", one_thread=True),

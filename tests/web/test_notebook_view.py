@@ -42,11 +42,11 @@ def test_a_cell_shows_the_page_of_a_run(browser: Browser, run: pm.RecordedRun, t
 
 
 def test_a_view_is_saved_as_a_file(run: pm.RecordedRun, tmp_path: Path) -> None:
-    view = pm.view(run.store, phases=["calm"])
+    view = pm.view(run.store, "latest", phases=["calm"])
     assert view.save(tmp_path / "run.html") == tmp_path / "run.html"
-    assert (tmp_path / "run.html").read_text(encoding="utf-8") == view.page.html
-    assert view.page.phases == ("calm",)
-    assert repr(view).startswith(f"<RunView {run.instance}: ")
+    assert (tmp_path / "run.html").read_text(encoding="utf-8") == view.html
+    assert view.phases == ("calm",)
+    assert repr(view).startswith(f"<Page of {run.instance}: ")
 
 
 def test_a_view_of_nothing_says_what_there_is(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 // Curves over episodes, as figures: those of one run, or of several overlaid.
 
 import { colour, figure } from "web/chart";
-import { fill } from "web/dom";
+import { fill, h } from "web/dom";
+import { number } from "web/format";
 
 /** Where each phase begins on an axis on which phases stand one behind the other: {number: first place}. */
 export function starts(curves) {
@@ -29,56 +30,103 @@ export function groups(curves) {
   return [...found.values()];
 }
 
+const value = (one) => (Number.isFinite(one) ? one : null);
+
+/** The values of all lines at the place of a pointer, as text. */
+function described(merged, found) {
+  const place = (Array.isArray(found) ? found[0] : found)?.value?.[0];
+  if (place === undefined) return "";
+  const rows = merged.slice(0, 14).flatMap(({ label, data }) => {
+    const row = data.find((one) => one[0] === place && one[1] !== null);
+    if (!row) return [];
+    // (braces would be read as the name of a style)
+    return [`${label}: ${number(row[1])}${row[2] === null ? "" : ` (${number(row[2])} to ${number(row[3])})`}`.replace(/[{}]/g, "")];
+  });
+  return [`episode ${number(place)}`, ...rows].join("\n");
+}
+
+/** Upright lines from the lowest to the highest value, where a point has no neighbour: a band would not be seen there. */
+function whiskers(label, data, color) {
+  const alone = data.filter((row, i) => row[2] !== null && (data[i - 1]?.[2] ?? null) === null && (data[i + 1]?.[2] ?? null) === null);
+  return { id: `${label}/whiskers`, name: label, type: "custom", silent: true, itemStyle: { color }, encode: { x: 0, y: [1, 2] },
+    data: alone.map(([x, , low, high]) => [x, low, high]), renderItem: (_, api) => {
+      const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
+      const line = (shape) => ({ type: "line", shape, style: { stroke: color, lineWidth: 1.6, opacity: 0.6 } });
+      return { type: "group", children: [line({ x1: x, y1, x2: x, y2 }), ...[y1, y2].map((y) => line({ x1: x - 4, y1: y, x2: x + 4, y2: y }))] };
+    } };
+}
+
 /**
  * A figure of curves. `lines()` returns [{label, curve, look}], where a label that occurs again continues its line in the
  * next phase; `fold()` is "mean" or "sum"; `phases()` are [{phase, name}].
  */
 export function curveFigure({ title, lines, fold, phases, height = 300 }) {
-  function points({ curve }, begin) {
-    return Array.from(curve.x, (x, i) => [begin.get(curve.phase) + x, curve[fold()][i]]);
+  const columns = () => (fold() === "mean" ? ["mean", "low", "high"] : ["sum", "sum_low", "sum_high"]);
+
+  /** Lines by their labels, phases one behind the other: [{label, one, data: [[x, value, lowest, highest]], over}]. */
+  function merge() {
+    const shown = lines(), begin = starts(shown.map((one) => one.curve)), merged = new Map();
+    for (const one of shown) {
+      const { curve } = one, label = curve.evaluation ? `${one.label} (evaluation)` : one.label;
+      if (!merged.has(label)) merged.set(label, { label, one, data: [], over: null });
+      const own = merged.get(label), [middle, low, high] = columns().map((name) => curve[name]);
+      own.over ??= curve.over;
+      // (a point without a value interrupts the line between two phases)
+      if (own.data.length) own.data.push([own.data.at(-1)[0] + 0.5, null, null, null]);
+      for (let i = 0; i < curve.x.length; i += 1) {
+        own.data.push([begin.get(curve.phase) + curve.x[i], value(middle[i]), value(low?.[i]), value(high?.[i])]);
+      }
+    }
+    return { begin, merged: [...merged.values()] };
   }
   function options({ axis }) {
-    const shown = lines(), begin = starts(shown.map((one) => one.curve)), names = new Map(phases().map((one) => [one.phase, one.name]));
-    const series = [], merged = new Map();
-    for (const one of shown) {
-      const label = one.curve.evaluation ? `${one.label} (evaluation)` : one.label;
-      if (!merged.has(label)) merged.set(label, { ...one, data: [] });
-      const own = merged.get(label);
-      // (a point without a value interrupts the line between two phases)
-      if (own.data.length) own.data.push([own.data.at(-1)[0] + 0.5, null]);
-      own.data.push(...points(one, begin));
-    }
-    for (const [label, one] of merged) {
-      const single = one.data.length === 1;
-      series.push({ name: label, type: one.curve.evaluation ? "scatter" : "line", data: one.data, symbol: one.curve.evaluation ? "diamond" : "circle",
-        symbolSize: one.curve.evaluation ? 9 : 6, showSymbol: single || one.data.length <= 40, lineStyle: { width: 1.6, type: one.look.type },
-        itemStyle: { color: one.look.color } });
+    const { begin, merged } = merge(), names = new Map(phases().map((one) => [one.phase, one.name]));
+    const series = [];
+    for (const { label, one, data, over } of merged) {
+      const { evaluation } = one.curve, common = { itemStyle: { color: one.look.color } };
+      series.push({ ...common, name: label, id: label, type: evaluation ? "scatter" : "line", data: data.map(([x, y]) => [x, y]),
+        symbol: evaluation ? "diamond" : "circle", symbolSize: evaluation ? 9 : 6, showSymbol: data.length === 1 || data.length <= 40,
+        lineStyle: { width: 1.6, type: one.look.type } });
+      if (!over) continue;
+      // one above the other: an invisible line, and what lies between it and the next
+      [(row) => row[2], (row) => (row[2] === null || row[3] === null ? null : row[3] - row[2])].forEach((height, k) => series.push({ ...common,
+        name: label, id: `${label}/${k}`, type: "line", stack: label, stackStrategy: "all", silent: true, symbol: "none", z: 1,
+        data: data.map((row) => [row[0], height(row)]), lineStyle: { width: 0 },
+        areaStyle: k ? { color: one.look.color, opacity: 0.18, origin: "auto" } : null }));
+      series.push(whiskers(label, data, one.look.color));
     }
     if (begin.size > 1 && series.length) {
       series[0].markLine = { silent: true, symbol: "none", lineStyle: { color: colour("quiet"), type: "dashed" }, label: { color: colour("quiet"),
         formatter: ({ data }) => data.name, position: "insideEndTop" },
       data: [...begin].map(([phase, place]) => ({ xAxis: place - 0.5, name: names.get(phase) ?? String(phase) })) };
     }
+    // (a band is switched with its line)
+    const legend = merged.map(({ label }) => label);
     return { grid: { left: 64, right: 20, top: 34, bottom: 64 }, xAxis: { ...axis, type: "value", name: "episode", nameLocation: "middle",
       nameGap: 24, minInterval: 1, scale: true }, yAxis: { ...axis, type: "value", scale: true, name: fold() === "mean" ? "mean of an episode"
-      : "sum of an episode", nameTextStyle: { ...axis.nameTextStyle, align: "left" } }, legend: { type: "scroll", top: 0, right: 0, left: "35%",
+      : "sum of an episode", nameTextStyle: { ...axis.nameTextStyle, align: "left" } }, legend: { data: legend, type: "scroll", top: 0, right: 0, left: "35%",
       textStyle: { color: colour("text") }, pageTextStyle: { color: colour("quiet") } },
     tooltip: { trigger: "axis", renderMode: "richText", backgroundColor: colour("raised"), borderColor: colour("line"),
-      textStyle: { color: colour("text"), fontSize: 12 } },
+      textStyle: { color: colour("text"), fontSize: 12 }, formatter: (found) => described(merged, found) },
     dataZoom: [{ type: "inside" }, { type: "slider", height: 18, bottom: 6 }], series };
   }
   function numbers() {
-    const names = new Map(phases().map((one) => [one.phase, one.name]));
-    const rows = lines().flatMap(({ label, curve }) => Array.from(curve.x, (x, i) => [names.get(curve.phase) ?? String(curve.phase), label,
-      curve.evaluation ? "evaluation" : "episode", x, curve.mean[i], curve.sum[i]]));
-    return { columns: ["phase", "curve", "kind", "episode", "mean", "sum"], rows: rows.slice(0, 4000) };
+    const names = new Map(phases().map((one) => [one.phase, one.name])), shown = lines();
+    const banded = shown.some(({ curve }) => curve.over), [, low, high] = columns();
+    const rows = shown.flatMap(({ label, curve }) => Array.from(curve.x, (x, i) => [names.get(curve.phase) ?? String(curve.phase), label,
+      curve.evaluation ? "evaluation" : "episode", x, curve.mean[i], curve.sum[i],
+      ...(banded ? [value(curve[low]?.[i]) ?? "–", value(curve[high]?.[i]) ?? "–"] : [])]));
+    return { columns: ["phase", "curve", "kind", "episode", "mean", "sum", ...(banded ? [`lowest ${fold()}`, `highest ${fold()}`] : [])],
+      rows: rows.slice(0, 4000) };
   }
   const made = figure({ title, description: `${title} by episode`, height, options, numbers });
   const caption = made.element.querySelector("figcaption");
   return { ...made, update(again) {
-    const thin = lines().find(({ curve }) => curve.episodes > curve.x.length);
-    fill(caption, title, thin && ` (${thin.curve.episodes.toLocaleString("en")} episodes, of which ${thin.curve.x.length.toLocaleString("en")} `
-      + "with all extremes are drawn)");
+    const shown = lines(), thin = shown.find(({ curve }) => curve.episodes > curve.x.length);
+    const over = [...new Set(shown.map(({ curve }) => curve.over).filter(Boolean))];
+    const notes = [over.length > 0 && `mean over ${over.join(" or ")}; band: lowest to highest`,
+      thin && `${thin.curve.episodes.toLocaleString("en")} episodes, of which ${thin.curve.x.length.toLocaleString("en")} with all extremes are drawn`];
+    fill(caption, title, notes.filter(Boolean).map((one) => h("span", { class: "quiet" }, ` (${one})`)));
     if (again) made.refresh(); else made.update();
   } };
 }

@@ -2,7 +2,7 @@
 
 import { look } from "web/chart";
 import { curveFigure, groups } from "web/curves";
-import { get, offline, watch } from "web/data";
+import { get, has, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
 import { windowTable } from "web/window_table";
@@ -79,7 +79,7 @@ export async function show(element, { run, facts, signal, failed }) {
   }
 
   if (facts.error) {
-    fill(problem, h("p", { class: "problem" }, facts.error, " ", !offline && h("a", { href: `#/run/${encodeURIComponent(run)}/record` }, "Traceback")));
+    fill(problem, h("p", { class: "problem" }, facts.error, " ", has(`run/${run}/record`) && h("a", { href: `#/run/${encodeURIComponent(run)}/record` }, "Traceback")));
   }
   showPhases();
   draw(false);
