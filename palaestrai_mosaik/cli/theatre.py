@@ -42,7 +42,7 @@ def theatre(
         episode: likewise.
         beside: likewise.
     """
-    choice = MotionChoice(phases, episode, beside)
+    choice = MotionChoice(tuple(phases), episode, beside)
     if len(runs) != 1 and choice != MotionChoice():
         raise PalaestraiMosaikError("--phase, --episode and --beside go with a single RUN")
     unit = "phase" if len(runs) == 1 else "run"

@@ -110,7 +110,7 @@ def test_the_file_has_the_columns_over_time(show: Any, folder: Path) -> None:
     follow(browser, "Time")
     browser.wait("document.querySelectorAll('.time-panels canvas').length === 3")
     titles = browser.js("[...document.querySelectorAll('.time-panels h2')].map((one) => one.textContent)")
-    assert titles == ["net.bus-*.vm_pu", "setpoint.*", "objective"] or titles[0] == "net.bus-*.vm_pu"
+    assert titles[0] == "net.bus-*.vm_pu" and titles[1].startswith("setpoint.") and titles[2] == "objective"
 
     def drawn() -> dict[str, list[float]]:
         series = browser.js(
@@ -138,12 +138,11 @@ def test_the_file_has_the_columns_over_time(show: Any, folder: Path) -> None:
     assert set(limits) <= {"limit 0.95", "limit 1.05"} and limits
 
 
-def test_the_file_has_the_record_and_says_nothing_of_the_machine(show: Any, folder: Path) -> None:
+def test_the_file_has_the_record_without_the_machine(show: Any, folder: Path) -> None:
     with Store(folder, read_only=True) as store:
         page = run_page(store, "failing")
         text = store.document_text("failing")
         digest = store.streams("small")["digest"].dropna().iloc[0]
-        machine = store.runs()["host"].iloc[0]
         browser = show(page)
         follow(browser, "Record")
         browser.wait("document.querySelector('pre.traceback')")
@@ -154,7 +153,8 @@ def test_the_file_has_the_record_and_says_nothing_of_the_machine(show: Any, fold
         assert "palaestrai-mosaik start FILE" in whole
         terms = browser.js("[...document.querySelectorAll('dt')].map((one) => one.textContent)")
         assert "packages" in terms and "hash" in terms and not {"host", "process"} & set(terms)
-        assert str(folder) not in whole and machine
+        # (the log and a traceback name what they name)
+        assert str(folder) not in browser.js("document.querySelector('dl').closest('.card').textContent")
         browser = show(run_page(store, "small"))
         follow(browser, "Record")
         browser.wait(f"document.querySelector('main').textContent.includes({digest[:16]!r})")
