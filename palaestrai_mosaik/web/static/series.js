@@ -42,11 +42,11 @@ export function laidOver(answers) {
   }));
   // a line that has the right axis in one phase has it in all; a column has its dashes in all
   for (const { lines } of panels) {
-    const columns = [...new Set(lines.map((line) => `${line.label} ${line.column}`))];
-    const right = new Set(lines.filter((line) => line.right).map((line) => line.column));
+    const name = (line) => `${line.label} ${line.column}`, columns = [...new Set(lines.map(name))];
+    const right = new Set(lines.filter((line) => line.right).map(name));
     for (const line of lines) {
-      line.right = line.column !== undefined && right.has(line.column);
-      line.place = columns.indexOf(`${line.label} ${line.column}`);
+      line.right = right.has(name(line));
+      line.place = line.column === undefined ? line.place : columns.indexOf(name(line));
     }
   }
   panels.sort((a, b) => a.pattern - b.pattern);

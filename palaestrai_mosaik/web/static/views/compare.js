@@ -19,9 +19,10 @@ export async function show(element, { parts, signal }) {
   };
   const labels = runs.map(label);
   const curves = found.map((one) => one.curves.filter((curve) => curve.kind !== "statistic"));
-  const agents = new Set(curves.flat().map((one) => one.agent));
-  const all = curves.flatMap((own, i) => own.map((curve) => ({ label: agents.size > 1 ? `${labels[i]}, ${curve.agent}` : labels[i],
-    curve, look: look(i) })));
+  // runs by colour, agents by dashes
+  const agents = [...new Set(curves.flat().map((one) => one.agent))];
+  const all = curves.flatMap((own, i) => own.map((curve) => ({ label: agents.length > 1 ? `${labels[i]}, ${curve.agent}` : labels[i],
+    curve, look: agents.length > 1 ? look(i, agents.indexOf(curve.agent)) : look(i) })));
   const phases = () => Array.from(found[0].phases.phase, (phase, i) => ({ phase, name: found[0].phases.name[i] }));
   const figures = groups(all.map((one) => one.curve)).map(({ title, curves: own }) => curveFigure({ title, phases, fold: () => fold, height: 380,
     lines: () => all.filter((one) => own.includes(one.curve)) }));
