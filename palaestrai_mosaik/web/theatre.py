@@ -174,7 +174,11 @@ def store_page(store: Store, *, height: int = HEIGHT, progress: ProgressCallback
     carried = Carried(Source(store))
     rows = carried.get("runs")
     # (in single precision, times would be off by minutes)
-    carried.add({"runs": {**rows, **{name: rows[name].tolist() for name in ("started", "ended")}}})
+    times = {name: rows[name].tolist() for name in ("started", "ended")}
+    if not np.isnan(times["ended"]).any():
+        # the same runs give the same file, whenever it is written
+        times["now"] = max(times["ended"], default=0.0)
+    carried.add({"runs": {**rows, **times}})
     uids = store.runs()["run"].tolist()[::-1]
     carried.add({"sparklines": store.objective_curves(uids[:_MOST_CURVES])})
     shown = _add_overviews(carried, uids[:_MOST_OVERVIEWS], progress)

@@ -29,19 +29,21 @@ def chosen_runs(data: ReportData, wanted: Sequence[str]) -> list[str]:
 
 
 def _runs(data: ReportData, wanted: Sequence[str]) -> Iterator[str]:
-    runs = data.runs.set_index("uid")
+    columns = (map(str, data.runs[name]) for name in ("uid", "run", "status"))
+    known = {uid: (run, status) for uid, run, status in zip(*columns, strict=True)}
     for one in wanted:
         if one in (BEST, WORST):
             yield _extreme(data, one)
             continue
-        if one not in runs.index:
-            near = did_you_mean(one, [BEST, WORST, *map(str, runs.index)])
+        if one not in known:
+            near = did_you_mean(one, [BEST, WORST, *known])
             raise StoreError(
                 f"the design has no run {one!r}{near}; expected best, worst, or the uid of a run"
             )
-        if runs.loc[one, "status"] != "finished":
-            raise StoreError(f"the run {one!r} has not finished: it is {runs.loc[one, 'status']}")
-        yield str(runs.loc[one, "run"])
+        run, status = known[one]
+        if status != "finished":
+            raise StoreError(f"the run {one!r} has not finished: it is {status}")
+        yield run
 
 
 def _extreme(data: ReportData, which: str) -> str:
