@@ -76,9 +76,12 @@ def theatre(
 def theatre_of_design(folder: str | None, *, store: str | None, output: str | None) -> int:
     """Write the page of the design in ``folder`` as one file (default: named after the design); print its name."""
     opened = find_folder(folder)
-    with count_progress("theatre", "read", "run") as progress:
-        location = StoreLocation.of(opened.path / RESULTS, store)
-        page = design_page(opened, location, progress=progress)
+    location = StoreLocation.of(opened.path / RESULTS, store)
+    with (
+        count_progress("analyse", "drawn", "resample") as analysing,
+        count_progress("theatre", "read", "run") as progress,
+    ):
+        page = design_page(opened, location, analysing=analysing, progress=progress)
     path, size = _write(page, output or f"{slug(page.title)}.html")
     if wants_json():
         answer({"design": page.title, "folder": opened.path, "runs": page.runs, "file": path, "bytes": size})

@@ -16,6 +16,7 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
 from .carried import Carried, reserved
+from .data.design_analysis import analysis_of
 from .motions import EpisodeChoice, Motions, phase_number
 from .page import single_file
 from .resources import ResourceError, Source
@@ -192,6 +193,7 @@ def design_page(
     store: Store | StoreLocation,
     *,
     height: int = HEIGHT,
+    analysing: ProgressCallback | None = None,
     progress: ProgressCallback | None = None,
 ) -> Page:
     """Return a design as one file: states of its runs, outcomes, indices and comparisons, its best and worst runs.
@@ -200,6 +202,7 @@ def design_page(
         folder: the folder of the design.
         store: where its results are; there need not be any.
         height: of the page in a notebook, in pixels.
+        analysing: called with the number of resamples that have been drawn for intervals, and of all.
         progress: called with the number of runs of which an overview has been read, and of all.
 
     Raises:
@@ -212,6 +215,7 @@ def design_page(
         # (where the folder is, stays with its user)
         carried.add({"design": {**facts, "folder": folder.path.name}})
         states, outcomes = carried.take("design/states"), carried.take("design/outcomes")
+        analysis_of(source)[1].listener = analysing
         try:
             carried.take("design/analysis")
         except ResourceError as error:
