@@ -10,10 +10,12 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.text import joined
 
 from .carried import Carried, reserved
 from .data.design_analysis import analysis_of
@@ -117,10 +119,14 @@ def comparison_page(
         progress: called with the number of runs that have been read, and of all.
 
     Raises:
-        StoreError: there is no such run.
+        StoreError: there is no such run, or these are one run.
         ResourceError: these are more runs than can be told apart.
     """
     uids = list(dict.fromkeys(store.find_run(run) for run in runs))
+    if len(uids) < 2:
+        raise StoreError(
+            f"{joined([repr(run) for run in runs])} are one run, {uids[0]}: name several to compare them"
+        )
     carried = Carried(Source(store))
     asked = ",".join(uids)
     carried.take("compare", {"runs": asked})

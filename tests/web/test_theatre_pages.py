@@ -248,6 +248,8 @@ def test_the_command_compares_lists_or_shows_one(
     assert told["run"] is None and len(told["runs"]) == 3
     assert main(["theatre", "small", "longer", "--phase", "calm", *store]) == 2
     assert "--phase, --episode and --beside go with a single RUN" in capsys.readouterr().err
+    assert main(["theatre", "longer", "longer", *store]) == 2
+    assert "'longer' and 'longer' are one run" in capsys.readouterr().err
     assert main(["theatre", "small", "smal", *store]) == 2
     assert "did you mean" in capsys.readouterr().err
 
