@@ -1,8 +1,8 @@
 // Curves over episodes, as figures: those of one run, or of several overlaid.
 
+import { band, described } from "web/bands";
 import { colour, figure } from "web/chart";
 import { fill, h } from "web/dom";
-import { number } from "web/format";
 
 /** Where each phase begins on an axis on which phases stand one behind the other: {number: first place}. */
 export function starts(curves) {
@@ -31,30 +31,6 @@ export function groups(curves) {
 }
 
 const value = (one) => (Number.isFinite(one) ? one : null);
-
-/** The values of all lines at the place of a pointer, as text. */
-function described(merged, found) {
-  const place = (Array.isArray(found) ? found[0] : found)?.value?.[0];
-  if (place === undefined) return "";
-  const rows = merged.slice(0, 14).flatMap(({ label, data }) => {
-    const row = data.find((one) => one[0] === place && one[1] !== null);
-    if (!row) return [];
-    // (braces would be read as the name of a style)
-    return [`${label}: ${number(row[1])}${row[2] === null ? "" : ` (${number(row[2])} to ${number(row[3])})`}`.replace(/[{}]/g, "")];
-  });
-  return [`episode ${number(place)}`, ...rows].join("\n");
-}
-
-/** Upright lines from the lowest to the highest value, where a point has no neighbour: a band would not be seen there. */
-function whiskers(label, data, color) {
-  const alone = data.filter((row, i) => row[2] !== null && (data[i - 1]?.[2] ?? null) === null && (data[i + 1]?.[2] ?? null) === null);
-  return { id: `${label}/whiskers`, name: label, type: "custom", silent: true, itemStyle: { color }, encode: { x: 0, y: [1, 2] },
-    data: alone.map(([x, , low, high]) => [x, low, high]), renderItem: (_, api) => {
-      const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
-      const line = (shape) => ({ type: "line", shape, style: { stroke: color, lineWidth: 1.6, opacity: 0.6 } });
-      return { type: "group", children: [line({ x1: x, y1, x2: x, y2 }), ...[y1, y2].map((y) => line({ x1: x - 4, y1: y, x2: x + 4, y2: y }))] };
-    } };
-}
 
 /**
  * A figure of curves. `lines()` returns [{label, curve, look}], where a label that occurs again continues its line in the
@@ -87,13 +63,7 @@ export function curveFigure({ title, lines, fold, phases, height = 300 }) {
       series.push({ ...common, name: label, id: label, type: evaluation ? "scatter" : "line", data: data.map(([x, y]) => [x, y]),
         symbol: evaluation ? "diamond" : "circle", symbolSize: evaluation ? 9 : 6, showSymbol: data.length === 1 || data.length <= 40,
         lineStyle: { width: 1.6, type: one.look.type } });
-      if (!over) continue;
-      // one above the other: an invisible line, and what lies between it and the next
-      [(row) => row[2], (row) => (row[2] === null || row[3] === null ? null : row[3] - row[2])].forEach((height, k) => series.push({ ...common,
-        name: label, id: `${label}/${k}`, type: "line", stack: label, stackStrategy: "all", silent: true, symbol: "none", z: 1,
-        data: data.map((row) => [row[0], height(row)]), lineStyle: { width: 0 },
-        areaStyle: k ? { color: one.look.color, opacity: 0.18, origin: "auto" } : null }));
-      series.push(whiskers(label, data, one.look.color));
+      if (over) series.push(...band(label, data, one.look.color));
     }
     if (begin.size > 1 && series.length) {
       series[0].markLine = { silent: true, symbol: "none", lineStyle: { color: colour("quiet"), type: "dashed" }, label: { color: colour("quiet"),
