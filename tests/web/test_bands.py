@@ -55,6 +55,17 @@ def test_bodies_are_a_mean_with_a_band(source: Source) -> None:
     assert curve["over"] == "bodies"
 
 
+def test_bodies_that_have_not_been_read_are_not_waited_for(source: Source) -> None:
+    fresh = Source(Store(source.store.directory, read_only=True))
+    first: Any = get(fresh, "run/latest/curves", {"bands": "0"})
+    assert first["unread"] and not any(one["over"] for one in first["curves"])
+    then: Any = get(fresh, "run/latest/curves", {"known": first["version"]})
+    assert not then["unread"] and all(one["over"] for one in then["curves"])
+    again: Any = get(fresh, "run/latest/curves", {"bands": "0"})
+    assert not again["unread"] and all(one["over"] for one in again["curves"])
+    fresh.close()
+
+
 def test_the_overview_draws_the_band_and_lists_it(browser: Browser, serve: Serve, source: Source) -> None:
     start = serve(source)
     browser.open(start)
@@ -69,7 +80,7 @@ def test_one_file_has_the_band(browser: Browser, source: Source, tmp_path: Path)
 
 def _check(browser: Browser, source: Source) -> None:
     figure = "[...document.querySelectorAll('figure')].find((one) => one.innerText.startsWith('Objective'))"
-    browser.wait(f"{figure}?.querySelector('canvas')")
+    browser.wait(f"{figure}?.querySelector('canvas') && {figure}.textContent.includes('band')")
     caption = browser.js(f"{figure}.querySelector('figcaption').textContent")
     assert caption == "Objective (mean over bodies; band: lowest to highest)"
     drawn = browser.js(
@@ -97,7 +108,7 @@ def test_the_pointer_says_the_band(browser: Browser, serve: Serve, source: Sourc
     browser.open(start)
     browser.open(start.split("?")[0] + "#/run/latest")
     figure = "[...document.querySelectorAll('figure')].find((one) => one.innerText.startsWith('Objective'))"
-    browser.wait(f"{figure}?.querySelector('canvas')")
+    browser.wait(f"{figure}?.querySelector('canvas') && {figure}.textContent.includes('band')")
     said = browser.js(
         f"(() => {{ const one = echarts.getInstanceByDom({figure}.querySelector('.chart'));"
         " const { tooltip, series } = one.getOption();"

@@ -32,7 +32,8 @@ class BodyOutcomes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.version = 0
-        self._rows: pd.DataFrame | None = None
+        #: the rows that were read last, as :meth:`look` returns them
+        self.rows: pd.DataFrame | None = None
         self._episodes = -1
         self._looked = self._cost = 0.0
 
@@ -54,21 +55,26 @@ class BodyOutcomes:
             waited = time.monotonic() - self._looked
             if episodes != self._episodes and (waited >= _SHARE * self._cost or not running()):
                 begun = time.monotonic()
-                self._rows = _read(store, uid)
+                self.rows = _read(store, uid)
                 self._looked = time.monotonic()
                 self._cost = self._looked - begun
                 self._episodes = episodes
                 self.version += 1
-            return self._rows
+            return self.rows
 
 
 def _read(store: Store, uid: str) -> pd.DataFrame | None:
     import pandas as pd
 
-    agents = sorted(has_many_bodies(store, uid, None, BodyChoice()))
+    agents = agents_with_several_bodies(store, uid)
     frames = [body_outcomes(store, uid, None, BodyChoice(agent), evaluation=None) for agent in agents]
     frames = [one[_COLUMNS] for one in frames if len(one)]
     return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def agents_with_several_bodies(store: Store, uid: str) -> list[str]:
+    """Return the names of the agents of a run that have several bodies in a phase."""
+    return sorted(has_many_bodies(store, uid, None, BodyChoice()))
 
 
 _KNOWN: WeakKeyDictionary[Store, dict[str, BodyOutcomes]] = WeakKeyDictionary()

@@ -11,7 +11,7 @@ from palaestrai_mosaik.store import Store
 
 from ..extremes import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource
-from .bodies import by_member, outcomes_of_bodies
+from .bodies import agents_with_several_bodies, by_member, outcomes_of_bodies
 from .grid import has_topology
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the curves of a run, and its phases.
 
     ``known`` (the ``version`` of an earlier answer) asks for them only if they have grown since: ``curves`` is ``null``
-    otherwise. ``statistics=0`` leaves out what agents reported, which has to be read from part files.
+    otherwise. ``statistics=0`` leaves out what agents reported, and ``bands=0`` the bodies that have not been read yet: both have
+    to be read from part files. ``unread`` says whether agents with several bodies are whole therefore.
 
     A curve has ``phase``, ``evaluation``, ``agent``, ``kind`` (``objective``, ``reward`` or ``statistic``), ``name``, ``x``
     (episodes within the phase, from 0; of an evaluation, the training episodes before it), ``mean`` and ``sum`` of an
@@ -44,11 +45,14 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     phases = store.phases(uid)
     state = store.episodes(uid, evaluation=None)
     known = outcomes_of_bodies(store, uid)
-    bodies = known.look(store, uid, len(state), lambda: _is_running(store, uid))
+    unread = not query.flag("bands", True) and known.version == 0
+    if not unread:
+        known.look(store, uid, len(state), lambda: _is_running(store, uid))
     version = f"{len(state)}-{len(phases)}-{phases['reason'].notna().sum()}-{known.version}"
     answer: dict[str, Any] = {"version": version, "phases": phases, "curves": None}
+    answer["unread"] = unread and bool(agents_with_several_bodies(store, uid))
     if query.get("known") != version:
-        rows = by_member(store.outcomes(uid, evaluation=None), bodies)
+        rows = by_member(store.outcomes(uid, evaluation=None), known.rows)
         found = list(_of_episodes(rows, store.evaluate_every(uid)))
         if query.flag("statistics", True):
             found += _of_statistics(store.statistics(uid))
