@@ -186,7 +186,7 @@ def store_page(store: Store, *, height: int = HEIGHT, progress: ProgressCallback
         # the same runs give the same file, whenever it is written
         times["now"] = max(times["ended"], default=0.0)
     carried.add({"runs": {**rows, **times}})
-    uids = store.runs()["run"].tolist()[::-1]
+    uids = rows["run"][::-1]
     carried.add({"sparklines": store.objective_curves(uids[:_MOST_CURVES])})
     shown = _add_overviews(carried, uids[:_MOST_OVERVIEWS], progress)
     name = store.directory.name
