@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.palaestrai.mosaik_environment import MosaikEnvironment
 
     from .api import RecordedRun, run, view
+    from .pages import Page
     from .rl import aec_env, make, make_vec, parallel_env
     from .scenario import attach_agents
     from .simulation.scheduler import run_async_world, run_world
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MosaikEnvironment",
+    "Page",
     "RecordedRun",
     "Store",
     "aec_env",
@@ -37,6 +39,7 @@ __version__ = "0.1.0"
 #: where the names of this module are; none is imported before somebody asks for it
 _HOMES = {
     "MosaikEnvironment": "palaestrai.mosaik_environment",
+    "Page": "pages",
     "RecordedRun": "api",
     "Store": "store",
     "aec_env": "rl",

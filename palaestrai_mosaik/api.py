@@ -17,15 +17,18 @@ import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Union
 
-from palaestrai_mosaik import files
 from palaestrai_mosaik.analysis.columns import Clock, clock_of
 from palaestrai_mosaik.analysis.learning import Fold, LearningChoice
 from palaestrai_mosaik.analysis.plot import learning_figure, run_figure
+from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.design import Design, DesignFolder
+from palaestrai_mosaik.design.folder import MANIFEST
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment import AnyDocument, as_document
 from palaestrai_mosaik.experiment.overrides import Overrides
+from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.runner import earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.checkpoint import INTERVAL
 from palaestrai_mosaik.store import BodyChoice, Store
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from palaestrai_mosaik.web.theatre import EpisodeChoice, RunPage
+    from palaestrai_mosaik.web.motions import EpisodeChoice
 
 AnyStore = Store | str | os.PathLike[str]
 
@@ -97,60 +100,68 @@ def run(
     return RecordedRun(result.instance, store)
 
 
+#: what :func:`view` shows: runs of a store, one run, or a design
+Shown = Union[AnyStore, "RecordedRun", Design, DesignFolder, Results]
+
+
 def view(
-    store: AnyStore | None = None,
-    run: str = "latest",
-    *,
+    shown: Shown | None = None,
+    *runs: str,
     phases: Sequence[int | str] = (),
     episode: EpisodeChoice = "newest",
     beside: int | str | None = None,
-    height: int = 720,
-) -> RunView:
-    """Return the page of a run, which a notebook shows.
+    height: int = HEIGHT,
+) -> Page:
+    """Return the page of a store, of one or several of its runs, or of a design, which a notebook shows.
+
+    It is one file that needs no server: :meth:`Page.save <palaestrai_mosaik.pages.Page.save>` writes it.
 
     Args:
-        store: an open store, or the folder or URL of one; the default is that of :func:`run`. The store must exist.
-        run: which run, as :class:`RecordedRun` takes it.
-        phases: numbers or names of the phases to show in motion, and with rendered frames; none: all, as long as the
-            page stays small.
-        episode: which episode of each phase: a number, ``"newest"``, or ``"worst"``, the one with the voltage farthest
-            from 1.
-        beside: number or name of the phase that is shown beside the first one.
+        shown: an open store, the folder or URL of one, a recorded run, or a design: a design that was generated, its
+            folder, or its results. The default is the store of :func:`run`. A folder may be that of a design, too.
+        runs: which runs of a store, as :class:`RecordedRun` takes them: one is shown by itself, several are compared.
+            Without any, all runs are listed.
+        phases: of a single run, numbers or names of the phases to show in motion, and with rendered frames; none: all, as
+            long as the page stays small.
+        episode: of a single run, which episode of each phase: a number, ``"newest"``, or ``"worst"``, the one with the
+            voltage farthest from 1.
+        beside: of a single run, number or name of the phase that is shown beside the first one.
         height: of the page in the notebook, in pixels.
 
     Raises:
         StoreError: there is no such store, run, phase or episode.
+        DocumentError: the design has not been generated.
     """
-    with RecordedRun(run, store) as recorded:
-        return recorded.view(phases=phases, episode=episode, beside=beside, height=height)
+    from palaestrai_mosaik.web import theatre
 
-
-class RunView:
-    """The page of a run as one file: a notebook shows it, a browser opens what :meth:`save` wrote.
-
-    Args:
-        page: the page.
-        height: its height in a notebook, in pixels.
-    """
-
-    def __init__(self, page: RunPage, height: int = 720):
-        self.page = page
-        self.height = height
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page to a file, and return its path."""
-        files.write_text(os.fspath(path), self.page.html)
-        return Path(path)
-
-    def __repr__(self) -> str:
-        return f"<RunView {self.page.run}: {len(self.page.html) / 1e6:.1f} MB>"
-
-    def _repr_html_(self) -> str:
-        """Return a frame with the page, whose scripts can reach nothing outside of it."""
-        return (
-            f'<iframe title="run {escape(self.page.run)}" sandbox="allow-scripts" srcdoc="{escape(self.page.html)}" '
-            f'style="box-sizing: border-box; width: 100%; height: {int(self.height)}px; border: 1px solid #8884"></iframe>'
+    choice = theatre.MotionChoice(phases, episode, beside)
+    if isinstance(shown, str | os.PathLike) and os.path.isfile(os.path.join(shown, MANIFEST)):
+        shown = DesignFolder.open(Path(shown))
+    if isinstance(shown, Design):
+        shown = DesignFolder.open(shown.folder)
+    if isinstance(shown, DesignFolder):
+        shown = Results(shown)
+    several = isinstance(shown, Results) or (not isinstance(shown, RecordedRun) and len(runs) != 1)
+    if several and choice != theatre.MotionChoice():
+        raise StoreError(
+            "phases, episode and beside choose what the page of a single run shows: name one run"
         )
+    if isinstance(shown, RecordedRun | Results) and runs:
+        raise StoreError("runs are those of a store: pass the store, or its folder, before them")
+    if isinstance(shown, RecordedRun):
+        return theatre.run_page(shown.store, shown.instance, choice, height=height)
+    if isinstance(shown, Results):
+        return theatre.design_page(shown.folder, shown.store, height=height)
+    opened = shown if isinstance(shown, Store) else Store(shown, read_only=True)
+    try:
+        if len(runs) == 1:
+            return theatre.run_page(opened, runs[0], choice, height=height)
+        if runs:
+            return theatre.comparison_page(opened, runs, height=height)
+        return theatre.store_page(opened, height=height)
+    finally:
+        if opened is not shown:
+            opened.close()
 
 
 class RecordedRun:
@@ -345,17 +356,14 @@ class RecordedRun:
         phases: Sequence[int | str] = (),
         episode: EpisodeChoice = "newest",
         beside: int | str | None = None,
-        height: int = 720,
-    ) -> RunView:
+        height: int = HEIGHT,
+    ) -> Page:
         """Return the page of the run, which a notebook shows; arguments as for :func:`view`.
 
         Raises:
             StoreError: what is named does not exist.
         """
-        from palaestrai_mosaik.web.theatre import run_page
-
-        page = run_page(self.store, self.instance, phases=phases, episode=episode, beside=beside)
-        return RunView(page, height)
+        return view(self, phases=phases, episode=episode, beside=beside, height=height)
 
     def __repr__(self) -> str:
         return f"<RecordedRun {self.instance} of {self.summary['document']!r}: {self.status}>"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -73,6 +74,11 @@ class Results:
     def spec(self) -> DesignSpec:
         """The design."""
         return self.folder.spec
+
+    @property
+    def store(self) -> Store | StoreLocation:
+        """Where the results are: an open store, or the location of one, which may be missing."""
+        return self._store
 
     @contextmanager
     def open_store(self) -> Iterator[Store]:
@@ -152,6 +158,19 @@ class Results:
             # (it has not been run, or has nothing that could be an outcome)
             shown += f"<p>{escape(str(error))}</p>"
         return shown
+
+    def view(self, height: int = HEIGHT) -> Page:
+        """Return the page of the design, which a notebook shows: states, outcomes, indices and comparisons.
+
+        Args:
+            height: of the page in the notebook, in pixels.
+
+        Raises:
+            StoreError: the store of the results cannot be opened.
+        """
+        from palaestrai_mosaik import view
+
+        return view(self, height=height)
 
     def table(self) -> pd.DataFrame:
         """Return what a design was made for: one row per run, with all factors and all outcomes.

@@ -19,12 +19,13 @@ from palaestrai_mosaik.text import count
 from .answers import answer
 from .common import store_option
 from .output import count_progress, say, say_unless_quiet, wants_json, warn
-from .tables import NOTHING, number, table
+from .tables import NOTHING, byte_size, number, table
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from palaestrai_mosaik.analysis.comparison import Comparison
+    from palaestrai_mosaik.analysis.report import ReportData
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import SensitivityResult
 
@@ -336,8 +337,15 @@ def _labelled(one: Comparison, frame: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def report(folder: str | None, *, store: str | None, output: str | None) -> int:
-    """Write the report of the design in ``folder``; print where it is, and its first sentences."""
+def report(folder: str | None, *, store: str | None, output: str | None, theatre: Sequence[str]) -> int:
+    """Write the report of the design in ``folder``; print where it is, and its first sentences.
+
+    Args:
+        folder: the folder of the design; ``None``: the only one here.
+        store: where the results are.
+        output: where the report goes; ``None``: into the folder of the design.
+        theatre: runs that it leads to, each as one file beside it: ``best``, ``worst``, or uids of runs.
+    """
     from palaestrai_mosaik.analysis.report import collect, headline, write_report
     from palaestrai_mosaik.analysis.report.verdict import count_tests, lost_runs
     from palaestrai_mosaik.analysis.results import Results
@@ -347,7 +355,9 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     with _reading() as reading, _drawing("analyse") as analysing, _drawing("compare") as comparing:
         results = Results(find_folder(folder), store, reading)
         data = collect(results, analysing, comparing)
-    page = write_report(data, output if output is not None else results.folder.path / REPORT)
+    directory = Path(output) if output is not None else results.folder.path / REPORT
+    written = _write_theatres(results, data, theatre, directory)
+    page = write_report(data, directory)
     said = list(headline(data))
     for outcome, sentences in said:
         say_unless_quiet(outcome)
@@ -360,11 +370,42 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     say_unless_quiet(
         f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV and report.json beside it"
     )
+    for file in written:
+        say_unless_quiet(f"{file} ({byte_size(file.stat().st_size)})")
     gone = lost_runs(data)
     warnings = ([str(gone)] if gone else []) + list(data.warnings)
     for warning in warnings:
         warn(warning)
     if wants_json():
         sentences_of = {outcome: list(map(str, sentences)) for outcome, sentences in said}
-        answer({"page": page, "sentences": sentences_of, "warnings": warnings})
+        answer({"page": page, "sentences": sentences_of, "warnings": warnings, "theatre": written})
     return FINISHED
+
+
+def _write_theatres(results: Results, data: ReportData, wanted: Sequence[str], directory: Path) -> list[Path]:
+    """Write runs as one file each, where the report in ``directory`` looks for them; return the files."""
+    if not wanted:
+        return []
+    from palaestrai_mosaik.analysis.report.extremes import chosen_runs
+    from palaestrai_mosaik.analysis.report.page import THEATRE, files_of_report
+    from palaestrai_mosaik.web.theatre import run_page
+
+    runs = chosen_runs(data, wanted)
+    files.add_root(directory)
+    files_of_report(directory)  # (before something is written where something else is)
+    place = directory / THEATRE
+    instances = results.runs().drop_duplicates("run").set_index("run")["instance"]
+    written = []
+    try:
+        files.make_folder(place, parents=True)
+        with results.open_store() as store, count_progress("theatre", "written", "run") as progress:
+            for done, run in enumerate(runs):
+                if progress is not None:
+                    progress(done, len(runs))
+                file = place / f"{Path(data.documents[run]).stem}.html"
+                written.append(run_page(store, instances[run]).save(file))
+            if progress is not None:
+                progress(len(runs), len(runs))
+    except OSError as error:
+        raise PalaestraiMosaikError(f"cannot write into {place}: {error.strerror or error}") from error
+    return written

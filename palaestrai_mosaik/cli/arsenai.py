@@ -20,6 +20,7 @@ from .common import (
     call,
     index_ranges,
     lazy,
+    names_list,
     positive,
     seconds,
     top_parser,
@@ -292,6 +293,23 @@ def _add_analysis_commands(command: Command) -> None:
     _add_folder(report)
     add_json(report)
     report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")
+    report.add_argument(
+        "--theatre",
+        type=names_list,
+        default=(),
+        metavar="RUNS",
+        help="also write these runs as one file each, to which the page leads: best, worst, or ids of runs, such as "
+        "best,worst",
+    )
+
+    theatre = command(
+        "theatre",
+        lazy("theatre", "theatre_of_design", one_thread=True),
+        "write a design as one HTML file that needs no network: states, outcomes, indices, best and worst runs",
+    )
+    _add_folder(theatre)
+    add_json(theatre)
+    theatre.add_argument("-o", "--output", metavar="FILE", help="default: DESIGN.html")
 
     serve = command(
         "serve",

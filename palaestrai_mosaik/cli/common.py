@@ -357,6 +357,14 @@ def episode_choice(text: str) -> int | str:
     return index(text)
 
 
+def names_list(text: str) -> tuple[str, ...]:
+    """Read names that commas separate: ``best,worst``."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} has an empty name: expected names such as best,worst")
+    return names
+
+
 def index_ranges(text: str) -> tuple[range, ...]:
     """Read numbers and ranges, both ends included: ``0-9,15``."""
     found = []

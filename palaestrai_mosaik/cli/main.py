@@ -408,10 +408,14 @@ def _add_theatre(command: Command) -> None:
     theatre = command(
         "theatre",
         _of_store("theatre", "theatre"),
-        "write a run as one HTML file: its grid in motion, rendered frames, and how its agents did, without a network",
+        "write a run as one HTML file that needs no network; several are compared, without any all runs are listed",
     )
-    theatre.add_argument("run", metavar="RUN")
-    theatre.add_argument("-o", "--output", metavar="FILE", help="default: RUN.html")
+    theatre.add_argument(
+        "runs", nargs="*", metavar="RUN", help="several are compared (default: all are listed)"
+    )
+    theatre.add_argument(
+        "-o", "--output", metavar="FILE", help="default: RUN.html, comparison.html or runs.html"
+    )
     theatre.add_argument(
         "--phase",
         dest="phases",
@@ -419,7 +423,7 @@ def _add_theatre(command: Command) -> None:
         type=_phase,
         default=[],
         metavar="PHASE",
-        help="names or numbers (default: all, as long as the file stays below 5 MB)",
+        help="of a single run, names or numbers (default: all, as long as the file stays below 5 MB)",
     )
     theatre.add_argument(
         "--episode",

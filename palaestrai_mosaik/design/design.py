@@ -13,8 +13,10 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import ProgressCallback
 
+from .described import described
 from .expansion import Expansion
 from .folder import JOBS, OUTPUTS, RESULTS, STORES, DesignFolder
 from .load import from_mapping, load
@@ -240,6 +242,24 @@ class Design:
         Without ``output``, that is ``_outputs``.
         """
         return Path(self.spec.output or OUTPUTS, slug(self.spec.uid))
+
+    def view(self, height: int = HEIGHT) -> Page:
+        """Return the page of the design, which a notebook shows; it must have been generated into :attr:`folder`.
+
+        Args:
+            height: of the page in the notebook, in pixels.
+
+        Raises:
+            DocumentError: it has not been generated there.
+            StoreError: the store of the results cannot be opened.
+        """
+        from palaestrai_mosaik import view
+
+        return view(self, height=height)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the sampler, the factors and the outcomes."""
+        return described(self.spec)
 
     def plan(
         self,

@@ -25,7 +25,10 @@ from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import content_digest
 from palaestrai_mosaik.experiment import load as load_run
+from palaestrai_mosaik.pages import HEIGHT, Page
+from palaestrai_mosaik.text import count as counted
 
+from .described import described
 from .load import load
 from .model import Axis, DesignSpec
 from .rows import SampledRows
@@ -242,6 +245,27 @@ class DesignFolder:
         from .decode import decode
 
         return decode(self.spec, self.sample.unit)
+
+    def view(self, height: int = HEIGHT) -> Page:
+        """Return the page of the design, which a notebook shows: states, outcomes, indices and comparisons.
+
+        The results are those in the folder; for others, see ``Results.view``.
+
+        Args:
+            height: of the page in the notebook, in pixels.
+
+        Raises:
+            StoreError: the store of the results cannot be opened.
+        """
+        from palaestrai_mosaik import view
+
+        return view(self, height=height)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the folder, how many runs it has, and the factors."""
+        counts = self.manifest["counts"]
+        facts = f"{self.path}: {counted(counts['rows'], 'row')}, {counted(counts['runs'], 'run')}"
+        return described(self.spec, facts)
 
     def verify(self) -> list[Problem]:
         """Return what differs from what was generated: files that are missing, edited or too many.

@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.locations import DEFAULT_STORE, default_store
+from palaestrai_mosaik.pages import HEIGHT, Page
 
 from .database import Database, Journal
 from .models import Instance
@@ -207,6 +208,21 @@ class Store:
         more = f", the newest {_SHOWN} of {len(runs):,}" if len(runs) > _SHOWN else ""
         title = f"<p>Runs in <code>{escape(self.database.name)}</code>{more}</p>"
         return title + shown.to_html(index=False, float_format="{:.2f}".format)
+
+    def view(self, *runs: str, height: int = HEIGHT) -> Page:
+        """Return a page of the runs, which a notebook shows; see :func:`palaestrai_mosaik.view`.
+
+        Args:
+            runs: which runs, as :meth:`find_run` takes them: one is shown by itself, several are compared. Without any,
+                all runs are listed.
+            height: of the page in the notebook, in pixels.
+
+        Raises:
+            StoreError: there is no such run.
+        """
+        from palaestrai_mosaik import view
+
+        return view(self, *runs, height=height)
 
     @property
     def schema_version(self) -> str:

@@ -108,13 +108,14 @@ def served_page(base: str) -> tuple[str, str]:
     return _head(title, head) + f"<body>\n{_body(title)}</body>\n</html>\n", policy
 
 
-def single_file(title: str, home: str, carried: Mapping[str, object]) -> str:
+def single_file(title: str, home: str, carried: Mapping[str, object], home_title: str | None = None) -> str:
     """Return a page that shows what it carries, and needs neither server nor network.
 
     Args:
         title: of the page.
         home: the view that it opens with, such as ``#/run/ID``.
         carried: resources by their address (:func:`~.resources.address`). Numbers of arrays keep 7 digits.
+        home_title: the text of the link that leads back to ``home``; ``None``: there are no views beside it.
     """
 
     def packed(data: bytes) -> str:
@@ -130,7 +131,7 @@ def single_file(title: str, home: str, carried: Mapping[str, object]) -> str:
         f"default-src 'none'; script-src {source_hash(mapped)} {source_hash(_START)} data: blob:; "
         f"style-src {source_hash(style)}; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    settings = json.dumps({"home": home}).replace("<", "\\u003c")
+    settings = json.dumps({"home": home, "title": home_title}).replace("<", "\\u003c")
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n'
         '<link rel="icon" href="data:,">\n'

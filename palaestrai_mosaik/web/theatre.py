@@ -1,249 +1,304 @@
-"""A run as one file: its head, its topologies in motion, rendered frames, and the curves of its overview, without a network."""
+"""Pages in one file, without server and network: a run, several runs compared, all runs of a store, a design."""
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.text import joined
 
-from .compact import compact
-from .data import get
-from .data.grid import motion
-from .encoding import to_json
+from .carried import Carried, reserved
+from .data.design_analysis import analysis_of
 from .films import Films
+from .motions import EpisodeChoice, Motions, phase_number, phases_in_motion
 from .page import single_file
-from .resources import Query, Source, address
+from .resources import ResourceError, Source
+from .run_parts import TIME, add_overview, add_overview_if_small, add_record, add_time
 
-#: which episode of each phase: a number, the newest one, or the one with the voltage farthest from 1
-EpisodeChoice = int | Literal["newest", "worst"]
-
-#: what the overview asks for below ``run/ID``
-_OVERVIEW = ("curves",)
-#: an episode with more values is thinned
-_MOST_VALUES = 1_500_000
-#: phases are left out of a file that would be larger (bytes); without its data, a file has about this size
-SIZE, _EMPTY = 5_000_000, 800_000
+#: of so many runs, the newest, the page of a store has small curves
+_MOST_CURVES = 2_000
+#: of so many runs, the newest of a store, or the best and worst of a design, a file has the overview
+_MOST_OVERVIEWS = 50
+#: with overviews, the file of a store or a design has at most so many bytes
+_OVERVIEWS = 3_000_000
 
 
 @dataclass(frozen=True)
-class RunPage:
-    """A run as one file.
+class MotionChoice:
+    """What the page of a run shows in motion.
 
-    Attributes:
-        run: uid of the instance.
-        html: the file.
-        phases: names of the phases that can be seen in motion, or have rendered frames.
-        left_out: names of those for which the file would be too large.
-        thinned: names of those of which not all states, or not all frames, are shown.
+    Args:
+        phases: numbers or names of phases. Without any: all, but phases are left out, the last ones first, for which
+            the file would be larger than :data:`.carried.SIZE`. Rendered frames take what is left of that size: of
+            longer episodes, every second, third, ... frame.
+        episode: which episode of each phase. Of an episode without frames, those of the newest one with frames are shown.
+        beside: number or name of the phase that is shown beside the first one when the file is opened.
     """
 
-    run: str
-    html: str
-    phases: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    thinned: tuple[str, ...] = ()
+    phases: Sequence[int | str] = ()
+    episode: EpisodeChoice = "newest"
+    beside: int | str | None = None
 
 
 def run_page(
     store: Store,
     run: str,
+    choice: MotionChoice | None = None,
     *,
-    phases: Sequence[int | str] = (),
-    episode: EpisodeChoice = "newest",
-    beside: int | str | None = None,
+    height: int = HEIGHT,
     progress: ProgressCallback | None = None,
-) -> RunPage:
+) -> Page:
     """Return a run as one file.
 
     Args:
         store: the store that has the run.
         run: which run, as :meth:`Store.find_run` takes it.
-        phases: numbers or names of the phases to show in motion, and with their rendered frames. Without any: all,
-            but phases are left out, the last ones first, for which the file would be larger than :data:`SIZE`. Frames
-            take what is left of that size: of longer episodes, every second, third, ... frame.
-        episode: which episode of each phase. Of an episode without frames, those of the newest one with frames are shown.
-        beside: number or name of the phase that is shown beside the first one when the file is opened.
+        choice: what is shown in motion; ``None``: the newest episode of all phases.
+        height: of the page in a notebook, in pixels.
         progress: called with the number of phases that have been read, and of all.
 
     Raises:
         StoreError: there is no such run, phase or episode.
     """
-    source = Source(store)
+    choice = choice or MotionChoice()
+    carried = Carried(Source(store))
     uid = store.find_run(run)
-    facts = cast(dict[str, Any], get(source, f"run/{uid}"))
-    index = cast(dict[str, Any], get(source, f"run/{uid}/grid"))
-    carried: dict[str, object] = {f"run/{uid}/{path}": get(source, f"run/{uid}/{path}") for path in _OVERVIEW}
-    views = ["overview"]
-    chosen, films = _Motions(source, uid, index, episode), Films(source, uid)
-    possible = {phase for one in index["environments"] for phase in one["topologies"]}
-    named = [_phase(index, uid, one, possible | {*films.phases}) for one in phases]
-    second = None if beside is None else _phase(index, uid, beside, possible | {*films.phases})
+    index, films = carried.get(f"run/{uid}/grid"), Films(carried.source, uid)
+    moving = phases_in_motion(index)
+    named = [phase_number(index, uid, one, moving | {*films.phases}) for one in choice.phases]
+    second = (
+        None if choice.beside is None else phase_number(index, uid, choice.beside, moving | {*films.phases})
+    )
     wanted = [*named, *([] if second is None else [second])]
-    chosen.add([phase for phase in wanted if phase in possible], limited=not phases, progress=progress)
-    films.add(
-        wanted if phases else [*wanted, *films.phases],
-        {phase: one["episode"] for phase, one in chosen.shown.items()},
-        episode,
-        max(0, SIZE - chosen.size),
-    )
-    home = f"#/run/{quote(uid)}"
-    if chosen.shown:
-        views.append("grid")
-        carried |= chosen.carried
-        carried[f"run/{uid}/grid"] = chosen.index()
-        first = next((phase for phase in named if phase in chosen.shown), chosen.first(second))
-        opened = {"at": chosen.key(first)}
-        if second in chosen.shown:
-            opened["beside"] = chosen.key(second)
-        home += f"/grid?{urlencode(opened)}"
-    if films.shown:
-        views.append("frames")
-        carried |= films.carried
-        if not chosen.shown:
-            home += f"/frames?{urlencode(films.opened(named, second))}"
-    carried[f"run/{uid}"] = {**facts, "views": views}
-    names = {int(one["phase"]): str(one["name"]) for one in index["phases"]}
-    phases_shown = sorted({*chosen.shown, *(one["phase"] for one in films.shown)})
-    return RunPage(
-        uid,
-        single_file(str(facts["document"]), home, carried),
-        tuple(names[phase] for phase in phases_shown),
-        tuple(names[phase] for phase in chosen.left_out if phase not in phases_shown),
-        tuple(names[phase] for phase in sorted({*chosen.thinned, *films.thinned})),
-    )
-
-
-def _phase(index: Mapping[str, Any], uid: str, wanted: int | str, shown: Set[int]) -> int:
-    """Return the number of a phase that can be shown, of those with the numbers ``shown``."""
-    known = {one["name"]: one["phase"] for one in index["phases"] if one["phase"] in shown}
-    for name, number in known.items():
-        if wanted in (name, number):
-            return int(number)
-    hint = did_you_mean(str(wanted), list(known))
-    listed = ", ".join(f"{number} {name!r}" for name, number in known.items()) or "none"
-    raise StoreError(f"run {uid!r} has no phase {wanted!r} with a topology or frames{hint}; it has: {listed}")
-
-
-class _Motions:
-    """The episodes that a file has, and the resources that show them."""
-
-    def __init__(self, source: Source, uid: str, index: Mapping[str, Any], episode: EpisodeChoice):
-        self._source, self._uid, self._index, self._episode = source, uid, index, episode
-        self.carried: dict[str, object] = {}
-        #: number of a phase -> the episode of it
-        self.shown: dict[int, dict[str, Any]] = {}
-        self.left_out: list[int] = []
-        self.thinned: list[int] = []
-        #: about how many bytes the file has with them
-        self.size = _EMPTY
-
-    def add(self, wanted: Sequence[int], *, limited: bool, progress: ProgressCallback | None) -> None:
-        """Read the phases ``wanted`` (of none: all); ``limited``: as long as the file stays small."""
-        environments = self._index["environments"]
-        possible = [
-            int(one["phase"])
-            for one in self._index["phases"]
-            if one["episodes"] and any(one["phase"] in env["topologies"] for env in environments)
-        ]
-        # (what is named comes first, so that it is not left out)
-        order = dict.fromkeys([*wanted, *possible] if limited else wanted)
-        size = self.size
-        for done, phase in enumerate(order):
-            if progress is not None:
-                progress(done, len(order))
-            episode = self._choose(phase)
-            made, thinned = self._resources(phase, episode)
-            added = sum(len(gzip.compress(to_json(one, single=True), 6)) * 4 // 3 for one in made.values())
-            size += added
-            if limited and size > SIZE and self.shown and phase not in wanted:
-                self.left_out.append(phase)
-                continue
-            self.size += added
-            self.carried |= made
-            self.shown[phase] = episode
-            self.thinned += [phase] if thinned else []
-        if progress is not None:
-            progress(len(order), len(order))
-        self.shown = dict(sorted(self.shown.items()))
-
-    def _choose(self, phase: int) -> dict[str, Any]:
-        (episodes,) = [one["episodes"] for one in self._index["phases"] if one["phase"] == phase]
-        trained = [one for one in episodes if not one["evaluation"]] or list(episodes)
-        if self._episode == "newest":
-            return dict(trained[-1])
-        if self._episode == "worst":
-            deviations = [self._deviation(phase, one) for one in trained]
-            return dict(trained[deviations.index(max(deviations))])
-        for one in trained:
-            if one["episode"] == self._episode:
-                return dict(one)
-        known = ", ".join(str(one["episode"]) for one in trained[:20])
-        raise StoreError(
-            f"phase {phase} of run {self._uid!r} has no episode {self._episode}; it has: {known}"
+    facts = carried.get(f"run/{uid}")
+    add_overview(carried, uid)
+    add_record(carried, uid)
+    motions = Motions(carried, uid, index, choice.episode)
+    with reserved(carried, TIME):
+        motions.add(
+            [phase for phase in wanted if phase in moving], others=not choice.phases, progress=progress
         )
+    timed = add_time(carried, uid, motions.shown)
+    films.add(
+        wanted if choice.phases else [*wanted, *films.phases],
+        {phase: one["episode"] for phase, one in motions.shown.items()},
+        choice.episode,
+        max(0, carried.limit - carried.size),
+    )
+    carried.add(films.carried)
+    home = f"#/run/{quote(uid)}"
+    if motions.shown:
+        first = next((phase for phase in named if phase in motions.shown), motions.first(second))
+        opened = {"at": motions.key(first)}
+        if second in motions.shown:
+            opened["beside"] = motions.key(second)
+        home += f"/grid?{urlencode(opened)}"
+        carried.add({f"run/{uid}/grid": motions.index()})
+    elif films.shown:
+        home += f"/frames?{urlencode(films.opened(named, second))}"
+    _add_head(carried, uid, facts, _views(timed, motions, films))
+    names = {int(one["phase"]): str(one["name"]) for one in index["phases"]}
+    shown = sorted({*motions.shown, *(one["phase"] for one in films.shown)})
+    return Page(
+        title=uid,
+        html=single_file(str(facts["document"]), home, carried.resources),
+        runs=(uid,),
+        phases=tuple(names[phase] for phase in shown),
+        left_out=tuple(names[phase] for phase in motions.left_out if phase not in shown),
+        thinned=tuple(names[phase] for phase in sorted({*motions.thinned, *films.thinned})),
+        height=height,
+    )
 
-    def _deviation(self, phase: int, episode: Mapping[str, Any]) -> float:
-        asked = [Query(query) for _, query in self._asked(phase, episode)]
-        worst = [motion(self._source, self._uid, query, _MOST_VALUES)["worst"] for query in asked]
-        return max((abs(one["value"] - 1) for one in worst if one is not None), default=0.0)
 
-    def _asked(
-        self, phase: int, episode: Mapping[str, Any]
-    ) -> Iterator[tuple[Mapping[str, Any], dict[str, str]]]:
-        """Yield the environments of a phase, and what the page asks of each for the episode."""
-        for one in self._index["environments"]:
-            if phase in one["topologies"]:
-                numbers = {name: str(episode[name]) for name in ("worker", "episode")}
-                asked = {"environment": str(one["environment"]), "phase": str(phase), **numbers}
-                yield one, asked | ({"evaluation": "1"} if episode["evaluation"] else {})
+def comparison_page(
+    store: Store,
+    runs: Sequence[str],
+    *,
+    height: int = HEIGHT,
+    progress: ProgressCallback | None = None,
+) -> Page:
+    """Return several runs side by side as one file, and each of them as :func:`run_page` shows it, as far as it stays small.
 
-    def _resources(self, phase: int, episode: Mapping[str, Any]) -> tuple[dict[str, object], bool]:
-        """Return the resources of an episode, and whether it is thinned."""
-        made: dict[str, object] = {}
-        thinned = False
-        for environment, asked in self._asked(phase, episode):
-            path = f"run/{self._uid}"
-            drawn = {
-                "environment": asked["environment"],
-                "phase": str(environment["topologies"][phase]),
-            }
-            if address(f"{path}/topology", drawn) not in self.carried:
-                made[address(f"{path}/topology", drawn)] = get(self._source, f"{path}/topology", drawn)
-            found = motion(self._source, self._uid, Query(asked), _MOST_VALUES)
-            states = len(found["step"])
-            thinned |= states < found["states"]
-            for name in ("readings", "setpoints"):
-                block = found[name]
-                values = np.asarray(block["values"], dtype=np.float64).reshape(states, len(block["uids"]))
-                found[name] = {**block, "values": compact(values)}
-            made[address(f"{path}/motion", asked)] = found
-        return made, thinned
+    Args:
+        store: the store that has the runs.
+        runs: which runs, as :meth:`Store.find_run` takes them.
+        height: of the page in a notebook, in pixels.
+        progress: called with the number of runs that have been read, and of all.
 
-    def first(self, other: int | None) -> int:
-        """Return the first phase that is shown, and is not the ``other`` one, if there are several."""
-        return next((phase for phase in self.shown if phase != other), next(iter(self.shown)))
+    Raises:
+        StoreError: there is no such run, or these are one run.
+        ResourceError: these are more runs than can be told apart.
+    """
+    uids = list(dict.fromkeys(store.find_run(run) for run in runs))
+    if len(uids) < 2:
+        raise StoreError(
+            f"{joined([repr(run) for run in runs])} are one run, {uids[0]}: name several to compare them"
+        )
+    carried = Carried(Source(store))
+    asked = ",".join(uids)
+    carried.take("compare", {"runs": asked})
+    for uid in uids:
+        add_overview(carried, uid, statistics=False)
+    shown: list[str] = []
+    thinned: list[str] = []
+    left_out: list[str] = []
+    for done, uid in enumerate(uids):
+        if progress is not None:
+            progress(done, len(uids))
+        # each run gets its share of what is left
+        left = max(0, carried.limit - carried.size)
+        with reserved(carried, left - left // (len(uids) - done)):
+            add_record(carried, uid)
+            index = carried.get(f"run/{uid}/grid")
+            motions = Motions(carried, uid, index, "newest")
+            with reserved(carried, TIME // len(uids)):
+                motions.add([], others=True, least=0)
+            timed = add_time(carried, uid, motions.shown)
+        if motions.shown:
+            carried.add({f"run/{uid}/grid": motions.index()})
+        _add_head(carried, uid, carried.get(f"run/{uid}"), _views(timed, motions))
+        names = {int(one["phase"]): str(one["name"]) for one in index["phases"]}
+        shown += [names[phase] for phase in motions.shown]
+        thinned += [names[phase] for phase in motions.thinned]
+        left_out += [uid] if motions.left_out else []
+    if progress is not None:
+        progress(len(uids), len(uids))
+    home = f"#/compare/{quote(asked)}"
+    title = f"{len(uids)} runs compared"
+    html = single_file(title, home, carried.resources, "Comparison")
+    return Page(
+        title,
+        html,
+        runs=tuple(uids),
+        phases=tuple(dict.fromkeys(shown)),
+        left_out=tuple(left_out),
+        thinned=tuple(dict.fromkeys(thinned)),
+        height=height,
+    )
 
-    def key(self, phase: int) -> str:
-        """Return how the page names the episode of a phase in its address."""
-        one = self.shown[phase]
-        return f"{phase}.{one['worker']}.{one['episode']}{'e' if one['evaluation'] else ''}"
 
-    def index(self) -> dict[str, Any]:
-        """Return the index of the episodes that the file has, each environment in its first incarnation."""
-        return {
-            "running": False,
-            "environments": [{**one, "incarnations": 1} for one in self._index["environments"]],
-            "phases": [
-                {**one, "episodes": [self.shown[one["phase"]]]}
-                for one in self._index["phases"]
-                if one["phase"] in self.shown
-            ],
-        }
+def store_page(store: Store, *, height: int = HEIGHT, progress: ProgressCallback | None = None) -> Page:
+    """Return the list of all runs of a store as one file, with the overviews of the newest ones.
+
+    Args:
+        store: the store.
+        height: of the page in a notebook, in pixels.
+        progress: called with the number of overviews that have been read, and of all.
+    """
+    carried = Carried(Source(store))
+    rows = carried.get("runs")
+    # (in single precision, times would be off by minutes)
+    times = {name: rows[name].tolist() for name in ("started", "ended")}
+    if not np.isnan(times["ended"]).any():
+        # the same runs give the same file, whenever it is written
+        times["now"] = max(times["ended"], default=0.0)
+    carried.add({"runs": {**rows, **times}})
+    uids = rows["run"][::-1]
+    carried.add({"sparklines": store.objective_curves(uids[:_MOST_CURVES])})
+    shown = _add_overviews(carried, uids[:_MOST_OVERVIEWS], progress)
+    name = store.directory.name
+    html = single_file(f"Runs in {name}", "#/runs", carried.resources, "All runs")
+    return Page(name, html, runs=tuple(shown), left_out=tuple(uids[len(shown) :]), height=height)
+
+
+def design_page(
+    folder: DesignFolder,
+    store: Store | StoreLocation,
+    *,
+    height: int = HEIGHT,
+    analysing: ProgressCallback | None = None,
+    progress: ProgressCallback | None = None,
+) -> Page:
+    """Return a design as one file: states of its runs, outcomes, indices and comparisons, its best and worst runs.
+
+    Args:
+        folder: the folder of the design.
+        store: where its results are; there need not be any.
+        height: of the page in a notebook, in pixels.
+        analysing: called with the number of resamples that have been drawn for intervals, and of all.
+        progress: called with the number of runs of which an overview has been read, and of all.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    source = Source(store, folder)
+    try:
+        carried = Carried(source)
+        facts = carried.get("design")
+        # (where the folder is, stays with its user)
+        carried.add({"design": {**facts, "folder": folder.path.name}})
+        states, outcomes = carried.take("design/states"), carried.take("design/outcomes")
+        analysis_of(source)[1].listener = analysing
+        try:
+            carried.take("design/analysis")
+        except ResourceError as error:
+            carried.add({"design/analysis": {"refused": str(error)}})
+        shown = _add_overviews(carried, _extreme_runs(facts, states, outcomes), progress)
+    finally:
+        if isinstance(store, StoreLocation):
+            source.close()
+    uid = folder.spec.uid
+    html = single_file(uid, "#/design", carried.resources, "Design")
+    return Page(uid, html, runs=tuple(shown), height=height)
+
+
+def _views(timed: Collection[int], motions: Motions, films: Films | None = None) -> list[str]:
+    shown = {
+        "time": timed,
+        "grid": motions.shown,
+        "frames": None if films is None else films.shown,
+    }
+    return ["overview", *(name for name, found in shown.items() if found), "record"]
+
+
+def _add_head(carried: Carried, uid: str, facts: dict[str, Any], views: list[str]) -> None:
+    carried.add({f"run/{uid}": {**facts, "views": views}})
+
+
+def _add_overviews(
+    carried: Carried, uids: Sequence[str], progress: ProgressCallback | None = None
+) -> list[str]:
+    """Carry the overviews of runs, as long as the file stays small; return which."""
+    shown: list[str] = []
+    for done, uid in enumerate(uids):
+        if progress is not None:
+            progress(done, len(uids))
+        with reserved(carried, carried.limit - _OVERVIEWS):
+            if not add_overview_if_small(carried, uid):
+                break
+        add_record(carried, uid)
+        _add_head(carried, uid, carried.get(f"run/{uid}"), ["overview", "record"])
+        shown.append(uid)
+    if progress is not None:
+        progress(len(uids), len(uids))
+    return shown
+
+
+def _extreme_runs(facts: dict[str, Any], states: dict[str, Any], outcomes: dict[str, Any]) -> list[str]:
+    """Return the instances with the best and the worst values of an outcome, then those that failed."""
+    changed = states["changed"]
+    instance = dict(zip(np.asarray(changed["run"]).tolist(), changed["instance"], strict=True))
+    failed = [run for run, *_ in changed["errors"]]
+    cells = np.asarray(facts["cells"])
+    found: Iterable[int] = ()
+    if outcomes["outcomes"]:
+        # of those with a direction the first one, the best runs first
+        first = next((one for one in outcomes["outcomes"] if one["better"]), outcomes["outcomes"][0])
+        values = np.asarray(first["values"], dtype=float) * (-1 if first["better"] == "higher" else 1)
+        order = np.argsort(values, kind="stable")
+        ordered = cells[order[np.isfinite(values[order])]].tolist()
+        half = _MOST_OVERVIEWS // 2
+        # best, worst, second best, second worst, ...
+        found = [run for pair in zip(ordered[:half], ordered[::-1][:half], strict=True) for run in pair]
+    wanted = dict.fromkeys([*found, *failed])
+    return [str(instance[run]) for run in wanted if instance.get(run) is not None][:_MOST_OVERVIEWS]

@@ -32,6 +32,7 @@ LEAVES = {
     "importing",
     "installation",
     "locations",
+    "pages",
     "progress",
     "types",
     "seeding",
@@ -41,15 +42,16 @@ LEAVES = {
 #: package (or module) of the top level -> what it may import of the others. "" is
 #: ``palaestrai_mosaik/__init__.py``: everybody may import its version, and it knows where names are.
 ALLOWED: dict[str, set[str]] = {
-    "": {"api", "palaestrai", "rl", "scenario", "simulation", "store"},
+    "": {"api", "pages", "palaestrai", "rl", "scenario", "simulation", "store"},
     "__main__": {"cli"},
-    "api": LEAVES | {"experiment", "runner", "store", "analysis", "web"},
+    "api": LEAVES | {"experiment", "runner", "store", "design", "analysis", "web"},
     "collector": set(),
     "errors": set(),
     "files": set(),
     "importing": {"errors"},
     "installation": set(),
     "locations": set(),
+    "pages": {"files"},
     "progress": set(),
     "seeding": set(),
     "text": set(),

@@ -97,6 +97,8 @@ def test_runs_as_json(told: Callable[..., Any], here: Path) -> None:
     page = told("palaestrai-mosaik theatre latest -o walk.html")
     assert (page["run"], page["phases"], page["left_out"], page["thinned"]) == (run["run"], [], [], [])
     assert Path(page["file"]).stat().st_size == page["bytes"]
+    page = told("palaestrai-mosaik theatre")
+    assert (page["run"], page["runs"], page["file"]) == (None, [run["run"]], "runs.html")
 
     (resumed,) = told("palaestrai-mosaik resume walk.yml")["runs"]
     assert (resumed["run"], resumed["status"]) == (run["run"], "finished")
@@ -183,6 +185,13 @@ def test_designs_as_json(told: Callable[..., Any], here: Path) -> None:
 
     reported = told("arsenai report study")
     assert Path(reported["page"]).exists() and list(reported["sentences"]) == ["steps"]
+    assert reported["theatre"] == []
+    reported = told("arsenai report study --theatre study-0-r0")
+    assert [Path(file).is_file() for file in reported["theatre"]] == [True]
+
+    page = told("arsenai theatre study")
+    assert (page["design"], page["file"], len(page["runs"])) == ("study", "study.html", 4)
+    assert Path(page["file"]).stat().st_size == page["bytes"]
 
 
 def test_every_command_with_the_option_is_tested_here() -> None:

@@ -16,11 +16,12 @@ from support.painted import HEIGHT, WIDTH, decoded, painted, painted_phase
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.web import theatre
+from palaestrai_mosaik.web import carried
 from palaestrai_mosaik.web.data import frames as data
 from palaestrai_mosaik.web.data import get
+from palaestrai_mosaik.web.films import Films
 from palaestrai_mosaik.web.resources import ResourceError, Source
-from palaestrai_mosaik.web.theatre import run_page
+from palaestrai_mosaik.web.theatre import MotionChoice, run_page
 
 from .conftest import Serve
 from .test_grid import choose, set_state
@@ -212,7 +213,7 @@ def test_frames_appear_while_the_run_goes_on(browser: Browser, serve: Serve, tmp
 def test_one_file_shows_the_frames_without_a_network(
     browser: Browser, source: Source, tmp_path: Path
 ) -> None:
-    page = run_page(source.store, run_of(source), beside="phase_1")
+    page = run_page(source.store, run_of(source), MotionChoice(beside="phase_1"))
     assert page.phases == ("phase_0", "phase_1") and page.thinned == page.left_out == ()
     file = tmp_path / "run.html"
     file.write_text(page.html, encoding="utf-8")
@@ -224,7 +225,9 @@ def test_one_file_shows_the_frames_without_a_network(
         expect(browser, source, state)
     assert browser.js("[...document.querySelectorAll('nav.tabs a')].map((a) => a.textContent)") == [
         "Overview",
+        "Time",
         "Frames",
+        "Record",
     ]
     assert (
         browser.js(
@@ -241,12 +244,20 @@ def test_a_file_has_fewer_frames_rather_than_a_larger_size(
     browser: Browser, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(source)
-    whole = run_page(source.store, run, episode=0)
+    rooms: list[float] = []
+    add = Films.add
+
+    def noted(films: Films, *arguments: Any) -> None:
+        rooms.append(arguments[-1])
+        add(films, *arguments)
+
+    monkeypatch.setattr(Films, "add", noted)
+    whole = run_page(source.store, run, MotionChoice(episode=0))
     assert whole.thinned == ()
     size = int(source.store.recorded_frames(run, 0)["bytes"].max())
     # room for about half of the frames of the longer episode
-    monkeypatch.setattr(theatre, "SIZE", theatre._EMPTY + int(size * 1.4))
-    page = run_page(source.store, run, episode=0)
+    monkeypatch.setattr(carried, "SIZE", carried.SIZE - rooms[0] + int(size * 1.4))
+    page = run_page(source.store, run, MotionChoice(episode=0))
     assert page.thinned == ("phase_0",) and len(page.html) < len(whole.html)
     file = tmp_path / "run.html"
     file.write_text(page.html, encoding="utf-8")
@@ -260,9 +271,9 @@ def test_a_file_has_fewer_frames_rather_than_a_larger_size(
     with pytest.raises(
         StoreError, match="phase 0 has no frames of environment 'world' in episode 1; it has frames of: 0, 2"
     ):
-        run_page(source.store, run, episode=1)
+        run_page(source.store, run, MotionChoice(episode=1))
     with pytest.raises(StoreError, match="no phase 'phase_7' with a topology or frames"):
-        run_page(source.store, run, phases=["phase_7"])
+        run_page(source.store, run, MotionChoice(["phase_7"]))
 
 
 def test_frames_are_as_they_were_painted(source: Source) -> None:

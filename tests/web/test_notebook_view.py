@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from support.small_grid import small_grid_document
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.analysis import Results
 from palaestrai_mosaik.design import Design
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.errors import DocumentError, StoreError
 from palaestrai_mosaik.execution import Settings, run_folder
 
 HOSTILE = "<script>window.planted=1</script>"
@@ -42,11 +43,11 @@ def test_a_cell_shows_the_page_of_a_run(browser: Browser, run: pm.RecordedRun, t
 
 
 def test_a_view_is_saved_as_a_file(run: pm.RecordedRun, tmp_path: Path) -> None:
-    view = pm.view(run.store, phases=["calm"])
+    view = pm.view(run.store, "latest", phases=["calm"])
     assert view.save(tmp_path / "run.html") == tmp_path / "run.html"
-    assert (tmp_path / "run.html").read_text(encoding="utf-8") == view.page.html
-    assert view.page.phases == ("calm",)
-    assert repr(view).startswith(f"<RunView {run.instance}: ")
+    assert (tmp_path / "run.html").read_text(encoding="utf-8") == view.html
+    assert view.phases == ("calm",)
+    assert repr(view).startswith(f"<Page of {run.instance}: ")
 
 
 def test_a_view_of_nothing_says_what_there_is(tmp_path: Path) -> None:
@@ -73,29 +74,98 @@ def test_a_store_shows_names_as_text(tmp_path: Path) -> None:
         assert HOSTILE not in store._repr_html_()
 
 
-def test_results_of_a_design_show_states_and_outcomes(tmp_path: Path) -> None:
-    design = tmp_path / "design.yml"
-    design.write_text(
-        """
-uid: two
-seed: 1
-base:
-  uid: walk
-  seed: 7
-  schedule:
-    train:
-      environments: [slippery_grid]
-      agents: [{name: walker, muscle: random}]
-      phase_config: {episodes: 1}
-factors:
-  episodes: {path: schedule.train.phase_config.episodes, levels: [1, 2]}
-sampler: factorial
-outcomes: {length: {of: steps, step: sum}}
-"""
-    )
-    folder = Design.load(design).generate(tmp_path / "folder")
+@pytest.fixture(scope="module")
+def design(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A design document whose names are hostile."""
+    path = tmp_path_factory.mktemp("design") / "design.yml"
+    document = {
+        "uid": f"two {HOSTILE}",
+        "seed": 1,
+        "output": str(path.parent / "designs"),
+        "base": {
+            "uid": "walk",
+            "seed": 7,
+            "schedule": {
+                "train": {
+                    "environments": ["slippery_grid"],
+                    "agents": [{"name": "walker", "muscle": "random"}],
+                    "phase_config": {"episodes": 1},
+                }
+            },
+        },
+        "factors": {
+            HOSTILE: {
+                "path": "schedule.train.phase_config.episodes",
+                "levels": [1, 2],
+                "labels": [HOSTILE, "two"],
+            }
+        },
+        "sampler": "factorial",
+        "outcomes": {"length": {"of": "steps", "step": "sum", "better": "higher"}},
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_design_its_folder_and_its_results_show_themselves(browser: Browser, design: Path) -> None:
+    loaded = Design.load(design)
+    shown = loaded._repr_html_()
+    assert "factorial" in shown and "length (higher is better)" in shown and "two" in shown
+    with pytest.raises(DocumentError, match="not the folder of a generated design"):
+        loaded.view()
+    folder = loaded.generate()
+    assert "2 rows, 2 runs" in folder._repr_html_()
     waiting = Results(folder)._repr_html_()
     assert "has the design been run?" in waiting
     run_folder(folder, settings=Settings(executor="inline"))
-    shown = Results(folder)._repr_html_()
-    assert "finished" in shown and "Outcomes" in shown
+    results = Results(folder)
+    assert "finished" in results._repr_html_() and "Outcomes" in results._repr_html_()
+    pages = [loaded.view(), folder.view(), results.view(), pm.view(folder.path), pm.view(results)]
+    assert {page.html for page in pages} == {pages[0].html}
+    for one in (loaded, folder, results, pages[0]):
+        assert HOSTILE not in one._repr_html_()
+    browser.open(pages[0].save(design.with_name("page.html")).as_uri())
+    browser.wait("document.querySelectorAll('[role=gridcell]').length === 2")
+    browser.wait("document.querySelectorAll('figure canvas').length >= 2")
+    assert browser.js("window.planted") is None
+    assert browser.errors() == []
+
+
+def test_a_cell_shows_the_design_in_a_frame(browser: Browser, design: Path, tmp_path: Path) -> None:
+    folder = Design.load(design).generate(tmp_path / "folder")
+    cell = tmp_path / "cell.html"
+    cell.write_text(
+        f"<!DOCTYPE html><html><body>{folder.view()._repr_html_()}</body></html>", encoding="utf-8"
+    )
+    browser.open(cell.as_uri())
+    browser.driver.switch_to.frame(browser.driver.find_element("css selector", "iframe"))
+    try:
+        browser.wait("document.querySelectorAll('[role=gridcell]').length === 2")
+    finally:
+        browser.driver.switch_to.default_content()
+    assert browser.js("window.planted") is None
+    assert browser.errors() == []
+
+
+def test_a_store_and_its_runs_are_viewed_by_methods(run: pm.RecordedRun) -> None:
+    store = run.store
+    assert store.view() == pm.view(store) == pm.view(store.directory)
+    assert store.view("latest", height=500).height == 500
+    assert store.view("latest").html == run.view().html == pm.view(run).html
+    with pytest.raises(StoreError, match="name one run"):
+        pm.view(store, phases=["calm"])
+    with pytest.raises(StoreError, match="pass the store"):
+        pm.view(run, "latest")
+    with pytest.raises(StoreError, match="did you mean 'small'"):
+        store.view("smal")
+
+
+def test_runs_show_names_as_text(tmp_path: Path) -> None:
+    document = {**small_grid_document(steps=1), "uid": HOSTILE}
+    document["schedule"] = [{HOSTILE: next(iter(document["schedule"][0].values()))}]
+    run = pm.run(document, store=tmp_path, quiet=True)
+    assert "&lt;script&gt;" in run._repr_html_()
+    page = run.view()
+    for shown in (run._repr_html_(), page._repr_html_(), pm.Page(HOSTILE, HOSTILE)._repr_html_()):
+        assert HOSTILE not in shown
+    run.close()

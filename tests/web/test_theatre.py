@@ -15,8 +15,8 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.web import theatre
-from palaestrai_mosaik.web.theatre import run_page
+from palaestrai_mosaik.web import carried, motions
+from palaestrai_mosaik.web.theatre import MotionChoice, run_page
 
 from .test_grid import STEP, choose, drawn_voltages, lines, set_state
 from .test_overview import rows
@@ -90,14 +90,14 @@ def test_a_phase_is_left_out_rather_than_making_the_file_large(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Store(folder, read_only=True) as store:
-        monkeypatch.setattr(theatre, "SIZE", 1)
+        monkeypatch.setattr(carried, "SIZE", 1)
         small = run_page(store, "small")
         assert (small.phases, small.left_out) == (("calm",), ("high",))
         # what is named is never left out
-        assert run_page(store, "small", phases=["high", 0]).phases == ("calm", "high")
-        assert run_page(store, "small", beside="high").phases == ("high",)
-        monkeypatch.setattr(theatre, "_MOST_VALUES", 50)
-        assert run_page(store, "small", phases=["high"]).thinned == ("high",)
+        assert run_page(store, "small", MotionChoice(["high", 0])).phases == ("calm", "high")
+        assert run_page(store, "small", MotionChoice(beside="high")).phases == ("high",)
+        monkeypatch.setattr(motions, "_MOST_VALUES", 50)
+        assert run_page(store, "small", MotionChoice(["high"])).thinned == ("high",)
 
 
 def test_the_episode_is_the_newest_the_worst_or_a_number(tmp_path: Path) -> None:
@@ -108,14 +108,18 @@ def test_the_episode_is_the_newest_the_worst_or_a_number(tmp_path: Path) -> None
     with Store(tmp_path, read_only=True) as store:
         newest = run_page(store, "small")
         # both episodes have the same voltages: the first of the worst ones is meant
-        assert run_page(store, "small", episode="worst") == run_page(store, "small", episode=0) != newest
-        assert run_page(store, "small", episode=1) == newest
+        assert (
+            run_page(store, "small", MotionChoice(episode="worst"))
+            == run_page(store, "small", MotionChoice(episode=0))
+            != newest
+        )
+        assert run_page(store, "small", MotionChoice(episode=1)) == newest
         with pytest.raises(StoreError, match="no episode 7; it has: 0, 1"):
-            run_page(store, "small", episode=7)
+            run_page(store, "small", MotionChoice(episode=7))
         with pytest.raises(
             StoreError, match=r"no phase 'clam' with a topology or frames \(did you mean 'calm'\?\)"
         ):
-            run_page(store, "small", phases=["clam"])
+            run_page(store, "small", MotionChoice(["clam"]))
 
 
 def test_a_run_without_a_topology_has_its_head_and_curves(
@@ -140,7 +144,7 @@ def test_a_run_without_a_topology_has_its_head_and_curves(
     }
     assert found == pytest.approx(expected, rel=1e-5)
     assert browser.js("[...document.querySelectorAll('nav.tabs a')].map((one) => one.textContent)") == [
-        "Overview"
+        *("Overview", "Time", "Record")
     ]
     assert browser.errors() == []
 

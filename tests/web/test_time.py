@@ -501,18 +501,21 @@ def test_a_running_run_grows(browser: Browser, serve: Serve, tmp_path: Path) -> 
 
 
 def test_one_file_shows_what_it_carries(browser: Browser, dummy: Source, tmp_path: Path) -> None:
-    names = ["run/latest", "run/latest/time", "run/latest/series"]
-    carried = {name: get(dummy, name) for name in names}
-    carried[address("run/latest/series", {"phases": "0"})] = get(dummy, "run/latest/series", {"phases": "0"})
+    carried = {name: get(dummy, name) for name in ("run/latest", "run/latest/time")}
+    for phase in ("0", "1"):
+        asked = {"phases": phase}
+        carried[address("run/latest/series", asked)] = get(dummy, "run/latest/series", asked)
     page = tmp_path / "run.html"
     page.write_text(single_file("A run", "#/run/latest/time", carried))
     browser.open(page.as_uri())
     browser.wait("document.querySelectorAll('.time-panels canvas').length === 3")
     assert len(numbers(browser, 2)[1]) == dummy.store.steps("latest", 1)["time"].nunique()
     browser.js("document.getElementById('phase-0').click()")
-    browser.wait(
-        "document.querySelectorAll('.time-panels canvas').length === 3 && location.hash.includes('phases=0')"
-    )
+    browser.wait("document.getElementById('phase-0').checked && location.hash.includes('phases=0%2C1')")
+    # both phases, laid over one another
+    browser.wait("document.querySelector('.time-panels').textContent.includes('Phases by colour')")
+    browser.js("document.getElementById('phase-1').click()")
+    browser.wait("!document.querySelector('.time-panels').textContent.includes('Phases by colour')")
     expected = dummy.store.steps("latest", 0, episode=2)["time"].nunique()
     assert len(numbers(browser, 2)[1]) == expected
     assert browser.errors() == []

@@ -240,7 +240,7 @@ def write_report(data: ReportData, directory: str | Path) -> Path:
     directory = Path(directory)
     files.add_root(directory)
     try:
-        before = _files_of_report(directory)
+        before = files_of_report(directory)
         files.make_folder(directory, parents=True)
         new = render(data, directory)
         # the page comes last: it never names a table that is not there yet
@@ -253,8 +253,11 @@ def write_report(data: ReportData, directory: str | Path) -> Path:
     return directory / PAGE
 
 
-def _files_of_report(directory: Path) -> set[str]:
-    """Return the tables of the report that the directory holds."""
+def files_of_report(directory: Path) -> set[str]:
+    """Return the tables of the report that the directory holds.
+
+    Raises :class:`StoreError` where it holds something else.
+    """
     # pages of single runs may be there first
     if not directory.exists() or (
         directory.is_dir() and {path.name for path in directory.iterdir()} <= {THEATRE}

@@ -28,6 +28,8 @@ class DesignAnalysis:
         self._kept: tuple[int, dict[str, Any]] | None = None
         #: what is computed, how many resamples are drawn, and of how many
         self.progress: tuple[str, int, int] | None = None
+        #: is told the same
+        self.listener: ProgressCallback | None = None
 
     def get(self, seen: DesignWatch) -> dict[str, Any]:
         """Return the analysis of the runs that have finished.
@@ -78,6 +80,8 @@ class DesignAnalysis:
     def _told(self, what: str) -> ProgressCallback:
         def tell(done: int, total: int) -> None:
             self.progress = what, done, total
+            if self.listener is not None:
+                self.listener(done, total)
 
         return tell
 
@@ -117,7 +121,8 @@ _ANALYSES: WeakKeyDictionary[DesignWatch, DesignAnalysis] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
-def _analysis(source: Source) -> tuple[DesignWatch, DesignAnalysis]:
+def analysis_of(source: Source) -> tuple[DesignWatch, DesignAnalysis]:
+    """Return what looks at the design of a source, and what analyses it."""
     seen = watch(source)
     with _LOCK:
         return seen, _ANALYSES.setdefault(seen, DesignAnalysis())
@@ -129,12 +134,12 @@ def analysis(source: Source, query: Query) -> dict[str, Any]:
 
     It takes as long as they take, once for the same finished runs.
     """
-    seen, kept = _analysis(source)
+    seen, kept = analysis_of(source)
     return kept.get(seen)
 
 
 @resource("design/analysis/progress")
 def progress(source: Source, query: Query) -> dict[str, Any]:
     """Return how far the analysis is: what is computed (``None``: nothing), ``done`` and ``total`` resamples."""
-    what, done, total = _analysis(source)[1].progress or (None, 0, 0)
+    what, done, total = analysis_of(source)[1].progress or (None, 0, 0)
     return {"what": what, "done": done, "total": total}

@@ -47,6 +47,8 @@ async function route() {
     fill(nav, [["#/design", "Design", store.design], ["#/runs", "Runs", true], ["#/documents", "Documents", store.actions]]
       .filter(([, , shown]) => shown)
       .map(([to, name]) => h("a", { href: to, "aria-current": place.startsWith(to) && "page" }, name)));
+  } else if (window.palaestrai.title) {
+    fill(nav, h("a", { href: home, "aria-current": place === home && "page" }, window.palaestrai.title));
   }
   // a view draws into an element of its own: one that is left cannot write into the next
   const element = h("div", { class: "view" });

@@ -1,7 +1,8 @@
 // Curves over episodes, as figures: those of one run, or of several overlaid.
 
+import { band, described } from "web/bands";
 import { colour, figure } from "web/chart";
-import { fill } from "web/dom";
+import { fill, h } from "web/dom";
 
 /** a line of so few points has marks; a chart of more points has a slider to zoom */
 const MARKED = 40, SLIDER = 50;
@@ -34,7 +35,7 @@ function shared(lines) {
 /** The points of a line; those that nothing joins to another one get a mark of the size `size`. */
 function lone(data, size) {
   const given = (i) => data[i] !== undefined && data[i][1] !== null && !Number.isNaN(data[i][1]);
-  return data.map((value, i) => (given(i) && !given(i - 1) && !given(i + 1) ? { value, symbol: "circle", symbolSize: size } : value));
+  return data.map(([x, y], i) => (given(i) && !given(i - 1) && !given(i + 1) ? { value: [x, y], symbol: "circle", symbolSize: size } : [x, y]));
 }
 
 /** Where phases lie on an axis on which they stand one behind the other: [{phase, begin, length}]; short ones are `APART`, too. */
@@ -72,13 +73,19 @@ export function groups(curves) {
   return [...found.values()];
 }
 
+const value = (one) => (Number.isFinite(one) ? one : null);
+
 /**
  * A figure of curves. `lines()` returns [{label, curve, look}], where a label that occurs again continues its line in the
  * next phase; `fold()` is "mean" or "sum"; `phases()` are [{phase, name}].
  */
 export function curveFigure({ title, lines, fold, phases, height = 300 }) {
+  const columns = () => (fold() === "mean" ? ["mean", "low", "high"] : ["sum", "sum_low", "sum_high"]);
+
+  /** The points of a curve: [[x, value, lowest, highest]], null where there is none. */
   function points({ curve }, begin) {
-    return Array.from(curve.x, (x, i) => [begin.get(curve.phase) + x, curve[fold()][i]]);
+    const [middle, low, high] = columns().map((name) => curve[name]);
+    return Array.from(curve.x, (x, i) => [begin.get(curve.phase) + x, value(middle[i]), value(low?.[i]), value(high?.[i])]);
   }
   function options({ axis }) {
     const shown = lines(), found = places(shown.map((one) => one.curve)), names = new Map(phases().map((one) => [one.phase, one.name]));
@@ -87,10 +94,11 @@ export function curveFigure({ title, lines, fold, phases, height = 300 }) {
     const series = merged.map((one, i) => {
       const { above, below } = common[i], marked = one.scatter || one.data.length <= MARKED;
       // (what lies below another line is wider, what lies above it is dashed: both are seen)
-      return { name: one.label, type: one.scatter ? "scatter" : "line", symbol: one.scatter ? "diamond" : marked ? "circle" : "none",
+      return { name: one.label, id: one.label, type: one.scatter ? "scatter" : "line", symbol: one.scatter ? "diamond" : marked ? "circle" : "none",
         symbolSize: (one.scatter ? 9 : 6) + (below ? 4 : 0), showSymbol: true, lineStyle: { width: below ? 3 : 1.6, type: above ? [5, 5] : one.look.type },
-        itemStyle: { color: one.look.color }, data: one.scatter ? one.data : lone(one.data, below ? 12 : 8) };
+        itemStyle: { color: one.look.color }, data: one.scatter ? one.data.map(([x, y]) => [x, y]) : lone(one.data, below ? 12 : 8) };
     });
+    for (const one of merged) if (one.over) series.push(...band(one.label, one.data, one.look.color));
     if (found.length > 1 && series.length) {
       series[0].markLine = { silent: true, symbol: "none", lineStyle: { color: colour("quiet"), type: "dashed" }, label: { color: colour("quiet"),
         formatter: ({ data }) => data.name, position: "insideEndBottom" },
@@ -108,36 +116,44 @@ export function curveFigure({ title, lines, fold, phases, height = 300 }) {
       nameLocation: "middle", nameGap: 24, minInterval: 1, scale: true, ...across }, yAxis: { ...axis, type: "value", scale: true,
       name: fold() === "mean" ? "mean of an episode" : "sum of an episode", nameLocation: "middle", nameGap: 52,
       axisLine: { ...axis.axisLine, onZero: false } },
-    legend: { type: "scroll", top: 0, left: "center", textStyle: { color: colour("text") }, pageTextStyle: { color: colour("quiet") } },
+    // (a band is switched with its line)
+    legend: { data: merged.map(({ label }) => label), type: "scroll", top: 0, left: "center", textStyle: { color: colour("text") }, pageTextStyle: { color: colour("quiet") } },
     tooltip: { trigger: "axis", renderMode: "richText", backgroundColor: colour("raised"), borderColor: colour("line"),
-      textStyle: { color: colour("text"), fontSize: 12 } },
+      textStyle: { color: colour("text"), fontSize: 12 },
+      formatter: (pointed) => described(merged, pointed, (x) => (found.length > 1 ? `${episode(x)[0]}, episode ${episode(x)[1]}` : `episode ${x}`)) },
     dataZoom: [{ type: "inside" }, ...(zoomed ? [{ type: "slider", height: 18, bottom: 6 }] : [])], series };
   }
-  /** Lines that go on from phase to phase: [{label, data, look, scatter}]. */
+  /** Lines that go on from phase to phase: [{label, data: [[x, value, lowest, highest]], look, scatter, over}]. */
   function continued(shown, begin) {
     const found = new Map();
     for (const one of shown) {
       const label = one.curve.evaluation ? `${one.label} (evaluation)` : one.label;
-      if (!found.has(label)) found.set(label, { label, data: [], look: one.look, scatter: one.curve.evaluation });
-      const { data } = found.get(label);
+      if (!found.has(label)) found.set(label, { label, data: [], look: one.look, scatter: one.curve.evaluation, over: null });
+      const own = found.get(label), { data } = own;
+      own.over ??= one.curve.over;
       // (a point without a value interrupts the line between two phases)
-      if (data.length) data.push([data.at(-1)[0] + 0.5, null]);
+      if (data.length) data.push([data.at(-1)[0] + 0.5, null, null, null]);
       data.push(...points(one, begin));
     }
     return [...found.values()];
   }
   function numbers() {
-    const names = new Map(phases().map((one) => [one.phase, one.name]));
-    const rows = lines().flatMap(({ label, curve }) => Array.from(curve.x, (x, i) => [names.get(curve.phase) ?? String(curve.phase), label,
-      curve.evaluation ? "evaluation" : "episode", x, curve.mean[i], curve.sum[i]]));
-    return { columns: ["phase", "curve", "kind", "episode", "mean", "sum"], rows: rows.slice(0, 4000) };
+    const names = new Map(phases().map((one) => [one.phase, one.name])), shown = lines();
+    const banded = shown.some(({ curve }) => curve.over), [, low, high] = columns();
+    const rows = shown.flatMap(({ label, curve }) => Array.from(curve.x, (x, i) => [names.get(curve.phase) ?? String(curve.phase), label,
+      curve.evaluation ? "evaluation" : "episode", x, curve.mean[i], curve.sum[i],
+      ...(banded ? [value(curve[low]?.[i]) ?? "–", value(curve[high]?.[i]) ?? "–"] : [])]));
+    return { columns: ["phase", "curve", "kind", "episode", "mean", "sum", ...(banded ? [`lowest ${fold()}`, `highest ${fold()}`] : [])],
+      rows: rows.slice(0, 4000) };
   }
   const made = figure({ title, description: `${title} by episode`, height, options, numbers });
   const caption = made.element.querySelector("figcaption");
   return { ...made, update(again) {
-    const thin = lines().find(({ curve }) => curve.episodes > curve.x.length);
-    fill(caption, title, thin && ` (${thin.curve.episodes.toLocaleString("en")} episodes, of which ${thin.curve.x.length.toLocaleString("en")} `
-      + "with all extremes are drawn)");
+    const shown = lines(), thin = shown.find(({ curve }) => curve.episodes > curve.x.length);
+    const over = [...new Set(shown.map(({ curve }) => curve.over).filter(Boolean))];
+    const notes = [over.length > 0 && `mean over ${over.join(" or ")}; band: lowest to highest`,
+      thin && `${thin.curve.episodes.toLocaleString("en")} episodes, of which ${thin.curve.x.length.toLocaleString("en")} with all extremes are drawn`];
+    fill(caption, title, notes.filter(Boolean).map((one) => h("span", { class: "quiet" }, ` (${one})`)));
     if (again) made.refresh(); else made.update();
   } };
 }

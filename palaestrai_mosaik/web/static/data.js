@@ -29,6 +29,8 @@ export async function get(path, query = {}, signal = undefined) {
   const name = address(path, query);
   if (offline) {
     if (!(name in carried)) throw new Error("This file does not have that view. Open the run with: palaestrai-mosaik serve");
+    // (what the server would have answered)
+    if (carried[name]?.refused) throw new Error(carried[name].refused);
     return decode(carried[name]);
   }
   const parts = name.split("?");

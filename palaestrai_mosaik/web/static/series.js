@@ -34,6 +34,32 @@ export function scale({ seconds_per_tick: seconds, start, span, phases }) {
   return { type: "value", name, value: (tick) => tick, tick: (x) => x, text: (tick) => number(tick, 9) };
 }
 
+/** Answers for one phase each as an answer for all of these phases, which are laid over one another. */
+export function laidOver(answers) {
+  if (answers.length === 1) return answers[0];
+  const panels = [];
+  answers.forEach((answer, i) => answer.panels.forEach((panel) => {
+    let own = panels.find((one) => one.pattern === panel.pattern && one.y_label === panel.y_label && one.kind === panel.kind);
+    if (!own) panels.push(own = { ...panel, lines: [] });
+    own.lines.push(...panel.lines.map((line) => ({ ...line, phase: i })));
+  }));
+  // a line that has the right axis in one phase has it in all; a column has its dashes in all
+  for (const { lines } of panels) {
+    const name = (line) => `${line.label} ${line.column}`, columns = [...new Set(lines.map(name))];
+    const right = new Set(lines.filter((line) => line.right).map(name));
+    for (const line of lines) {
+      line.right = right.has(name(line));
+      line.place = line.column === undefined ? line.place : columns.indexOf(name(line));
+    }
+  }
+  panels.sort((a, b) => a.pattern - b.pattern);
+  const same = (name) => (answers.every((one) => one[name] === answers[0][name]) ? answers[0][name] : null);
+  const spans = answers.map((one) => one.span).filter(Boolean);
+  return { ...answers[0], phases: answers.flatMap((one) => one.phases), panels, problems: answers.flatMap((one) => one.problems),
+    seconds_per_tick: same("seconds_per_tick"), start: same("start"),
+    span: spans.length ? [Math.min(...spans.map(([first]) => first)), Math.max(...spans.map(([, last]) => last))] : null };
+}
+
 /** A panel with the details of a window in place of the points that it has there. */
 export function refined(panel, details) {
   const found = details?.panels.find((one) => one.pattern === panel.pattern && one.y_label === panel.y_label && one.kind === panel.kind);

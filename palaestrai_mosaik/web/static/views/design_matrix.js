@@ -1,6 +1,6 @@
 // The runs of a design as a matrix of states: one cell for each repetition of each row.
 
-import { offline } from "web/data";
+import { has } from "web/data";
 import { fill, h, link } from "web/dom";
 import { number } from "web/format";
 import { SIGNS } from "web/views/design_model";
@@ -94,13 +94,13 @@ export function matrix(model) {
   function open(cell) {
     current = cell;
     describe();
-    if (model.instanceOf(cell) !== null && !offline) location.hash = `#/run/${encodeURIComponent(model.instanceOf(cell))}`;
+    if (model.instanceOf(cell) !== null && has(`run/${model.instanceOf(cell)}`)) location.hash = `#/run/${encodeURIComponent(model.instanceOf(cell))}`;
   }
   function describe() {
     const cell = current, status = model.statusOf(cell), failure = model.errors.get(model.cells[cell]);
     const instance = model.instanceOf(cell);
     fill(detail, h("b", {}, model.name(cell)), ` (${model.uidOf(cell)}): `, h("span", { class: `status ${status}` }, status), ". ",
-      instance === null ? h("span", {}, why(status), " ") : !offline && [link(`#/run/${encodeURIComponent(instance)}`, "Open the run"), ". "],
+      instance === null ? h("span", {}, why(status), " ") : has(`run/${instance}`) && [link(`#/run/${encodeURIComponent(instance)}`, "Open the run"), ". "],
       model.isDuplicate(cell) && `Its document is that of ${model.name(model.cellsOf[model.cells[cell]][0])}, with which it is executed. `,
       failure && [h("span", {}, failure.error), " (", h("code", {}, failure.log), "). "],
       h("span", { class: "quiet" }, model.values(cell).join(", ")));

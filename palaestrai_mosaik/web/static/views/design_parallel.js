@@ -1,6 +1,6 @@
 // Parallel coordinates: a line for each run that has finished, over its factors and outcomes.
 
-import { offline } from "web/data";
+import { has } from "web/data";
 import { colour, figure } from "web/chart";
 import { number } from "web/format";
 import { extent, text } from "web/views/design_model";
@@ -81,7 +81,7 @@ export function parallel(model, selection, outcome) {
       chart.on("axisareaselected", (event) => !own && selection.set(event.parallelAxisId, event.intervals));
       chart.on("click", (item) => {
         const instance = item.data?.cell === undefined ? null : model.instanceOf(item.data.cell);
-        if (instance !== null && !offline) location.hash = `#/run/${encodeURIComponent(instance)}`;
+        if (instance !== null && has(`run/${instance}`)) location.hash = `#/run/${encodeURIComponent(instance)}`;
       });
     }
     follow();

@@ -1,6 +1,6 @@
 // An outcome against a factor: a point for each run that has finished.
 
-import { offline } from "web/data";
+import { has } from "web/data";
 import { COLOURS, colour, figure } from "web/chart";
 import { number } from "web/format";
 import { extent, text } from "web/views/design_model";
@@ -75,7 +75,7 @@ export function scatter(model, selection, factor, outcome) {
     if (!first) return;
     chart.on("click", (item) => {
       const instance = item.data?.cell === undefined || selecting ? null : model.instanceOf(item.data.cell);
-      if (instance !== null && !offline) location.hash = `#/run/${encodeURIComponent(instance)}`;
+      if (instance !== null && has(`run/${instance}`)) location.hash = `#/run/${encodeURIComponent(instance)}`;
     });
     // (while it is drawn, the rectangle belongs to the chart)
     chart.on("brush", (event) => !own && event.$from === undefined && event.areas && take(event.areas));

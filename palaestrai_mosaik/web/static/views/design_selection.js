@@ -1,6 +1,6 @@
 // Which runs are selected: those within ranges of factors and outcomes, which charts and inputs set.
 
-import { offline } from "web/data";
+import { has } from "web/data";
 import { fill, h, link, table } from "web/dom";
 import { number } from "web/format";
 import { extent, text } from "web/views/design_model";
@@ -77,7 +77,7 @@ export function runTable(model, cells, caption, columns = []) {
 /** The uid of a cell's run, as a link where the store has it. */
 export function runLink(model, cell) {
   const instance = model.instanceOf(cell);
-  return instance === null || offline ? model.uidOf(cell) : link(`#/run/${encodeURIComponent(instance)}`, model.uidOf(cell));
+  return instance === null || !has(`run/${instance}`) ? model.uidOf(cell) : link(`#/run/${encodeURIComponent(instance)}`, model.uidOf(cell));
 }
 
 /** Cells with the best value of the outcome first, those without a value last; in order where no direction is better. */

@@ -2,7 +2,7 @@
 
 import { look } from "web/chart";
 import { curveFigure, groups } from "web/curves";
-import { get, offline, watch } from "web/data";
+import { get, has, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
 import { windowTable } from "web/window_table";
@@ -11,7 +11,8 @@ import { windowTable } from "web/window_table";
 const MOST_STATISTICS = 4;
 
 export async function show(element, { run, facts, signal, failed }) {
-  let { version, phases, curves } = await get(`run/${run}/curves`, {}, signal);
+  // (bodies take longer to read: what is known without them is drawn first)
+  let { version, phases, curves, unread } = await get(`run/${run}/curves`, offline ? {} : { bands: 0 }, signal);
   let fold = "mean";
   const timeline = h("div", { class: "phases" }), figures = h("div", { class: "grid" }), drawn = new Map();
   const problem = h("div", {});
@@ -80,12 +81,12 @@ export async function show(element, { run, facts, signal, failed }) {
   }
 
   if (facts.error) {
-    fill(problem, h("p", { class: "problem" }, facts.error, " ", !offline && h("a", { href: `#/run/${encodeURIComponent(run)}/record` }, "Traceback")));
+    fill(problem, h("p", { class: "problem" }, facts.error, " ", has(`run/${run}/record`) && h("a", { href: `#/run/${encodeURIComponent(run)}/record` }, "Traceback")));
   }
   showPhases();
   draw(false);
-  if (facts.status !== "running" || offline) return;
-  watch(1, signal, async () => {
+  if (offline) return;
+  async function readAgain() {
     const now = await get(`run/${run}/curves`, { known: version }, signal);
     phases = now.phases;
     showPhases();
@@ -95,5 +96,7 @@ export async function show(element, { run, facts, signal, failed }) {
     }
     // (the head of the view learns how the run has ended)
     return true;
-  }, failed);
+  }
+  if (facts.status === "running") watch(1, signal, readAgain, failed);
+  else if (unread) await readAgain();
 }

@@ -97,9 +97,10 @@ function origin({ facts, packages, again }) {
   const rows = [["run", facts.run], ["document", facts.document], ["hash", facts.hash], ["experiment", facts.experiment], ["seed", facts.seed],
     ["palaestrAI version of the document", facts.version], ["host", facts.host], ["process", facts.pid],
     ["packages", Object.entries(packages).map(([name, version]) => `${name} ${version}`).join(", ")]];
-  return h("div", { class: "card" }, h("dl", {}, rows.filter(([, value]) => value !== null && value !== "")
+  return h("div", { class: "card" }, h("dl", {}, rows.filter(([, value]) => value !== null && value !== undefined && value !== "")
     .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
-  h("p", {}, "To execute it again: ", h("code", {}, again), " ", copier("Copy the command", () => again)));
+  again === null ? h("p", {}, "To execute it again, save the run document as a file: ", h("code", {}, "palaestrai-mosaik start FILE"))
+    : h("p", {}, "To execute it again: ", h("code", {}, again), " ", copier("Copy the command", () => again)));
 }
 
 function streams({ streams: rows, phases }) {

@@ -1,6 +1,6 @@
 // All runs of the store, as they are now.
 
-import { get, watch } from "web/data";
+import { get, has, offline, watch } from "web/data";
 import { fill, h, link } from "web/dom";
 import { date, duration, number } from "web/format";
 import { windowTable } from "web/window_table";
@@ -137,11 +137,12 @@ export async function show(element, { signal, store, failed }) {
   const said = h("p", { class: "quiet", role: "status" });
 
   const columns = [
-    { name: "select", title: h("span", { class: "unseen" }, "Select"), width: 36, fixed: true, cell: (row) => h("input", {
+    !offline && { name: "select", title: h("span", { class: "unseen" }, "Select"), width: 36, fixed: true, cell: (row) => h("input", {
       type: "checkbox", checked: chosen.runs.has(row.run), "aria-label": `Select ${row.document} ${row.run}`,
       onchange: (event) => { chosen.runs[event.target.checked ? "add" : "delete"](row.run); select(); } }) },
     { name: "run", title: "Run", width: 155, fixed: true, sortable: true,
-      cell: (row) => h("a", { href: `#/run/${encodeURIComponent(row.run)}`, title: row.run }, short.get(row.run)) },
+      cell: (row) => (has(`run/${row.run}`) ? h("a", { href: `#/run/${encodeURIComponent(row.run)}`, title: row.run }, short.get(row.run))
+        : whole(row.run)) },
     { name: "document", title: "Document", width: 160, sortable: true, cell: (row) => whole(row.document) },
     { name: "experiment", title: "Experiment", width: 105, sortable: true, cell: (row) => whole(row.experiment ?? "") },
     { name: "status", title: "Status", width: 95, sortable: true, cell: (row) => h("span", { class: `status ${row.status}` }, row.status) },
@@ -161,12 +162,12 @@ export async function show(element, { signal, store, failed }) {
     { name: "duration", title: "Duration", width: 90, sortable: true, number: true, value: (row) => runs.seconds(row),
       cell: (row) => duration(runs.seconds(row)) },
     { name: "error", title: "Error", width: 260, sortable: true, cell: (row) => (row.error === null ? "" : whole(row.error)) },
-  ];
+  ].filter(Boolean);
   const table = windowTable({ caption: "Runs", columns, key: (row) => row.id,
     sorted: (sort) => { chosen.sort = sort; arrange(); }, viewed: () => rest() });
 
   fill(element, h("h1", {}, store.design ? `Runs of ${store.design}` : "Runs"),
-    h("div", { class: "controls" }, h("label", {}, "Search", search), filters, compare, clear), said, table.element);
+    h("div", { class: "controls" }, h("label", {}, "Search", search), filters, !offline && [compare, clear]), said, table.element);
 
   function whole(text) {
     return h("span", { title: text }, text);
@@ -238,7 +239,7 @@ export async function show(element, { signal, store, failed }) {
     if (!missing.length) return;
     // (asked for once, also where the answer takes long)
     for (const row of missing) row.curve = { values: row.curve?.values ?? [], episodes: row.episodes, asked: now };
-    const curves = await get("sparklines", { runs: missing.map((row) => row.run).join(",") }, signal);
+    const curves = await get("sparklines", offline ? {} : { runs: missing.map((row) => row.run).join(",") }, signal);
     for (const row of missing) {
       const known = runs.rows.get(row.id);
       if (known) known.curve = { values: Array.from(curves[row.run] ?? []), episodes: row.episodes, asked: now };
@@ -248,7 +249,7 @@ export async function show(element, { signal, store, failed }) {
   /** Ask how fast the runs in view are that run. */
   async function paces() {
     const running = table.inView().filter((row) => row.status === "running");
-    if (!running.length) return;
+    if (!running.length || offline) return;
     const found = await get("paces", { runs: running.map((row) => row.run).join(",") }, signal);
     for (const row of running) row.pace = found[row.run] ?? null;
     table.update();

@@ -1,10 +1,10 @@
 // A run over simulated time: panels of columns of an episode, of one phase or of several laid over one another.
 
 import { figure } from "web/chart";
-import { get, has, offline, watch } from "web/data";
+import { get, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { number } from "web/format";
-import { caption, options, refined, scale, table } from "web/series";
+import { caption, laidOver, options, refined, scale, table } from "web/series";
 
 /** milliseconds after the last zoom until its details are asked for */
 const PAUSE = 250;
@@ -27,11 +27,19 @@ export async function show(element, { run, facts, signal, failed }) {
     figures = [];
   }
 
-  /** What of the choice a request needs; nothing where nothing was chosen, so that a page in one file has it. */
+  /** What of the choice a request needs. */
   function query() {
     const { phases, worker, episode, evaluation, body, incarnation, panel } = chosen;
     return { phases: phases.length ? phases.join(",") : undefined, worker, episode, evaluation, body, incarnation,
       patterns: panel ? panel.join("\n") : undefined };
+  }
+
+  /** The answer to what is chosen; a page in one file has each phase by itself. */
+  async function ask() {
+    if (!offline) return get(`run/${run}/series`, query(), signal);
+    const known = choices.phases.map((one) => String(one.phase)), wanted = chosen.phases.filter((one) => known.includes(String(one)));
+    const shown = wanted.length ? wanted : known.slice(-1);
+    return laidOver(await Promise.all(shown.map((phase) => get(`run/${run}/series`, { phases: String(phase) }, signal))));
   }
 
   async function load() {
@@ -43,7 +51,7 @@ export async function show(element, { run, facts, signal, failed }) {
     } else {
       let found;
       try {
-        found = await get(`run/${run}/series`, query(), signal);
+        found = await ask();
       } catch (error) {
         if (signal.aborted) return;
         found = { patterns: chosen.panel ?? [], phases: [], span: null, panels: [], problems: [{ message: error.message }] };
@@ -66,7 +74,9 @@ export async function show(element, { run, facts, signal, failed }) {
     fill(message, general.map((one) => h("p", { class: "problem" }, one.message)),
       !answer.panels.length && !answer.problems.length && h("p", { class: "quiet" },
         facts.status === "running" ? "Nothing is recorded yet." : "Nothing is shown: add a panel."));
-    fill(panels, answer.patterns.map((pattern, i) => h("section", { "aria-label": `Panel ${pattern}` },
+    // (in a page in one file, a pattern may mean nothing in the phases that are shown)
+    const empty = (i) => offline && !answer.panels.some((one) => one.pattern === i);
+    fill(panels, answer.patterns.map((pattern, i) => !empty(i) && h("section", { "aria-label": `Panel ${pattern}` },
       h("header", { class: "controls" }, h("h2", {}, pattern),
         !offline && h("button", { type: "button", "aria-label": `Remove the panel ${pattern}`, onclick: () => remove(i) }, "Remove")),
       [...new Set(answer.problems.filter((one) => one.pattern === i).map((one) => one.message))]
@@ -246,9 +256,9 @@ export async function show(element, { run, facts, signal, failed }) {
     fill(controls,
       h("fieldset", { class: "phases" }, h("legend", {}, "Phases"), choices.phases.map((one) => h("label", {},
         h("input", { type: "checkbox", value: one.phase, id: `phase-${one.phase}`, checked: shown.includes(one.phase),
-          disabled: offline && !has(`run/${run}/series`, { phases: String(one.phase) }) && !shown.includes(one.phase),
           onchange: (event) => pick(one.phase, event.target.checked) }),
         one.name || `phase ${one.phase}`))),
+      offline && h("span", { class: "quiet" }, episodesOf(answer.phases)),
       !offline && last > 0 && h("label", {}, "Episode ", h("input", { type: "number", id: "episode", min: 0, max: last,
         value: chosen.episode, placeholder: `last (${last})`, onchange: picked("episode") })),
       !offline && evaluates && h("label", {}, "of ", h("select", { id: "evaluation", onchange: (event) =>
@@ -270,10 +280,15 @@ export async function show(element, { run, facts, signal, failed }) {
     h("button", {}, "Add a panel"));
   }
 
+  /** Which episodes are shown, where one cannot choose: "episode 3", or "episodes 3 and 0". */
+  function episodesOf(phases) {
+    const numbers = [...new Set(phases.map((one) => one.episode))];
+    return numbers.length ? `episode${numbers.length > 1 ? "s" : ""} ${numbers.join(", ")}` : "";
+  }
+
   function pick(phase, on) {
     const shown = answer.phases.map((one) => one.phase);
     const phases = choices.phases.map((one) => one.phase).filter((one) => (one === phase ? on : shown.includes(one)));
-    if (offline) return change({ phases: on ? [phase] : [] });
     return change({ phases });
   }
 

@@ -1,0 +1,41 @@
+"""A design as a notebook shows it: its sampler, factors and outcomes. Names are text, never markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from palaestrai_mosaik.text import count, listed
+
+from .model import DesignSpec, Factor
+
+#: of a factor, so many levels are listed
+_LEVELS = 8
+
+
+def described(spec: DesignSpec, more: str = "") -> str:
+    """Return a design as HTML; ``more``: a line about it, which is escaped."""
+    sampler = spec.sampler.name if spec.sampler.n is None else f"{spec.sampler.name}, n {spec.sampler.n:,}"
+    facts = f"sampler {sampler}, {count(spec.repetitions, 'repetition')}, seeds {spec.seed_policy}"
+    rows = "".join(_rows(spec))
+    outcomes = [f"{one.name}{f' ({one.better} is better)' if one.better else ''}" for one in spec.outcomes]
+    return (
+        f"<p><b>{escape(spec.uid)}</b></p>"
+        f"{f'<p>{escape(more)}</p>' if more else ''}<p>{escape(facts)}</p>"
+        f"<table><thead><tr><th>factor</th><th>values</th><th>active when</th></tr></thead><tbody>{rows}</tbody></table>"
+        f"{f'<p>Outcomes: {escape(listed(outcomes, len(outcomes)))}</p>' if outcomes else ''}"
+    )
+
+
+def _rows(spec: DesignSpec) -> Iterator[str]:
+    for factor in spec.factors:
+        cells = (factor.name, _values(factor), factor.when or "")
+        yield f"<tr>{''.join(f'<td>{escape(one)}</td>' for one in cells)}</tr>"
+
+
+def _values(factor: Factor) -> str:
+    if factor.kind == "levels":
+        return listed(factor.labels, _LEVELS)
+    ends = "" if factor.low is None or factor.high is None else f" from {factor.low:g} to {factor.high:g}"
+    kind = "whole numbers" if factor.kind == "int" else "numbers"
+    return f"{kind}{ends}" + ("" if factor.dist == "uniform" else f", {factor.dist}")
