@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -273,10 +274,22 @@ def read_parts(
 
 def columns_of(paths: Sequence[Path]) -> list[str]:
     """Return the columns of a stream, of which ``paths`` are the parts. Raises :class:`StoreError`."""
-    names: list[str] = open_parts(paths[:1]).schema.names if paths and is_open(paths[0]) else []
-    if paths and not names:
-        names = open_part(paths[0], lambda file: file.schema_arrow.names)
-    return names
+    if not paths:
+        return []
+    if is_open(paths[0]):
+        names: list[str] = open_parts(paths[:1]).schema.names
+        return names
+    try:
+        state = paths[0].stat()
+    except OSError:  # which opening it explains
+        return list(_columns_of(paths[0], None))
+    return list(_columns_of(paths[0], (state.st_mtime_ns, state.st_size)))
+
+
+@lru_cache(maxsize=64)
+def _columns_of(path: Path, state: tuple[int, int] | None) -> tuple[str, ...]:
+    # (a part never changes; to open one of thousands of columns takes some 50 ms)
+    return tuple(open_part(path, lambda file: file.schema_arrow.names))
 
 
 def read_wall(paths: Sequence[Path], expression: Callable[[Sequence[str]], Any]) -> pa.Table:

@@ -393,9 +393,9 @@ def _read_frame(
     columns: Sequence[str] | None,
     places: Sequence[str],
 ) -> pd.DataFrame:
-    there = columns_of(paths)
+    there = dict.fromkeys(columns_of(paths))
     keys = [name for name in ("worker", "episode", *places, "step", "time") if name in there]
-    wanted = there if columns is None else [name for name in columns if name in there]
+    wanted = [name for name in (there if columns is None else columns) if name in there]
     chosen = [*keys, *(name for name in wanted if name not in keys)]
     result: pd.DataFrame = read_parts(paths, rows.expression, chosen if places else None).to_pandas()
     for name in places:

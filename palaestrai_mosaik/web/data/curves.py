@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from palaestrai_mosaik.store.parts import parts_so_far
+from palaestrai_mosaik.store.query.lookup import inside
 
 from ..extremes import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from palaestrai_mosaik.store import Store
 
 #: how many runs may be compared at once: as many lines as can be told apart
 _MOST_RUNS = 24
@@ -34,11 +40,13 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     uid = store.find_run(run)
     phases = store.phases(uid)
     state = store.episodes(uid, evaluation=None)
-    version = f"{len(state)}-{len(phases)}-{phases['reason'].notna().sum()}"
+    with_statistics = query.flag("statistics", True)
+    size = _size_of_statistics(store, uid) if with_statistics else 0
+    version = f"{len(state)}-{len(phases)}-{phases['reason'].notna().sum()}-{size}"
     answer: dict[str, Any] = {"version": version, "phases": phases, "curves": None}
     if query.get("known") != version:
         found = list(_of_episodes(store.outcomes(uid, evaluation=None), store.evaluate_every(uid)))
-        if query.flag("statistics", True):
+        if with_statistics:
             found += _of_statistics(store.statistics(uid))
         answer["curves"] = found
     return answer
@@ -90,6 +98,21 @@ def _of_episodes(outcomes: pd.DataFrame, every: Mapping[int, int]) -> Iterator[d
             x = (x + 1) * every.get(int(phase), 1)
         several = own["worker"].nunique() > 1
         yield _curve((int(phase), bool(evaluation), *names), x, means, by_episode["sum"].mean(), several)
+
+
+def _size_of_statistics(store: Store, uid: str) -> int:
+    """Return how many bytes the statistics of a run have: another number as soon as there are more."""
+    streams = store.streams(uid)
+    own = streams.loc[
+        (streams["kind"] == "statistics") & ~streams["evaluation"].astype(bool), ["folder", "parts"]
+    ]
+    directory = store.instance_directory(uid)
+    total = 0
+    for folder, count in own.itertuples(index=False):
+        for path in parts_so_far(inside(directory, folder), count):
+            with suppress(FileNotFoundError):  # an open part that has just become a part
+                total += path.stat().st_size
+    return total
 
 
 def _of_statistics(statistics: pd.DataFrame) -> Iterator[dict[str, Any]]:
