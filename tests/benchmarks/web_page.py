@@ -54,7 +54,7 @@ requestAnimationFrame(function frame(now) {
   if (now - began < milliseconds) requestAnimationFrame(frame);
   else done(frames.slice(1));
 });"""
-#: notes each new point of each chart: the text of the chart, the point's value, and when it was drawn
+#: notes each new point of each chart: the text of the figure, the point's value, and when it was drawn
 WATCH = """
 window.points = [];
 const known = new Map();
@@ -62,8 +62,8 @@ const known = new Map();
   for (const canvas of document.querySelectorAll('.chart')) {
     const data = echarts.getInstanceByDom(canvas)?.getModel().getSeriesByIndex(0)?.getRawData();
     if (!data) continue;
-    const count = data.count(), before = known.get(canvas) ?? count;
-    for (let i = before; i < count; i += 1) window.points.push([canvas.ariaLabel, data.get('y', i), Date.now() / 1000]);
+    const count = data.count(), before = known.get(canvas) ?? count, title = canvas.closest('figure').innerText;
+    for (let i = before; i < count; i += 1) window.points.push([title, data.get('y', i), Date.now() / 1000]);
     known.set(canvas, count);
   }
   requestAnimationFrame(look);
