@@ -164,8 +164,8 @@ def rows(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
             f"speed of a run with the page, relative to that without ({clock})",
             f"{statistics.median(ratios):.3f} (middle half {ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f})",
         )
-    if importlib.util.find_spec("simbench") is None:
-        print("no run as one file: simbench is not installed (extra grid)", file=sys.stderr)
+    if not arguments.week or importlib.util.find_spec("simbench") is None:
+        print("no run as one file: simbench is not installed (extra grid), or --week is 0", file=sys.stderr)
         return
     import theatre
 
@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="for which a live curve is watched")
     parser.add_argument("--steps", type=int, default=20_000, help="of a run with and without the page")
     parser.add_argument("--pairs", type=int, default=15, help="of runs with and without the page")
-    parser.add_argument("--week", type=int, default=672, help="steps of each phase of the rural week")
+    parser.add_argument("--week", type=int, default=672, help="steps of each phase of the rural week; 0: none")
     arguments = parser.parse_args()
     print("| what | figure |")
     print("|---|---|")

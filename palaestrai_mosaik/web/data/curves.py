@@ -39,10 +39,12 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     store = source.store
     uid = store.find_run(run)
     phases = store.phases(uid)
-    state = store.episodes(uid, evaluation=None)
+    # (the phases say how many other episodes there are)
+    evaluations = len(store.episodes(uid, evaluation=True))
     with_statistics = query.flag("statistics", True)
     size = _size_of_statistics(store, uid) if with_statistics else 0
-    version = f"{len(state)}-{len(phases)}-{phases['reason'].notna().sum()}-{size}"
+    ended = phases["reason"].notna().sum()
+    version = f"{phases['episodes_done'].sum()}-{evaluations}-{len(phases)}-{ended}-{size}"
     answer: dict[str, Any] = {"version": version, "phases": phases, "curves": None}
     if query.get("known") != version:
         found = list(_of_episodes(store.outcomes(uid, evaluation=None), store.evaluate_every(uid)))
