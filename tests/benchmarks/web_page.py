@@ -183,7 +183,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="for which a live curve is watched")
     parser.add_argument("--steps", type=int, default=20_000, help="of a run with and without the page")
     parser.add_argument("--pairs", type=int, default=15, help="of runs with and without the page")
-    parser.add_argument("--week", type=int, default=672, help="steps of each phase of the rural week; 0: none")
+    parser.add_argument(
+        "--week", type=int, default=672, help="steps of each phase of the rural week; 0: none"
+    )
     arguments = parser.parse_args()
     print("| what | figure |")
     print("|---|---|")
