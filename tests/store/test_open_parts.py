@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from palaestrai_mosaik.store import (
     EnvironmentRecord,
     Store,
     open_part_updates,
+    row_stream,
 )
 from palaestrai_mosaik.store.open_parts import open_part_files
 from palaestrai_mosaik.store.parts import columns_of, parts_so_far, read_parts, read_wall
@@ -245,3 +247,47 @@ def test_a_recorder_that_is_forgotten_is_not_kept(monkeypatch: pytest.MonkeyPatc
     updates._thread.join(20)
     assert not updates._thread.is_alive()
     updates.stop()
+
+
+def test_readers_never_see_a_row_twice_or_lose_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts take the place of open parts all the time, while another thread reads."""
+    monkeypatch.setattr(open_part_updates, "SECONDS", 0.002)
+    monkeypatch.setattr(open_part_updates, "SHARE", 0.5)
+    monkeypatch.setattr(row_stream, "PART_SECONDS", 0.01)
+    with Store(tmp_path, create=True) as store:
+        run = store.begin_run(uid="live", document={}, text="", hash="h", seed=1, version="3.5")
+        body = BodyRecord(sensors=channels(2), actuators=[], rewards=[])
+        phase = run.begin_phase(
+            *(0, "phase"),
+            mode="test",
+            workers=1,
+            episodes=1,
+            controller="Vanilla",
+            environments=[EnvironmentRecord("e", "E", sensors=channels(2))],
+            agents=[AgentRecord("a", None, None, None, [body])],
+        )
+        stream = phase.agent("a")
+        written = threading.Event()
+
+        def record() -> None:
+            for step in range(3000):
+                stream.append(0, 0, step, step, [step, 1], [], [], 1.0, False, False, step / 8)
+                time.sleep(0.0002)
+            written.set()
+
+        recording = threading.Thread(target=record)
+        recording.start()
+        seen = [0]
+        while not written.is_set():
+            steps = store.steps(run.uid, 0, "a", columns=["wall", "reading.e.0"])
+            count = len(steps)
+            assert steps["step"].tolist() == list(range(count))
+            assert steps["reading.e.0"].tolist() == list(range(count))
+            assert steps["wall"].tolist() == [step / 8 for step in range(count)]
+            seen.append(count)
+        recording.join()
+        assert seen == sorted(seen)
+        run.finish("finished")
+        assert len(store.steps(run.uid)) == 3000
+        assert stream.parts > 3
+        assert verify(store, run.uid, outcomes=False).damage == ()
