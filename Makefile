@@ -85,6 +85,7 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/theatre.py
 	$(THREADS) $(BIN)/python tests/benchmarks/store_writers.py
 	$(THREADS) $(BIN)/python tests/benchmarks/web_cost.py
+	$(THREADS) $(BIN)/python tests/benchmarks/web_page.py
 
 race: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/race/__main__.py

@@ -166,6 +166,19 @@ def open_append(path: str | Path) -> int:
     return _open_in_place(path, os.O_WRONLY | os.O_APPEND)
 
 
+def append_bytes(path: str | Path, data: bytes) -> None:
+    """Append ``data`` to a file that is there; see :func:`open_append`. Nothing is made where there is none."""
+    if not os.path.lexists(path):
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
+    handle = open_append(path)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(handle, left) :]
+    finally:
+        os.close(handle)
+
+
 def open_update(path: str | Path) -> int:
     """Open a file to read and write it, or make it, as :func:`open_append` does."""
     return _open_in_place(path, os.O_RDWR | os.O_APPEND)

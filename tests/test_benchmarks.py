@@ -47,6 +47,12 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("store_writers.py", "--runs 2 --rows 5 --writers 2", "SQLite", ()),
     ("theatre.py", "--steps 4 --repeat 1", "7 phases, 4 steps", GRID),
     ("web_cost.py", "--steps 200 --repeat 1", "ratio", ("starlette", "uvicorn")),
+    (
+        "web_page.py",
+        "--runs 3 --repeat 1 --scroll 50 --seconds 1 --steps 200 --pairs 1 --week 0",
+        "speed of a run",
+        ("starlette", "uvicorn"),
+    ),
     ("workers.py", "--milliseconds 0.1 --workers 1 --steps 20 --repeat 1", "worker", ()),
 ]
 
@@ -61,6 +67,7 @@ LONG = {
         "execution.py",
     ),
     *("flagship.py", "generate.py", "grid_solver.py", "rl.py", "theatre.py"),
+    "web_page.py",
 }
 
 

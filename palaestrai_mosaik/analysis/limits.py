@@ -15,6 +15,8 @@ from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.spaces import Space
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from palaestrai_mosaik.store import Store
 
 #: a lower and an upper limit; ``None``: there is none
@@ -77,8 +79,12 @@ def _check(pair: object) -> None:
 
 def bounds_of(store: Store, run: str, phase: int, kind: str = "sensor") -> dict[str, Pair]:
     """Return the bounds of the spaces of sensors, or of channels of another ``kind`` (``actuator``), by name."""
+    return bounds_in(store.channels(run, phase), kind)
+
+
+def bounds_in(channels: pd.DataFrame, kind: str) -> dict[str, Pair]:
+    """Return the bounds of ``channels``, as :meth:`Store.channels` returns them, by name; those of one ``kind``."""
     found: dict[str, Pair] = {}
-    channels = store.channels(run, phase)
     known: dict[str, Pair] = {}
     for uid, text in channels.loc[channels["kind"] == kind, ["uid", "space"]].itertuples(index=False):
         if text not in known:

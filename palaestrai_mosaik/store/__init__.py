@@ -19,6 +19,7 @@ described by :class:`EnvironmentRecord`, :class:`AgentRecord`, :class:`BodyRecor
           wall-<name>/part-000000.parquet         wall-clock of the same rows
           environment-<uid>/part-000000.parquet   states
           statistics/part-000000.parquet
+          .../part-000001.arrows                  rows that are in no part yet, as long as the run goes on
           evaluation/...                          the same four, if there are evaluations
         brains/<run>/<phase>/<agent>/             dumps of brains
         checkpoints/<number>/                     the newest two, until the run has finished

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from palaestrai_mosaik.errors import StoreError
 
+from .arrow_columns import arrow_column, binary_column
 from .digests import Digest
-from .parts import PartWriter, arrow_column, binary_column
+from .open_parts import OpenPart
+from .parts import PartWriter
 from .row_stream import FlushPolicy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: frames of a full part, and the bytes of images with which it is full, too
 _PART_FRAMES = 2_000
@@ -49,10 +55,14 @@ class FrameDigest(Digest):
 class FrameStream:
     """The rendered frames of one environment in one phase."""
 
-    def __init__(self, folder: Path, metadata: dict[str, Any], on_part: Callable[[], None]):
+    def __init__(self, folder: Path, metadata: dict[str, Any], on_look: Callable[[], None]):
         self._writer = PartWriter(folder, metadata, row_group=_ROW_GROUP)
-        self._on_part = on_part
+        self._on_look = on_look
         self._pace = FlushPolicy(_PART_FRAMES)
+        # as in the streams of rows
+        self._open = OpenPart(folder)
+        self._writing = threading.Lock()
+        self._shown = 0
         self._frames: list[Frame] = []
         self._bytes = 0
         self._rows_written = 0
@@ -82,11 +92,10 @@ class FrameStream:
         if not png.startswith(_PNG):
             raise StoreError(f"{self.folder.name}: a frame must be a PNG image")
         count = len(self._frames)
-        if self._bytes >= _PART_BYTES or (
-            count >= self._pace.next_look and self._pace.due(count, self.parts)
-        ):
-            self.flush()
-            self._on_part()
+        if self._bytes >= _PART_BYTES or count >= self._pace.next_look:
+            if self._bytes >= _PART_BYTES or self._pace.due(count, self.parts):
+                self.flush()
+            self._on_look()
         self._frames.append(Frame(worker, episode, step, time, environment_episode, png))
         self._bytes += len(png)
 
@@ -102,31 +111,48 @@ class FrameStream:
         """Write the frames that are still in memory, if any, as a part."""
         if not self._frames:
             return
-        workers, episodes, steps, times, environment_episodes, images = zip(*self._frames, strict=True)
-        self._writer.write(
-            self.parts,
-            {
-                "worker": arrow_column(np.array(workers, dtype=np.int16)),
-                "episode": arrow_column(np.array(episodes, dtype=np.int32)),
-                "step": arrow_column(np.array(steps, dtype=np.int64)),
-                "time": arrow_column(np.array(times, dtype=np.int64)),
-                "environment_episode": arrow_column(np.array(environment_episodes, dtype=np.int32)),
-                # (so that who adds them up reads no image)
-                "bytes": arrow_column(np.array([len(one) for one in images], dtype=np.int32)),
-                "png": binary_column(images),
-            },
-        )
-        digest = self._whole_digest()
-        written = self.rows
-        self._pace.written()
-        # As in the streams of rows, no call from here on.
-        self._digest = digest
-        self._rows_written = written
-        self._frames = []
-        self._bytes = 0
-        self.parts += 1
+        with self._writing:
+            self._writer.write(self.parts, _columns_of(self._frames))
+            self._shown = 0
+            self._open.discard()
+            digest = self._whole_digest()
+            written = self.rows
+            self._pace.written()
+            # As in the streams of rows, no call from here on.
+            self._digest = digest
+            self._rows_written = written
+            self._frames = []
+            self._bytes = 0
+            self.parts += 1
+
+    def show(self) -> None:
+        """Write frames that are still in memory to the open part; see :meth:`.RowStream.show`."""
+        with self._writing:
+            start, frames = self._shown, self._frames[self._shown :]
+            if not frames:
+                return
+            try:
+                self._open.extend(self._writer.path(self.parts), _columns_of(frames), first=start == 0)
+                self._shown = start + len(frames)
+            except StoreError:
+                self._open.discard()
+                self._shown = 0
 
     def _whole_digest(self) -> FrameDigest:
         digest = self._digest.copy()
         digest.add(self._frames)
         return digest
+
+
+def _columns_of(frames: Sequence[Frame]) -> dict[str, pa.Array]:
+    workers, episodes, steps, times, environment_episodes, images = zip(*frames, strict=True)
+    return {
+        "worker": arrow_column(np.array(workers, dtype=np.int16)),
+        "episode": arrow_column(np.array(episodes, dtype=np.int32)),
+        "step": arrow_column(np.array(steps, dtype=np.int64)),
+        "time": arrow_column(np.array(times, dtype=np.int64)),
+        "environment_episode": arrow_column(np.array(environment_episodes, dtype=np.int32)),
+        # (so that who adds them up reads no image)
+        "bytes": arrow_column(np.array([len(one) for one in images], dtype=np.int32)),
+        "png": binary_column(images),
+    }

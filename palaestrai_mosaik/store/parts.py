@@ -8,23 +8,25 @@ it was killed.
 Parts carry a checksum for each of their pages, which is verified whenever one is read: without, most
 damage would be read as other numbers. (Parts of older releases have none; their digest in the
 database says, see :mod:`.verify`.)
+
+What has been recorded since the last part is in an open part (:mod:`.open_parts`), which is read with the others
+as long as a phase goes on.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .models import to_json
+from .open_parts import SUFFIX, is_open, read_open
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,20 +63,6 @@ def write_text(path: Path, text: str) -> None:
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
-def arrow_column(values: npt.NDArray[Any]) -> pa.Array:
-    """Return a contiguous numpy vector as an Arrow array.
-
-    Numbers are not copied. (``pa.array`` would do, but it imports pandas.)
-    """
-    import pyarrow as pa
-
-    if values.dtype == np.bool_:
-        bits = np.packbits(values, bitorder="little")
-        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
-    kind = pa.from_numpy_dtype(values.dtype)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
-
-
 class PartWriter:
     """Writes the parts of one stream.
 
@@ -87,6 +75,10 @@ class PartWriter:
         self.folder = folder
         self._row_group = row_group
         self._metadata = {METADATA_KEY: to_json(dict(metadata)).encode()}
+
+    def path(self, number: int) -> Path:
+        """Return the path of part ``number``."""
+        return part_path(self.folder, number)
 
     def write(self, number: int, columns: Mapping[str, pa.Array]) -> None:
         """Write part ``number``; one that has this number already is replaced.
@@ -141,27 +133,6 @@ class PartWriter:
             writer.add_key_value_metadata(self._metadata)
 
 
-def text_column(values: Iterable[str | None]) -> pa.Array:
-    """Return texts, some of which may be missing, as an Arrow array."""
-    import pyarrow as pa
-
-    encoded = [None if v is None else v.encode("utf-8", "backslashreplace") for v in values]
-    offsets = np.cumsum([0, *(0 if v is None else len(v) for v in encoded)], dtype=np.int32)
-    present = np.packbits(np.array([v is not None for v in encoded], dtype=np.bool_), bitorder="little")
-    data = b"".join(v for v in encoded if v is not None)
-    buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
-
-
-def binary_column(values: Sequence[bytes]) -> pa.Array:
-    """Return byte strings as an Arrow array."""
-    import pyarrow as pa
-
-    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
-
-
 class UnreadableError(StoreError):
     """A file or folder could not be read, because of rights or a file system that does not answer: it may be whole."""
 
@@ -187,6 +158,44 @@ def whole_parts(folder: Path, count: Any = None) -> list[Path]:
             raise StoreError(f"{path} is no file")
         paths.append(path)
     return paths
+
+
+def parts_so_far(folder: Path, count: Any = None) -> list[Path]:
+    """Return all parts of a stream as :func:`whole_parts` does, and its open part, if the phase has not ended."""
+    paths = whole_parts(folder, count)
+    if not hasattr(count, "__index__"):
+        # (it may become a part at any time)
+        newest = part_path(folder, len(paths))
+        paths += [path for path in (newest.with_suffix(SUFFIX), newest) if path.is_file()][:1]
+    return paths
+
+
+def settled(path: Path) -> Path:
+    """Return the path of the part that has taken the place of an open part, if one has; else ``path``."""
+    return path if not is_open(path) or path.exists() else _closed(path)
+
+
+def count_rows(path: Path) -> int:
+    """Return how many rows a part says that it has, or an open part has. Raises :class:`StoreError`."""
+    if is_open(path):
+        rows = _open_rows(path)
+        return 0 if rows is None else int(rows.num_rows)
+    return int(open_part(path, lambda file: file.metadata.num_rows))
+
+
+def _closed(path: Path) -> Path:
+    """Return the path of the part that takes the place of an open part; of a part its own."""
+    return path.with_suffix(".parquet")
+
+
+def _open_rows(path: Path) -> pa.Table | None:
+    """Return the rows of an open part; ``None`` for a part, also one that has just taken its place."""
+    if not is_open(path):
+        return None
+    try:
+        return read_open(path)
+    except OSError as error:
+        raise UnreadableError(f"{path} cannot be read: {error}") from error
 
 
 def open_part(path: Path, ask: Callable[[Any], Any]) -> Any:
@@ -221,12 +230,21 @@ def _refuse_unreadable(folder: Path) -> None:
 
 
 def open_parts(paths: Sequence[Path]) -> Any:
-    """Return the parts of one stream as a :class:`pyarrow.dataset.Dataset`; see :func:`damage_reported`."""
+    """Return the parts of one stream as a :class:`pyarrow.dataset.Dataset`; see :func:`damage_reported`.
+
+    The last of ``paths`` may be its open part.
+    """
     import pyarrow.dataset as ds
 
+    rows = _open_rows(paths[-1])
+    if rows is not None:
+        rows = rows.drop_columns([name for name in rows.schema.names if name == "wall"])
+    whole = [str(_closed(path)) for path in (paths if rows is None else paths[:-1])]
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     form = ds.ParquetFileFormat(default_fragment_scan_options=options)
-    return ds.dataset([str(path) for path in paths], format=form)
+    found = [ds.dataset(whole, format=form)] if whole else []
+    found += [ds.dataset(rows)] if rows is not None else []
+    return found[0] if len(found) == 1 else ds.dataset(found)
 
 
 @contextmanager
@@ -238,7 +256,8 @@ def damage_reported(paths: Sequence[Path]) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         for path in paths:
-            open_part(path, lambda file: file.read())
+            if not is_open(path):
+                open_part(path, lambda file: file.read())
         raise StoreError(f"the parts in {paths[0].parent} cannot be read together: {error}") from error
 
 
@@ -259,5 +278,38 @@ def read_parts(
 
 def columns_of(paths: Sequence[Path]) -> list[str]:
     """Return the columns of a stream, of which ``paths`` are the parts. Raises :class:`StoreError`."""
-    names: list[str] = open_part(paths[0], lambda file: file.schema_arrow.names) if paths else []
-    return names
+    if not paths:
+        return []
+    if is_open(paths[0]):
+        names: list[str] = open_parts(paths[:1]).schema.names
+        return names
+    try:
+        state = paths[0].stat()
+    except OSError:  # which opening it explains
+        return list(_columns_of(paths[0], None))
+    return list(_columns_of(paths[0], (state.st_mtime_ns, state.st_size)))
+
+
+@lru_cache(maxsize=64)
+def _columns_of(path: Path, state: tuple[int, int] | None) -> tuple[str, ...]:
+    # (a part never changes; to open one of thousands of columns takes some 50 ms)
+    return tuple(open_part(path, lambda file: file.schema_arrow.names))
+
+
+def read_wall(paths: Sequence[Path], expression: Callable[[Sequence[str]], Any]) -> pa.Table:
+    """Return the wall-clock of an agent's rows, which :func:`read_parts` reads from ``paths``.
+
+    Of a run that goes on there may be more rows by now.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    rows = _open_rows(paths[-1]) if paths else None
+    whole = [_closed(path) for path in (paths if rows is None else paths[:-1])]
+    tables = []
+    if whole:
+        walls = wall_folder(whole[0].parent)
+        tables.append(read_parts([walls / path.name for path in whole], expression, ["wall"]))
+    if rows is not None:
+        tables.append(ds.dataset(rows).to_table(columns=["wall"], filter=expression(rows.schema.names)))
+    return pa.concat_tables(tables)

@@ -15,6 +15,7 @@ from palaestrai_mosaik.errors import StoreError
 from .database import reads
 from .frame_stream import FrameStream
 from .models import Agent, Body, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
+from .open_part_updates import OpenPartUpdates
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from .shared import TOPOLOGY, WORLD, SharedDescription, description_ids
 from .streams import TRAJECTORIES, AgentStream, AnyStream, EnvironmentStream, StreamSet, is_digested
@@ -58,6 +59,8 @@ class PhaseRecorder:
         # How many of both a commit took that has not returned.
         self._sent: tuple[int, int] | None = None
         self._committed = float("-inf")
+        self._begun = monotonic()
+        self._updates = OpenPartUpdates(self._all_streams)
 
     def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
         """Return the stream of a group of bodies of the agent ``name``, always the same object.
@@ -90,7 +93,7 @@ class PhaseRecorder:
     def world(self, data: Mapping[str, Any]) -> None:
         """Record the world of the phase: plain data, which runs with the same world share.
 
-        It reaches the database with the first episodes, or with the first rows of one that takes long.
+        It reaches the database with the first episodes, or after a second of one that takes longer.
         """
         self._world = SharedDescription.of(WORLD, dict(data))
 
@@ -122,7 +125,8 @@ class PhaseRecorder:
         row = {"steps": steps, "ticks": ticks, "ended_by": ended_by, "flow": flow, "duration": duration}
         self._episodes.append(key | row | {"ended": utc_now()})
         self._outcomes += outcomes
-        late = monotonic() - self._committed >= _SECONDS_PER_COMMIT
+        # (the next one may take as long as this one)
+        late = monotonic() + duration - self._committed >= _SECONDS_PER_COMMIT
         if late or len(self._episodes) >= _EPISODES_PER_COMMIT:
             self._commit_episodes()
 
@@ -131,6 +135,7 @@ class PhaseRecorder:
         if self.finished:
             raise StoreError(f"phase {self._index} is finished already")
         self.finished = True
+        self._updates.stop()
         problem: StoreError | None = None
         for _, stream in self._streams():
             try:
@@ -212,6 +217,7 @@ class PhaseRecorder:
             self._evaluation = self._make_streams(evaluation=True)
         for folder, stream in self._streams():
             kept[folder].restore(stream)
+        self._updates.start()
 
     @reads
     def _members(self) -> tuple[dict[str, int], list[str]]:
@@ -282,6 +288,7 @@ class PhaseRecorder:
         self.row_id = self.database.write(write, written)
         ids = self._members()[0].values()
         self._agent_ids = dict(zip((record.name for record in self._agent_records), ids, strict=True))
+        self._updates.start()
 
     def _make_streams(self, *, evaluation: bool) -> StreamSet:
         return StreamSet(
@@ -289,7 +296,7 @@ class PhaseRecorder:
             self._index,
             self._environment_records,
             self._agent_records,
-            self._commit_episodes,
+            self._commit_late,
             evaluation=evaluation,
         )
 
@@ -316,6 +323,9 @@ class PhaseRecorder:
         if self._evaluation is not None:
             yield from self._evaluation
 
+    def _all_streams(self) -> list[AnyStream]:
+        return [stream for _, stream in self._streams()]
+
     def _outcome_rows(self, name: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if name not in self._agent_ids:
             self._training.agent(name)  # says which there are
@@ -328,6 +338,12 @@ class PhaseRecorder:
                 "name": reward,
                 **{moment: float(moments[moment]) for moment in _MOMENTS},
             }
+
+    def _commit_late(self) -> None:
+        """Commit what has waited for a second, while an episode goes on."""
+        waits = self._episodes or self._world is not None
+        if waits and monotonic() - max(self._committed, self._begun) >= _SECONDS_PER_COMMIT:
+            self._commit_episodes()
 
     def _commit_episodes(self) -> None:
         if self._sent is not None:

@@ -35,6 +35,7 @@ from .models import (
     Warned,
     utc_now,
 )
+from .open_parts import open_part_files
 from .parts import part_files, part_number, wall_folder
 from .process import process_started
 from .query.lookup import Lookup, inside
@@ -225,5 +226,5 @@ def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, 
             folders = [folder, wall_folder(folder)] if kinds[relative] == "agent" else [folder]
             for place in folders:
                 surplus = [path for path in part_files(place) if part_number(path) >= state["parts"]]
-                for path in (*surplus, *place.glob("*.tmp")):
+                for path in (*surplus, *open_part_files(place), *place.glob("*.tmp")):
                     files.remove(path)

@@ -10,6 +10,7 @@ episode of its environment, stands beside the block: most streams have rows of o
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -21,8 +22,10 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.types.arrays import Array
 
+from .arrow_columns import arrow_column, columns_of_rows
 from .digests import Packed, RowDigest
-from .parts import PartWriter, arrow_column
+from .open_parts import OpenPart, layout_of, packed
+from .parts import PartWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +40,6 @@ Vector = npt.NDArray[np.float64] | Sequence[float]
 
 #: a block's size; as much again is needed while a part is written
 _BLOCK_BYTES = 12 * 2**20
-KEYS = ("worker", "episode", "step", "time")
 _MAIN = struct.Struct("<hi")  # of worker and episode
 
 
@@ -104,11 +106,16 @@ class RowStream:
         writer: PartWriter,
         header: Header,
         values: Sequence[str],
-        on_part: Callable[[], None],
+        on_look: Callable[[], None],
         place: str,
     ):
         self._writer = writer
-        self._on_part = on_part
+        self._on_look = on_look
+        self._open = OpenPart(writer.folder)
+        # held while rows are written: two threads do that
+        self._writing = threading.Lock()
+        # how many rows of the block are in the open part
+        self._shown = 0
         self._header = header
         self._struct = header.struct
         self._cells = header.cells
@@ -172,17 +179,43 @@ class RowStream:
         """Write the rows that are still in memory, if any, as a part."""
         if self._filled == 0:
             return
-        self._write(self._columns())
-        digest = self._whole_digest()
-        limit = self._pace.written()
-        # Ctrl-C may strike at any call, and these rows are to be written once: until here,
-        # a repetition would replace the same part; from here on, nothing is called.
-        self._digest = digest
-        self._rows_written += self._filled
-        self._filled = 0
-        self._states = {}
-        self._limit = limit
-        self.parts += 1
+        with self._writing:
+            self._write(self._columns())
+            self._shown = 0
+            self._open.discard()
+            digest = self._whole_digest()
+            limit = self._pace.written()
+            # Ctrl-C may strike at any call, and these rows are to be written once: until here,
+            # a repetition would replace the same part; from here on, nothing is called.
+            self._digest = digest
+            self._rows_written += self._filled
+            self._filled = 0
+            self._states = {}
+            self._limit = limit
+            self.parts += 1
+
+    def show(self) -> None:
+        """Write rows that are still in memory to the open part, where readers find them.
+
+        Another thread than that of the run may call it. Should it fail, it begins again the next time: all rows will
+        be in a part.
+        """
+        with self._writing:
+            start, end = self._shown, self._filled
+            if start == end:
+                return
+            first, path = start == 0, self._writer.path(self.parts)
+            layout = layout_of(self._header.of(self._block), self._value_names) if first else b""
+            try:
+                self._open.extend(path, self._packed(start, end), first=first, layout=layout)
+                self._shown = end
+            except StoreError:
+                self._open.discard()
+                self._shown = 0
+
+    def _packed(self, start: int, end: int) -> dict[str, pa.Array]:
+        owners = {name: arrow_column(column[start:end]) for name, column in self._owners.items()}
+        return {"rows": packed(self._block[start:end])} | owners
 
     def _write(self, columns: dict[str, pa.Array]) -> None:
         self._writer.write(self.parts, columns)
@@ -217,7 +250,7 @@ class RowStream:
         """Write a part if one is due; return the row of the block to fill next."""
         if self._pace.due(self._filled, self.parts):
             self.flush()
-            self._on_part()
+        self._on_look()
         self._limit = self._pace.next_look
         return self._filled
 
@@ -228,13 +261,9 @@ class RowStream:
         return digest
 
     def _columns(self) -> dict[str, pa.Array]:
-        heads = self._header.of(self._block[: self._filled])
-        columns = {name: arrow_column(heads[name].copy()) for name in KEYS}
-        columns |= {name: arrow_column(column[: self._filled]) for name, column in self._owners.items()}
-        values = np.ascontiguousarray(self._block[: self._filled, self._cells :].T)
-        columns |= {name: arrow_column(row) for name, row in zip(self._value_names, values, strict=True)}
-        rest = [name for name in self._header.names if name not in KEYS]
-        return columns | {name: arrow_column(heads[name].copy()) for name in rest}
+        block = self._block[: self._filled]
+        owners = {name: arrow_column(column[: self._filled]) for name, column in self._owners.items()}
+        return columns_of_rows(self._header.of(block), owners, block[:, self._cells :], self._value_names)
 
     def _refuse(self, error: Exception, **vectors: tuple[Any, int]) -> StoreError:
         for what, (vector, size) in vectors.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,12 +14,14 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 
+from .arrow_columns import KEYS, arrow_column, text_column
 from .digests import Line, StatisticsDigest
 from .frame_stream import FrameStream
 from .models import to_json
-from .parts import PartWriter, arrow_column, text_column, wall_folder
+from .open_parts import OpenPart
+from .parts import PartWriter, wall_folder
 from .records import AgentRecord, BodyRecord, EnvironmentRecord, channel_columns, distinct, slug
-from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, KEYS, PART_ROWS, FlushPolicy, RowStream, Vector
+from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, PART_ROWS, FlushPolicy, RowStream, Vector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +46,7 @@ class AgentStream(RowStream):
         wall_folder: Path,
         record: BodyRecord,
         metadata: dict[str, Any],
-        on_part: Callable[[], None],
+        on_look: Callable[[], None],
     ):
         readings = channel_columns("reading", record.sensors)
         setpoints = channel_columns("setpoint", record.actuators)
@@ -53,7 +56,7 @@ class AgentStream(RowStream):
             PartWriter(folder, metadata),
             AGENT_HEADER,
             distinct([*readings, *setpoints, *proposed, *rewards]),
-            on_part,
+            on_look,
             "body",
         )
         self._wall_writer = PartWriter(wall_folder, metadata)
@@ -153,6 +156,9 @@ class AgentStream(RowStream):
         self._wall_writer.write(self.parts, wall)
         super()._write(columns)
 
+    def _packed(self, start: int, end: int) -> dict[str, pa.Array]:
+        return super()._packed(start, end) | {"wall": arrow_column(self._wall[start:end])}
+
 
 class EnvironmentStream(RowStream):
     """The states of one environment in one phase."""
@@ -162,7 +168,7 @@ class EnvironmentStream(RowStream):
         folder: Path,
         record: EnvironmentRecord,
         metadata: dict[str, Any],
-        on_part: Callable[[], None],
+        on_look: Callable[[], None],
     ):
         readings = channel_columns("reading", record.sensors)
         rewards = channel_columns("reward", record.rewards)
@@ -170,7 +176,7 @@ class EnvironmentStream(RowStream):
             PartWriter(folder, metadata),
             ENVIRONMENT_HEADER,
             distinct([*readings, *rewards]),
-            on_part,
+            on_look,
             "incarnation",
         )
         self._sizes = (len(readings), len(rewards))
@@ -231,17 +237,26 @@ class EnvironmentStream(RowStream):
         return self._refuse(error, readings=(readings, r), rewards=(rewards, w))
 
     def _columns(self) -> dict[str, pa.Array]:
-        states = text_column(self._states.get(row) for row in range(self._filled))
-        return super()._columns() | {"state": states}
+        return super()._columns() | {"state": self._state_column(0, self._filled)}
+
+    def _packed(self, start: int, end: int) -> dict[str, pa.Array]:
+        return super()._packed(start, end) | {"state": self._state_column(start, end)}
+
+    def _state_column(self, start: int, end: int) -> pa.Array:
+        return text_column(self._states.get(row) for row in range(start, end))
 
 
 class StatisticsStream:
     """The statistics that agents report, in long format."""
 
-    def __init__(self, folder: Path, metadata: dict[str, Any], on_part: Callable[[], None]):
+    def __init__(self, folder: Path, metadata: dict[str, Any], on_look: Callable[[], None]):
         self._writer = PartWriter(folder, metadata)
-        self._on_part = on_part
+        self._on_look = on_look
         self._pace = FlushPolicy(PART_ROWS)
+        # as in the streams of rows
+        self._open = OpenPart(folder)
+        self._writing = threading.Lock()
+        self._shown = 0
         self._lines: list[Line] = []
         self._rows_written = 0
         self._digest = StatisticsDigest()
@@ -265,9 +280,10 @@ class StatisticsStream:
 
     def append(self, agent: str, worker: int, episode: int, step: int, key: str, value: float) -> None:
         """Record that ``agent`` had ``key`` = ``value`` after ``step``."""
-        if len(self._lines) >= self._pace.next_look and self._pace.due(len(self._lines), self.parts):
-            self.flush()
-            self._on_part()
+        if len(self._lines) >= self._pace.next_look:
+            if self._pace.due(len(self._lines), self.parts):
+                self.flush()
+            self._on_look()
         try:
             self._lines.append((agent, int(worker), int(episode), int(step), str(key), float(value)))
         except (TypeError, ValueError) as error:
@@ -285,31 +301,48 @@ class StatisticsStream:
         """Write the rows that are still in memory, if any, as a part."""
         if not self._lines:
             return
-        agents, workers, episodes, steps, keys, values = zip(*self._lines, strict=True)
-        self._writer.write(
-            self.parts,
-            {
-                "agent": text_column(agents),
-                "worker": arrow_column(np.array(workers, dtype=np.int16)),
-                "episode": arrow_column(np.array(episodes, dtype=np.int32)),
-                "step": arrow_column(np.array(steps, dtype=np.int64)),
-                "key": text_column(keys),
-                "value": arrow_column(np.array(values, dtype=np.float64)),
-            },
-        )
-        digest = self._whole_digest()
-        written = self.rows
-        self._pace.written()
-        # As in the streams of rows, no call from here on.
-        self._digest = digest
-        self._rows_written = written
-        self._lines = []
-        self.parts += 1
+        with self._writing:
+            self._writer.write(self.parts, _columns_of(self._lines))
+            self._shown = 0
+            self._open.discard()
+            digest = self._whole_digest()
+            written = self.rows
+            self._pace.written()
+            # As in the streams of rows, no call from here on.
+            self._digest = digest
+            self._rows_written = written
+            self._lines = []
+            self.parts += 1
+
+    def show(self) -> None:
+        """Write rows that are still in memory to the open part; see :meth:`.RowStream.show`."""
+        with self._writing:
+            start, lines = self._shown, self._lines[self._shown :]
+            if not lines:
+                return
+            try:
+                self._open.extend(self._writer.path(self.parts), _columns_of(lines), first=start == 0)
+                self._shown = start + len(lines)
+            except StoreError:
+                self._open.discard()
+                self._shown = 0
 
     def _whole_digest(self) -> StatisticsDigest:
         digest = self._digest.copy()
         digest.add(self._lines)
         return digest
+
+
+def _columns_of(lines: Sequence[Line]) -> dict[str, pa.Array]:
+    agents, workers, episodes, steps, keys, values = zip(*lines, strict=True)
+    return {
+        "agent": text_column(agents),
+        "worker": arrow_column(np.array(workers, dtype=np.int16)),
+        "episode": arrow_column(np.array(episodes, dtype=np.int32)),
+        "step": arrow_column(np.array(steps, dtype=np.int64)),
+        "key": text_column(keys),
+        "value": arrow_column(np.array(values, dtype=np.float64)),
+    }
 
 
 #: the folder of an instance's directory that holds the streams
@@ -343,7 +376,7 @@ class StreamSet:
         phase: int,
         environments: Sequence[EnvironmentRecord],
         agents: Sequence[AgentRecord],
-        on_part: Callable[[], None],
+        on_look: Callable[[], None],
         *,
         evaluation: bool = False,
     ):
@@ -373,17 +406,17 @@ class StreamSet:
                 taken.add(name)
                 metadata = self._metadata("agent", record.name) | ({} if alone else {"group": body.group})
                 folder = root / f"agent-{name}"
-                groups.append(AgentStream(folder, wall_folder(folder), body, metadata, on_part))
+                groups.append(AgentStream(folder, wall_folder(folder), body, metadata, on_look))
         taken.clear()
         for environment in environments:
             name = slug(environment.uid, taken)
             taken.add(name)
             folder, metadata = root / f"environment-{name}", self._metadata("environment", environment.uid)
-            self._environments[environment.uid] = EnvironmentStream(folder, environment, metadata, on_part)
+            self._environments[environment.uid] = EnvironmentStream(folder, environment, metadata, on_look)
             if environment.frames:
                 metadata = self._metadata("frames", environment.uid)
-                self._frames[environment.uid] = FrameStream(root / f"{_FRAMES}{name}", metadata, on_part)
-        self.statistics = StatisticsStream(root / "statistics", self._metadata("statistics", ""), on_part)
+                self._frames[environment.uid] = FrameStream(root / f"{_FRAMES}{name}", metadata, on_look)
+        self.statistics = StatisticsStream(root / "statistics", self._metadata("statistics", ""), on_look)
 
     def agent(self, name: str, group: int = 0) -> AgentStream:
         """Return the stream of a group of bodies of the agent ``name``, always the same object."""

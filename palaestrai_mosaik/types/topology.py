@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from palaestrai_mosaik.errors import ContractError, did_you_mean
@@ -143,10 +143,14 @@ class Topology:
 
     def to_data(self) -> dict[str, Any]:
         """Return it as plain data: three lists of mappings."""
-        data = asdict(self)
+        # (asdict() copies each number, which takes most of a second for some thousand nodes)
+        data: dict[str, Any] = {}
+        for title, parts in (("nodes", self.nodes), ("edges", self.edges), ("devices", self.devices)):
+            names = [field.name for field in fields(parts[0])] if parts else []
+            data[title] = [{name: getattr(one, name) for name in names} for one in parts]
         for device in data["devices"]:
             device["sensors"], device["actuators"] = list(device["sensors"]), list(device["actuators"])
-        return {name: list(parts) for name, parts in data.items()}
+        return data
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Topology:

@@ -13,6 +13,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -24,7 +25,7 @@ from palaestrai_mosaik.web.theatre import run_page
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.browser import CHROMIUM, DRIVER, Browser  # noqa: E402
+from support.browser import Browser, no_browser  # noqa: E402
 
 DRAWN = "document.querySelector('.topology .node[fill^=rgb]')"
 
@@ -44,14 +45,21 @@ def opened(file: Path, times: int) -> list[float]:
     return taken
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--steps", type=int, default=672, help="of each phase, 15 minutes each")
-    parser.add_argument("--repeat", type=int, default=5, help="how often the file is opened")
-    arguments = parser.parse_args()
+@dataclass(frozen=True)
+class Theatre:
+    """A run as one file: its phases, bytes, seconds to write it, and seconds of each time that it was opened."""
+
+    phases: int
+    bytes: int
+    written: float
+    opened: list[float]
+
+
+def measure(steps: int, repeat: int, *, browse: bool) -> Theatre:
+    """Execute the rural week, write it as one file, and open that ``repeat`` times, if there is a browser."""
     document = yaml.safe_load((ROOT / "scenarios" / "rural_week.yml").read_text(encoding="utf-8"))
     grid = document["schedule"][0]["passive"]["environments"][0]["environment"]
-    grid["params"]["steps"] = arguments.steps
+    grid["params"]["steps"] = steps
     with tempfile.TemporaryDirectory() as folder:
         run = pm.run(document, store=Path(folder, "results"), quiet=True)
         start = perf_counter()
@@ -60,21 +68,26 @@ def main() -> None:
         run.close()
         file = Path(folder, "run.html")
         file.write_text(page.html, encoding="utf-8")
-        print(
-            f"{len(page.phases)} phases, {arguments.steps} steps: {file.stat().st_size:,} bytes, made in {written:.2f} s"
-        )
-        try:
-            import selenium  # noqa: F401
-        except ImportError:
-            print("not opened: no selenium")
-            return
-        if CHROMIUM is None or DRIVER is None:
-            print("not opened: no Chromium")
-            return
-        taken = opened(file, arguments.repeat)
-        print(
-            f"opened and drawn in {statistics.median(taken):.2f} s (median of {len(taken)}, at most {max(taken):.2f} s)"
-        )
+        taken = opened(file, repeat) if browse else []
+        return Theatre(len(page.phases), file.stat().st_size, written, taken)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--steps", type=int, default=672, help="of each phase, 15 minutes each")
+    parser.add_argument("--repeat", type=int, default=5, help="how often the file is opened")
+    arguments = parser.parse_args()
+    missing = no_browser()
+    found = measure(arguments.steps, arguments.repeat, browse=missing is None)
+    print(
+        f"{found.phases} phases, {arguments.steps} steps: {found.bytes:,} bytes, made in {found.written:.2f} s"
+    )
+    taken = found.opened
+    print(
+        f"opened and drawn in {statistics.median(taken):.2f} s (median of {len(taken)}, at most {max(taken):.2f} s)"
+        if taken
+        else f"not opened: {missing}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """How much slower a run is while a page shows it.
 
-    python tests/benchmarks/web_cost.py [--steps 20000] [--repeat 7] [--every 0.5]
+    python tests/benchmarks/web_cost.py [--steps 20000] [--repeat 15] [--every 0.5] [--pin]
 
 The dummy document runs with a store, in this process, while ``palaestrai-mosaik serve`` shows the store in another one. A third
 process asks for the list of runs, the facts of the run and its overview, as the page in a browser does, every half second
 (the page itself asks less often). Runs with and without these requests alternate. Prints steps per second of wall-clock time and
 of the run's CPU time (medians), for each the median ratio of the pairs with the range of the middle half, and the seconds of
 CPU that the server has used per second. On a machine that does other work only the CPU time says something. What a
-browser itself needs is not in it.
+browser itself needs is not in it. ``--pin`` gives the run a core of its own, and the server and the page the others: then
+only what they do to each other is left, not how the system shares out the cores.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.cookiejar import CookieJar
 from pathlib import Path
 from urllib.error import HTTPError
@@ -99,52 +101,79 @@ def speed(store: Store, steps: int) -> tuple[float, float]:
     return count / (time.perf_counter() - began), count / (time.process_time() - used)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--repeat", type=int, default=7)
-    parser.add_argument("--every", type=float, default=0.5, help="seconds between two rounds of requests")
-    parser.add_argument("--ask", metavar="ADDRESS", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.ask:
-        ask(arguments.ask, arguments.every)
+@dataclass(frozen=True)
+class Cost:
+    """What was measured: pairs of steps per second (of wall-clock time, of CPU time), and the server's share of a core."""
+
+    alone: list[tuple[float, float]]
+    shown: list[tuple[float, float]]
+    server: float
+
+    def ratios(self, clock: int) -> list[float]:
+        """Return for each pair the speed with the page divided by that without, sorted; 0: wall-clock, 1: CPU."""
+        return sorted(b[clock] / a[clock] for a, b in zip(self.alone, self.shown, strict=True))
+
+
+def measure(steps: int, repeat: int, every: float, *, pin: bool = False) -> Cost:
+    """Execute the run with and without the page in turn."""
     alone: list[tuple[float, float]] = []
     shown: list[tuple[float, float]] = []
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    pin = pin and len(cores) > 1
     with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
-        speed(store, min(arguments.steps, 1000))  # (what is imported first)
-        with child(
-            "-m", "palaestrai_mosaik", "serve", folder, "--port", "0", "--quiet", "--read-only"
-        ) as server:
+        speed(store, min(steps, 1000))  # (what is imported first)
+        if pin:
+            os.sched_setaffinity(0, cores[1:])  # children have the same
+        serve = ("-m", "palaestrai_mosaik", "serve", folder, "--port", "0", "--quiet", "--read-only")
+        with child(*serve) as server:
             assert server.stdout is not None
             address = server.stdout.readline().strip()
             used, took = 0.0, 0.0
-            with child(__file__, "--ask", address, "--every", str(arguments.every)) as page:
+            with child(__file__, "--ask", address, "--every", str(every)) as page:
                 assert page.stdout is not None
                 page.stdout.readline()
-                for i in range(2 * arguments.repeat):
+                if pin:
+                    os.sched_setaffinity(0, cores[:1])
+                for i in range(2 * repeat):
                     # (off, on, on, off, ...)
                     asks = i % 4 in (1, 2)
                     page.send_signal(signal.SIGCONT if asks else signal.SIGSTOP)
-                    time.sleep(arguments.every)
+                    time.sleep(every)
                     times, began = psutil.Process(server.pid).cpu_times(), time.perf_counter()
-                    (shown if asks else alone).append(speed(store, arguments.steps))
+                    (shown if asks else alone).append(speed(store, steps))
                     if asks:
                         after = psutil.Process(server.pid).cpu_times()
                         used += after.user + after.system - times.user - times.system
                         took += time.perf_counter() - began
                 page.send_signal(signal.SIGCONT)
+        if pin:
+            os.sched_setaffinity(0, cores)
+    return Cost(alone, shown, used / took)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--every", type=float, default=0.5, help="seconds between two rounds of requests")
+    parser.add_argument("--pin", action="store_true", help="a core for the run, the others for the page")
+    parser.add_argument("--ask", metavar="ADDRESS", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.ask:
+        ask(arguments.ask, arguments.every)
+    cost = measure(arguments.steps, arguments.repeat, arguments.every, pin=arguments.pin)
     print(
         f"{arguments.steps} steps, {arguments.repeat} pairs, a round of requests every {arguments.every:g} s"
     )
     for i, clock in enumerate(("wall-clock", "CPU")):
-        without, beside = [pair[i] for pair in alone], [pair[i] for pair in shown]
-        ratios = sorted(b / a for a, b in zip(without, beside, strict=True))
+        without, beside = [pair[i] for pair in cost.alone], [pair[i] for pair in cost.shown]
+        ratios = cost.ratios(i)
         quarter = len(ratios) // 4
         print(
             f"{clock:>10}: {statistics.median(without):6.0f} steps/s without the page, {statistics.median(beside):6.0f} with it, "
             f"ratio {statistics.median(ratios):.3f} (middle half {ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f})"
         )
-    print(f"CPU of the server {used / took:8.3f} s per second")
+    print(f"CPU of the server {cost.server:8.3f} s per second")
 
 
 if __name__ == "__main__":

@@ -239,7 +239,7 @@ def test_python_gets_the_frames_of_a_run(tmp_path: Path) -> None:
     assert list(recorded.frames())[:3] == ["phase", "phase_name", "environment"]
     assert recorded.frames(episode=1).empty
     # the page of a notebook carries them
-    assert recorded.view().page.phases == ("phase_0",)
+    assert recorded.view().phases == ("phase_0",)
     recorded.close()
 
 

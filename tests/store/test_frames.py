@@ -16,7 +16,8 @@ from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import EnvironmentRecord, Store, frame_stream
 from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.merge import StoreReader, copy_rows, place_files
-from palaestrai_mosaik.store.parts import part_files
+from palaestrai_mosaik.store.open_parts import open_part_files
+from palaestrai_mosaik.store.parts import part_files, parts_so_far, read_parts
 from palaestrai_mosaik.store.verify import verify
 
 FOLDER = "trajectories/phase-0/frames-world"
@@ -157,6 +158,26 @@ def test_a_part_is_written_before_it_takes_much_memory(
         size = sum(path.stat().st_size for path in part_files(store.instance_directory(run.uid) / FOLDER))
         assert size < sum(map(len, images)) * 1.05 + 20_000
         assert verify(store, run.uid).damage == ()
+
+
+def test_frames_are_found_before_their_part_is_written(tmp_path: Path) -> None:
+    stream = frame_stream.FrameStream(tmp_path / "frames-world", {"name": "world"}, lambda: None)
+
+    def found() -> list[tuple[int, bytes]]:
+        table = read_parts(parts_so_far(stream.folder), lambda names: None, ["step", "png"])
+        return list(zip(*table.to_pydict().values(), strict=True))
+
+    images = [png_of(number) for number in range(5)]
+    for last in (2, 5):
+        for step in range(stream.rows, last):
+            stream.append(0, 0, step, step, 0, images[step])
+        stream.show()
+        assert found() == list(enumerate(images[:last]))
+    assert [path.name for path in open_part_files(stream.folder)] == ["part-000000.arrows"]
+    before = stream.digest()
+    stream.flush()
+    assert open_part_files(stream.folder) == [] and stream.digest() == before
+    assert found() == list(enumerate(images))
 
 
 def test_the_frames_of_episodes_are_what_was_painted(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,14 @@ CHROMIUM = _program("chromium", "chromium-browser", "google-chrome")
 DRIVER = _program("chromedriver", "/usr/lib/chromium/chromedriver", "/usr/lib/chromium-browser/chromedriver")
 #: why a test is skipped where there is no browser
 NO_BROWSER = "no browser: tests/services/chromium.sh installs Chromium"
+
+
+def no_browser() -> str | None:
+    """Return what is missing to drive a browser; ``None``: nothing."""
+    if importlib.util.find_spec("selenium") is None:
+        return "no selenium"
+    return "no Chromium" if CHROMIUM is None or DRIVER is None else None
+
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-dev-shm-usage "

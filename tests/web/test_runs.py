@@ -32,10 +32,10 @@ FIRST = "document.querySelector('table.window tbody tr:not(.space)')?.cells[2].t
 MANY = 10_000
 
 
-def row(browser: Browser, text: str, condition: str = "true") -> dict[str, str]:
+def row(browser: Browser, text: str, condition: str = "true", seconds: float = 30) -> dict[str, str]:
     """Return the row that has ``text`` as soon as ``condition`` holds for it."""
     code = f"(row => row && ({condition}) ? row : null)({ROW}({json.dumps(text)}))"
-    found: dict[str, str] = browser.wait(code)
+    found: dict[str, str] = browser.wait(code, seconds)
     return found
 
 
@@ -177,7 +177,7 @@ def test_a_run_grows_in_its_row_until_it_is_killed(browser: Browser, serve: Serv
         browser.wait("document.querySelector('table.window svg.spark')")
         process.send_signal(signal.SIGKILL)
         process.wait(10)
-        assert row(browser, "growing", "row.Status === 'lost'")["Time left"] == "\u2013"
+        assert row(browser, "growing", "row.Status === 'lost'", 10)["Time left"] == "\u2013"
         runs = store.runs()
         assert runs["status"].tolist() == ["lost"]
         shown = row(browser, "growing")
@@ -226,6 +226,26 @@ def test_ten_thousand_runs_are_listed_searched_and_sorted(
     assert browser.js(f"{failed}.getAttribute('aria-pressed')") == "true"
     assert browser.wait(f"{COUNT} === 1001")
     browser.js(f"{failed}.click()")
+    assert browser.errors() == []
+
+
+def test_columns_without_a_value_are_hidden_and_the_others_fit(
+    browser: Browser, serve: Serve, few: Source
+) -> None:
+    """Of the few runs, none is running: there is no time left; without the failed ones, there would be no error."""
+    look(browser, serve(few))
+    browser.wait(f"{COUNT} === 21")
+    seen = "[...document.querySelectorAll('table.window th')].filter(one => one.checkVisibility()).map(one => one.innerText.trim())"
+    titles: list[str] = browser.js(seen)
+    assert "Time left" not in titles
+    assert {"Experiment", "Error", "Started ▼", "Steps/s"} <= set(titles)
+    # (all of a row is in the box, at the usual width of a small screen)
+    assert browser.js("(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.scroll.window'))")
+    cells = "[...document.querySelectorAll('table.window tbody tr:not(.space)')].map(one => one.cells[{}].checkVisibility())"
+    assert set(browser.js(cells.format(9))) == {False}
+    assert set(browser.js(cells.format(11))) == {True}
+    started = "[...document.querySelectorAll('table.window tbody tr:not(.space)')].every(one => one.cells[11].scrollWidth <= one.cells[11].clientWidth)"
+    assert browser.js(started)
     assert browser.errors() == []
 
 

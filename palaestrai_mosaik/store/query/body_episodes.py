@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..parts import columns_of, damage_reported, open_parts, whole_parts
+from ..parts import columns_of, damage_reported, open_parts, parts_so_far
 from .lookup import inside
 from .members import Bodies, BodyGroup
 from .trajectories import RowQueries, RowRange
@@ -82,7 +82,7 @@ class BodyEpisodes(RowQueries):
             ["phase", "name", "group", "evaluation", "folder", "parts"]
         ].itertuples(index=False):
             group = groups.get((number, name, part))
-            paths = whole_parts(inside(root, folder), count)
+            paths = parts_so_far(inside(root, folder), count)
             if group is None or not paths:
                 continue
             numbers = None if group.numbers == group.whole else group.numbers
@@ -192,7 +192,7 @@ def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
     result: dict[tuple[int, bool, str], set[tuple[int, int, int, int]]] = {}
     columns = ["phase", "evaluation", "name", "folder", "parts"]
     for number, flag, uid, folder, count in streams[columns].itertuples(index=False):
-        paths = whole_parts(inside(root, folder), count)
+        paths = parts_so_far(inside(root, folder), count)
         if not paths:
             continue
         there = columns_of(paths)

@@ -12,7 +12,7 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from ..log import LOG
 from ..models import to_json
-from ..parts import open_part, read_parts, whole_parts, write_text
+from ..parts import open_parts, parts_so_far, read_parts, write_text
 from .brains import BrainQueries
 from .descriptions import DescriptionQueries
 from .lookup import Lookup, inside
@@ -165,7 +165,7 @@ class Export:
         for kind, phase, name, group, folder, count in streams.itertuples(index=False):
             # the wall-clock is that of the same rows
             key = (_SAME_ROWS.get(kind, kind), phase, name, group)
-            parts = whole_parts(inside(root, folder), count)
+            parts = parts_so_far(inside(root, folder), count)
             if not parts or (chosen is not None and key not in chosen):
                 continue
             if kind == "frames":
@@ -204,7 +204,7 @@ def _join(
     from pyarrow import csv
 
     files.make_folder(path.parent, parents=True)
-    schema = open_part(parts[0], lambda file: file.schema_arrow)
+    schema = open_parts(parts[:1]).schema
     with (
         files.writing(path, durable=False) as stream,
         csv.CSVWriter(stream, schema)

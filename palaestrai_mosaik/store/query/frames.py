@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..parts import read_parts, whole_parts
+from ..parts import parts_so_far, read_parts
 from .lookup import inside
 from .trajectories import RowQueries, RowRange
 
@@ -126,6 +126,6 @@ class FrameQueries(RowQueries):
         streams = streams[streams["kind"] == "frames"]
         columns = ["phase", "name", "evaluation", "folder", "parts"]
         for number, uid, flag, folder, count in streams[columns].itertuples(index=False):
-            parts = whole_parts(inside(root, folder), count)
+            parts = parts_so_far(inside(root, folder), count)
             if parts and environment in (None, uid):
                 yield _Stream(int(number), str(uid), bool(flag), parts)

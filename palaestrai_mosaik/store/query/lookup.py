@@ -225,7 +225,7 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
 
     def series(values: list[Any]) -> pd.Series[Any]:
         # text stays as it is, and what is missing beside it None: pandas 3 would make it NaN
-        as_it_is = not values or any(isinstance(value, str) for value in values)
+        as_it_is = not values or any(issubclass(kind, str) for kind in set(map(type, values)))
         return pd.Series(values, dtype=object if as_it_is else None)
 
     names = list(columns)

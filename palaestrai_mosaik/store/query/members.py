@@ -8,7 +8,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Select
+from sqlalchemy import Select, and_
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
@@ -154,6 +154,22 @@ class Members(Queries):
 
         return self._lookup.table(run, columns, joined, [Channel.id], phase)
 
+    def _channels_of_agents(self, run: str, phase: int | str | None) -> pd.DataFrame:
+        """Return phase, agent, group, kind and uid of the channels of agents (a large grid has many more)."""
+        columns = {
+            "phase": Phase.number,
+            "agent": Agent.name,
+            "group": Channel.body_group,
+            "kind": Channel.kind,
+            "uid": Channel.uid,
+        }
+
+        def joined(statement: Select[Any]) -> Select[Any]:
+            of_agents = (Channel.phase_id == Phase.id, Channel.agent_id.is_not(None))
+            return statement.join(Channel, and_(*of_agents)).join(Agent, Agent.id == Channel.agent_id)
+
+        return self._lookup.table(run, columns, joined, [Channel.id], phase)
+
     def bodies(
         self,
         run: str,
@@ -289,8 +305,7 @@ class Members(Queries):
         """Add the uids of the channels of each owner, which ``keys`` tell apart."""
         import pandas as pd
 
-        channels = self.channels(run, phase)
-        channels = channels[channels["agent"].notna()].drop_duplicates([*keys, "kind", "uid"])
+        channels = self._channels_of_agents(run, phase).drop_duplicates([*keys, "kind", "uid"])
         owned = channels.groupby([*keys, "kind"])["uid"].agg(list)
         for kind in ("sensor", "actuator", "reward"):
             lists = [owned.get((*key, kind), []) for key in owners[keys].itertuples(index=False)]

@@ -20,7 +20,7 @@ from palaestrai_mosaik.errors import StoreError
 
 from ..database import reads
 from ..models import Environment, Episode, Instance, Phase, Stream
-from ..parts import open_part, part_files
+from ..parts import count_rows, parts_so_far, settled
 from .lookup import Lookup, Queries, in_chunks, inside
 from .run_rows import PlannedPhase, RunRowQueries
 
@@ -161,18 +161,26 @@ class PaceQueries(Queries):
     def _rows(self, folder: Path) -> tuple[int, float]:
         """Return how many rows a folder has until now, and when the last part was written (NaN: there is none)."""
         total, moment = 0, math.nan
-        for path in part_files(folder):
+        for path in _parts(folder):
             try:
+                path = settled(path)
                 state = path.stat()
                 known = self._part_rows.get(path)
                 if known is None or known[:2] != (state.st_mtime_ns, state.st_size):
-                    rows = open_part(path, lambda file: file.metadata.num_rows)
+                    rows = count_rows(path)
                     known = (state.st_mtime_ns, state.st_size, int(rows))
                     self._part_rows[path] = known
             except (OSError, StoreError):
                 break  # the run is being deleted, or has been resumed from before this part
             total, moment = total + known[2], state.st_mtime
         return total, moment
+
+
+def _parts(folder: Path) -> list[Path]:
+    try:
+        return parts_so_far(folder)
+    except StoreError:
+        return []  # the run is being deleted, or resumed
 
 
 def _pace(one: _Running, plan: Sequence[PlannedPhase], steps: int, moment: float) -> Pace:

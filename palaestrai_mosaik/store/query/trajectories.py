@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..parts import columns_of, read_parts, wall_folder, whole_parts
+from ..parts import columns_of, parts_so_far, read_parts, read_wall
 from .lookup import Lookup, inside, unknown
 from .members import Bodies, BodyGroup, Members, is_one, numbers_of
 from .runs import RunQueries
@@ -265,7 +265,7 @@ class Trajectories(RowQueries):
         for number, flag, folder, parts in streams[["phase", "evaluation", "folder", "parts"]].itertuples(
             index=False
         ):
-            paths = whole_parts(inside(root, folder), parts)
+            paths = parts_so_far(inside(root, folder), parts)
             if paths:
                 part = read_parts(paths, RowRange().expression, ["worker", "episode"]).to_pandas()
                 frames.append(part.drop_duplicates().assign(phase=number, evaluation=bool(flag)))
@@ -335,7 +335,7 @@ class Trajectories(RowQueries):
         if name is not None:
             streams = streams[streams["name"] == name]
         found = [
-            (number, owner, group, flag, inside(root, folder), whole_parts(inside(root, folder), parts))
+            (number, owner, group, flag, inside(root, folder), parts_so_far(inside(root, folder), parts))
             for number, owner, group, flag, folder, parts in streams[_STREAM].itertuples(index=False)
             if source.numbers is None or (number, owner, group) in source.numbers
         ]
@@ -393,9 +393,9 @@ def _read_frame(
     columns: Sequence[str] | None,
     places: Sequence[str],
 ) -> pd.DataFrame:
-    there = columns_of(paths)
+    there = dict.fromkeys(columns_of(paths))
     keys = [name for name in ("worker", "episode", *places, "step", "time") if name in there]
-    wanted = there if columns is None else [name for name in columns if name in there]
+    wanted = [name for name in (there if columns is None else columns) if name in there]
     chosen = [*keys, *(name for name in wanted if name not in keys)]
     result: pd.DataFrame = read_parts(paths, rows.expression, chosen if places else None).to_pandas()
     for name in places:
@@ -403,8 +403,6 @@ def _read_frame(
             # an older release recorded it
             result.insert(list(result).index("step"), name, np.zeros(len(result), dtype=np.int32))
     if columns is not None and "wall" in columns:
-        # The folder beside it, whose parts hold the same rows.
-        walls = wall_folder(folder)
-        beside = read_parts([walls / path.name for path in paths], rows.expression, ["wall"])
-        result["wall"] = beside["wall"].to_pandas()
+        # (rows that have come in the meantime are left out: pandas goes by the index)
+        result["wall"] = read_wall(paths, rows.expression)["wall"].to_pandas()
     return result

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palaestrai_mosaik.experiment.short_names import SHORT_NAMES
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.parts import parts_so_far
+from palaestrai_mosaik.store.query.lookup import inside
 
 from ..extremes import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource
@@ -46,19 +49,24 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     store = source.store
     uid = store.find_run(run)
     phases = store.phases(uid)
-    state = store.episodes(uid, evaluation=None)
+    # (the phases say how many other episodes there are)
+    evaluations = len(store.episodes(uid, evaluation=True))
     known = outcomes_of_bodies(store, uid)
     unread = not query.flag("bands", True) and known.version == 0
     if not unread:
-        known.look(store, uid, len(state), lambda: _is_running(store, uid))
-    version = f"{len(state)}-{len(phases)}-{phases['reason'].notna().sum()}-{known.version}"
+        done = int(phases["episodes_done"].sum()) + evaluations
+        known.look(store, uid, done, lambda: _is_running(store, uid))
+    with_statistics = query.flag("statistics", True)
+    size = _size_of_statistics(store, uid) if with_statistics else 0
+    ended = phases["reason"].notna().sum()
+    version = f"{phases['episodes_done'].sum()}-{evaluations}-{len(phases)}-{ended}-{size}-{known.version}"
     named = phases.assign(reason=phases["reason"].replace(_CONDITIONS))
     answer: dict[str, Any] = {"version": version, "phases": named, "curves": None}
     answer["unread"] = unread and bool(agents_with_several_bodies(store, uid))
     if query.get("known") != version:
         rows = by_member(store.outcomes(uid, evaluation=None), known.rows)
         found = list(_of_episodes(rows, store.evaluate_every(uid)))
-        if query.flag("statistics", True):
+        if with_statistics:
             found += _of_statistics(store.statistics(uid))
         answer["curves"] = found
     return answer
@@ -142,6 +150,21 @@ def _of_episodes(rows: pd.DataFrame, every: Mapping[int, int]) -> Iterator[dict[
         if evaluation:
             x = (x + 1) * every.get(int(phase), 1)
         yield _curve((int(phase), bool(evaluation), *names), x, means, sums, over)
+
+
+def _size_of_statistics(store: Store, uid: str) -> int:
+    """Return how many bytes the statistics of a run have: another number as soon as there are more."""
+    streams = store.streams(uid)
+    own = streams.loc[
+        (streams["kind"] == "statistics") & ~streams["evaluation"].astype(bool), ["folder", "parts"]
+    ]
+    directory = store.instance_directory(uid)
+    total = 0
+    for folder, count in own.itertuples(index=False):
+        for path in parts_so_far(inside(directory, folder), count):
+            with suppress(FileNotFoundError):  # an open part that has just become a part
+                total += path.stat().st_size
+    return total
 
 
 def _of_statistics(statistics: pd.DataFrame) -> Iterator[dict[str, Any]]:

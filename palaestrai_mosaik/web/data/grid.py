@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.analysis.columns import clock_of, unit_of
-from palaestrai_mosaik.analysis.limits import FULL_LOADING, VOLTAGE_BAND, bounds_of
+from palaestrai_mosaik.analysis.limits import FULL_LOADING, VOLTAGE_BAND, bounds_in
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Topology
@@ -177,7 +177,8 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         "episode": query.integer("episode", 0),
         "evaluation": query.flag("evaluation"),
     }
-    recorded = _recorded(store, uid, phase, environment)
+    channels = store.channels(uid, phase)
+    recorded = _recorded(channels, environment)
     wanted = [name for name in _sensors(drawn) if name in recorded]
     columns = [f"reading.{name}" for name in wanted]
     states = store.environment_states(
@@ -197,8 +198,7 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
     if worst is not None:
         worst["index"] = int(np.searchsorted(kept, worst["index"]))
     names = list(owners)
-    bounds = bounds_of(store, uid, phase)
-    limits = bounds_of(store, uid, phase, "actuator")
+    bounds, limits = bounds_in(channels, "sensor"), bounds_in(channels, "actuator")
     clock = clock_of(store, uid, phase)
     return {
         "phase": phase,
@@ -244,9 +244,8 @@ def _actuators(drawn: Topology) -> set[str]:
     return found | {edge.actuator for edge in drawn.edges if edge.actuator is not None}
 
 
-def _recorded(store: Store, uid: str, phase: int, environment: str) -> set[str]:
+def _recorded(channels: pd.DataFrame, environment: str) -> set[str]:
     """Return the uids of the columns of an environment's readings."""
-    channels = store.channels(uid, phase)
     own = channels[(channels["environment"] == environment) & (channels["kind"] == "sensor")]
     return set(_columns(own))
 

@@ -1,11 +1,12 @@
 // Numbers, times and sizes as people read them.
 
 const MISSING = "–";
+const WHOLE = new Intl.NumberFormat("en");
 
 /** A number with at most `digits` significant digits. */
 export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return MISSING;
-  if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en");
+  if (Number.isInteger(value) && Math.abs(value) < 1e15) return WHOLE.format(value);
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-4) return value.toExponential(digits - 1).replace("e+", "e");
   return String(Number(value.toPrecision(digits)));

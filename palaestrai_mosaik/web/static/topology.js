@@ -26,6 +26,8 @@ export function drawing(first, { picked, label, seen = null }) {
   const place = new Map(topology.nodes.map((node) => [node.id, [node.x, node.y]]));
   const width = Math.max(...topology.nodes.map((one) => one.x), 1), height = Math.max(...topology.nodes.map((one) => one.y), 1);
   let whole = framed(1), view = { ...(seen ?? whole) }, fitted = !seen, chosen = null;
+  // the size in pixels, as it was observed: to ask for it would have the browser lay out the whole drawing at once
+  let box = { width: 0, height: 0 }, drawn = null;
   const painted = new WeakMap();
 
   const edges = paths(topology, place).map(([edge, d, middle]) => {
@@ -65,7 +67,7 @@ export function drawing(first, { picked, label, seen = null }) {
   const least = (sizes) => sizes.find(([most]) => nodes.length <= most)[1], share = least(LINE_SHARE);
 
   function resize() {
-    const box = svg.getBoundingClientRect(), inner = (length) => Math.max(length - 2 * MARGIN, length / 2);
+    const inner = (length) => Math.max(length - 2 * MARGIN, length / 2);
     if (box.width) whole = framed(Math.max(width / inner(box.width), height / inner(box.height)));
     if (fitted) view = { ...whole };
     svg.setAttribute("viewBox", `${view.x} ${view.y} ${view.w} ${view.h}`);
@@ -73,12 +75,21 @@ export function drawing(first, { picked, label, seen = null }) {
     const pixel = Math.max(view.w / box.width, view.h / box.height);
     const clamp = (value, low, high) => Math.max(low, Math.min(high, value / pixel)) * pixel;
     const radius = clamp(0.2 * spacing, least(NODE_PIXELS), MOST_NODE), size = clamp(0.32 * spacing, least(MARK_PIXELS), MOST_MARK);
+    if (drawn?.radius !== radius || drawn.size !== size) transform(radius, size);
+    drawn = { radius, size, pixel };
+    encircle();
+  }
+  function transform(radius, size) {
     for (const { node, element } of nodes) element.setAttribute("transform", `translate(${node.x} ${node.y}) scale(${radius})`);
     for (const { element, middle } of symbols) element.setAttribute("transform", `translate(${middle.join(" ")}) scale(${radius})`);
     for (const { element, at, away } of marks) {
       const [x, y] = [0, 1].map((i) => at[i] + away[i] * (radius + 0.75 * size));
       element.setAttribute("transform", `translate(${x} ${y}) scale(${size})`);
     }
+  }
+  function encircle() {
+    if (!drawn) return;
+    const { radius, size, pixel } = drawn;
     const { kind, part: one } = partOf(first, chosen) ?? {};
     const around = kind === "node" ? [one.x, one.y] : kind === "edge" ? edges.find(({ edge }) => edge === one).middle
       : kind === "device" ? centre(one, radius + 0.75 * size) : null;
@@ -165,7 +176,10 @@ export function drawing(first, { picked, label, seen = null }) {
     else return;
     event.preventDefault();
   });
-  const resized = new ResizeObserver(resize);
+  const resized = new ResizeObserver(([{ contentRect }]) => {
+    box = { width: contentRect.width, height: contentRect.height };
+    resize();
+  });
   resized.observe(svg);
 
   return {
@@ -174,7 +188,7 @@ export function drawing(first, { picked, label, seen = null }) {
     /** Put a ring around the part that is looked at. */
     choose(key) {
       chosen = key;
-      resize();
+      encircle();
     },
     close: () => resized.disconnect(),
   };

@@ -9,10 +9,11 @@ const AROUND = 8;
 
 /**
  * Make a table.
- * `columns` are [{name, title, width, number?, sortable?, fixed?, cell(row)}]: widths are in pixels, `cell` returns what
- * the cell contains (`fixed`: for as long as the row is in view, so that it keeps the focus). `key(row)` tells rows apart.
+ * `columns` are [{name, title, width, least?, number?, sortable?, fixed?, cell(row)}]: widths are in pixels (`least`: where
+ * there is not enough room), `cell` returns what the cell contains (`fixed`: for as long as the row is in view, so that it
+ * keeps the focus). `key(row)` tells rows apart.
  * `sorted({name, down})` is called when a heading is pressed, `viewed(rows)` when other rows have come into view.
- * Returns {element, show(rows, sort), update(), inView()}.
+ * Returns {element, show(rows, sort, hidden), update(), inView()}.
  */
 export function windowTable({ caption, columns, key, sorted, viewed }) {
   const headings = columns.map((column) => h("th", { scope: "col", class: column.number && "number" },
@@ -21,19 +22,33 @@ export function windowTable({ caption, columns, key, sorted, viewed }) {
   const above = h("tr", { "aria-hidden": "true", class: "space" }, h("td", { colspan: columns.length }));
   const below = above.cloneNode(true);
   const body = h("tbody", {}, above, below);
-  const width = columns.reduce((sum, column) => sum + column.width, 0);
-  const table = h("table", { class: "window", style: { "min-width": `${width}px` } }, h("caption", { class: "unseen" }, caption),
-    h("colgroup", {}, columns.map((column) => h("col", { style: { width: `${column.width}px` } }))),
+  const cols = columns.map(() => h("col", {}));
+  const table = h("table", { class: "window" }, h("caption", { class: "unseen" }, caption), h("colgroup", {}, cols),
     h("thead", {}, h("tr", { "aria-rowindex": 1 }, headings)), body);
   const box = h("div", { class: "scroll window", tabindex: "0", role: "region", "aria-label": caption }, table);
   const shown = new Map();
-  let rows = [], sort = null, first = 0, last = 0, planned = false;
+  let rows = [], sort = null, hidden = new Set(), first = 0, last = 0, planned = false;
+
+  /** Share out the room: all columns are as wide as they want, or as much narrower as they can be, or have to be. */
+  function measure() {
+    const seen = columns.filter((column) => !hidden.has(column.name)), least = (column) => column.least ?? column.width;
+    const sum = (width) => seen.reduce((total, column) => total + width(column), 0);
+    const wanted = sum((column) => column.width), needed = sum(least);
+    const share = wanted > needed ? Math.max(0, Math.min(1, (box.clientWidth - needed) / (wanted - needed))) : 1;
+    const width = (column) => Math.floor(least(column) + share * (column.width - least(column)));
+    columns.forEach((column, i) => cols[i].style.setProperty("width", `${width(column)}px`));
+    table.style.setProperty("min-width", `${sum(width)}px`);
+  }
+  function hide(cells) {
+    columns.forEach((column, i) => cells[i].toggleAttribute("hidden", hidden.has(column.name)));
+  }
 
   function press(column) {
     sorted({ name: column.name, down: sort?.name === column.name ? !sort.down : Boolean(column.number) });
   }
   function make(row) {
     const cells = columns.map((column) => h("td", { class: column.number && "number" }, column.fixed && column.cell(row)));
+    hide(cells);
     return { element: h("tr", {}, cells), cells };
   }
   function draw(again) {
@@ -85,13 +100,19 @@ export function windowTable({ caption, columns, key, sorted, viewed }) {
     event.preventDefault();
     focus(index - 2 + step);
   });
-  new ResizeObserver(() => draw(false)).observe(box);
+  new ResizeObserver(() => { measure(); draw(false); }).observe(box);
 
   return {
     element: box,
-    /** Show these rows; `sort` is {name, down}. */
-    show(others, by) {
+    /** Show these rows; `sort` is {name, down}, `without` the names of the columns that are not shown. */
+    show(others, by, without = new Set()) {
       [rows, sort] = [others, by];
+      if (columns.some((column) => without.has(column.name) !== hidden.has(column.name))) {
+        hidden = without;
+        [headings, cols, ...[...shown.values()].map((one) => one.cells)].forEach(hide);
+        for (const space of [above, below]) space.firstChild.colSpan = columns.length - hidden.size;
+      }
+      measure();
       table.setAttribute("aria-rowcount", rows.length + 1);
       columns.forEach((column, i) => {
         if (!column.sortable) return;

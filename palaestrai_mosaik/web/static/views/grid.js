@@ -323,7 +323,7 @@ export async function show(element, context) {
   await load();
   if (!index.running || offline) return;
   live.hidden = false;
-  watch(2, signal, async () => {
+  watch(1, signal, async () => {
     const newest = () => episodes(index).filter((one) => !one.evaluation).at(-1)?.key;
     const wasNewest = chosen(main) === newest();
     index = await get(`run/${run}/grid`, {}, signal);

@@ -108,6 +108,11 @@ function shortIds(uids) {
   return found;
 }
 
+/** Whether nothing is known. */
+function missing(value) {
+  return value === null || value === undefined || Number.isNaN(value) || value === "";
+}
+
 /** A small curve, without axes. */
 function sparkline(values) {
   const known = (values ?? []).filter((one) => one !== null);
@@ -137,31 +142,33 @@ export async function show(element, { signal, store, failed }) {
   const said = h("p", { class: "quiet", role: "status" });
 
   const columns = [
-    !offline && { name: "select", title: h("span", { class: "unseen" }, "Select"), width: 36, fixed: true, cell: (row) => h("input", {
+    !offline && { name: "select", title: h("span", { class: "unseen" }, "Select"), width: 34, fixed: true, cell: (row) => h("input", {
       type: "checkbox", checked: chosen.runs.has(row.run), "aria-label": `Select ${row.document} ${row.run}`,
       onchange: (event) => { chosen.runs[event.target.checked ? "add" : "delete"](row.run); select(); } }) },
-    { name: "run", title: "Run", width: 155, fixed: true, sortable: true,
+    { name: "run", title: "Run", width: 155, least: 144, fixed: true, sortable: true,
       cell: (row) => (has(`run/${row.run}`) ? h("a", { href: `#/run/${encodeURIComponent(row.run)}`, title: row.run }, short.get(row.run))
         : whole(row.run)) },
-    { name: "document", title: "Document", width: 160, sortable: true, cell: (row) => whole(row.document) },
-    { name: "experiment", title: "Experiment", width: 105, sortable: true, cell: (row) => whole(row.experiment ?? "") },
-    { name: "status", title: "Status", width: 95, sortable: true, cell: (row) => h("span", { class: `status ${row.status}` }, row.status) },
-    { name: "phase", title: "Phase", width: 125, sortable: true, cell: (row) => (row.phase < 0 ? "–"
+    { name: "document", title: "Document", width: 160, least: 86, sortable: true, cell: (row) => whole(row.document) },
+    { name: "experiment", title: "Experiment", width: 105, least: 92, sortable: true, cell: (row) => whole(row.experiment ?? "") },
+    { name: "status", title: "Status", width: 95, least: 92, sortable: true, cell: (row) => h("span", { class: `status ${row.status}` }, row.status) },
+    { name: "phase", title: "Phase", width: 125, least: 98, sortable: true, cell: (row) => (row.phase < 0 ? "–"
       : whole(`${row.phase_name} (${row.phase + 1} of ${row.phases})`)) },
-    { name: "episodes", title: "Episodes", width: 100, sortable: true, number: true, cell: (row) => number(row.episodes)
+    { name: "episodes", title: "Episodes", width: 100, least: 84, sortable: true, number: true, cell: (row) => number(row.episodes)
       + (Number.isFinite(row.episodes_planned) ? ` of ${number(row.episodes_planned)}` : "") },
-    { name: "steps", title: "Steps", width: 80, sortable: true, number: true, value: (row) => runs.steps(row),
+    { name: "steps", title: "Steps", width: 80, least: 64, sortable: true, number: true, value: (row) => runs.steps(row),
       cell: (row) => number(runs.steps(row)) },
-    { name: "rate", title: "Steps/s", width: 80, sortable: true, number: true, value: (row) => runs.rate(row),
+    { name: "rate", title: "Steps/s", width: 80, least: 66, sortable: true, number: true, value: (row) => runs.rate(row),
       cell: (row) => number(runs.rate(row), 3) },
-    { name: "left", title: "Time left", width: 95, sortable: true, number: true, value: (row) => runs.left(row),
+    { name: "left", title: "Time left", width: 95, least: 78, sortable: true, number: true, value: (row) => runs.left(row),
       cell: (row) => duration(runs.left(row)) },
-    { name: "objective", title: "Objective", width: 160, sortable: true, number: true,
+    { name: "objective", title: "Objective", width: 160, least: 122, sortable: true, number: true,
       cell: (row) => [sparkline(row.curve?.values), " ", number(row.objective)] },
-    { name: "started", title: "Started", width: 165, sortable: true, number: true, cell: (row) => date(row.started) },
-    { name: "duration", title: "Duration", width: 90, sortable: true, number: true, value: (row) => runs.seconds(row),
+    { name: "started", title: "Started", width: 140, least: 138, sortable: true, number: true,
+      // (without the seconds, which the id of the run has)
+      cell: (row) => h("span", { title: date(row.started) }, date(row.started).slice(0, 16)) },
+    { name: "duration", title: "Duration", width: 90, least: 72, sortable: true, number: true, value: (row) => runs.seconds(row),
       cell: (row) => duration(runs.seconds(row)) },
-    { name: "error", title: "Error", width: 260, sortable: true, cell: (row) => (row.error === null ? "" : whole(row.error)) },
+    { name: "error", title: "Error", width: 260, least: 60, sortable: true, cell: (row) => (row.error === null ? "" : whole(row.error)) },
   ].filter(Boolean);
   const table = windowTable({ caption: "Runs", columns, key: (row) => row.id,
     sorted: (sort) => { chosen.sort = sort; arrange(); }, viewed: () => rest() });
@@ -191,7 +198,6 @@ export async function show(element, { signal, store, failed }) {
     const { name, down } = chosen.sort, column = columns.find((one) => one.name === name);
     const value = column.value ?? ((row) => row[name]);
     const values = new Map(ordered.map((row) => [row, value(row)]));
-    const missing = (one) => one === null || one === undefined || Number.isNaN(one) || one === "";
     ordered.sort((a, b) => {
       const [x, y] = [values.get(a), values.get(b)];
       // what is not known comes last, however it is sorted; then the newest run
@@ -202,7 +208,13 @@ export async function show(element, { signal, store, failed }) {
     said.textContent = runs.rows.size === 0 ? "The store has no runs yet: start one with palaestrai-mosaik start DOCUMENT"
       : ordered.length === runs.rows.size ? `${number(ordered.length)} runs`
         : `${number(ordered.length)} of ${number(runs.rows.size)} runs`;
-    table.show(ordered, chosen.sort);
+    table.show(ordered, chosen.sort, empty());
+  }
+  /** The names of the columns in which no run has a value. */
+  function empty() {
+    const all = [...runs.rows.values()];
+    const has = (column) => all.some((row) => !missing((column.value ?? ((one) => one[column.name]))(row)));
+    return new Set(columns.filter((one) => one.sortable && one.name !== chosen.sort.name && all.length && !has(one)).map((one) => one.name));
   }
   function drawFilters(counts, total) {
     const others = [...counts.keys()].filter((status) => !STATUSES.includes(status)).sort();

@@ -355,7 +355,7 @@ export async function show(element, { run, facts, signal, failed }) {
 
   await load();
   if (facts.status === "running" && !offline) {
-    watch(2, signal, async () => {
+    watch(1, signal, async () => {
       if (chosen.panel && !chosen.panel.length) return true;
       const grown = await grow();
       return grown || (await get(`run/${run}`, {}, signal)).status === "running";
