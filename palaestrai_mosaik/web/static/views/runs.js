@@ -161,7 +161,7 @@ export async function show(element, { signal, store, failed }) {
       cell: (row) => number(runs.rate(row), 3) },
     { name: "left", title: "Time left", width: 95, least: 78, sortable: true, number: true, value: (row) => runs.left(row),
       cell: (row) => duration(runs.left(row)) },
-    { name: "objective", title: "Objective", width: 160, least: 122, sortable: true, number: true,
+    { name: "objective", title: "Objective", width: 160, least: 146, sortable: true, number: true,
       cell: (row) => [sparkline(row.curve?.values), " ", number(row.objective)] },
     { name: "started", title: "Started", width: 140, least: 138, sortable: true, number: true,
       // (without the seconds, which the id of the run has)
