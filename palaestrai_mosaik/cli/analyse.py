@@ -44,38 +44,55 @@ def analyse(
     methods: Sequence[str],
     outcomes: Sequence[str],
     output: str | None,
+    discover: Sequence[str] = (),
 ) -> int:
-    """Print the outcomes of the design in ``folder`` and what they depend on; write both as CSV.
+    """Print the outcomes of the design in ``folder``, what they depend on, and where conditions hold; write all as CSV.
 
-    Returns 1 where a method that was asked for (by ``methods`` or the design) could not be used on
-    an outcome, or no method could.
+    With ``discover`` and without ``methods``, boxes are looked for and nothing else. Returns 1 where a method that was
+    asked for (by ``methods`` or the design) could not be used on an outcome, no method could, or a condition holds
+    where no box can be looked for.
     """
+    from palaestrai_mosaik.analysis.discovery import discover_design
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import choose_outcomes, sensitivity, tidy
 
     from .common import find_folder
+    from .discovery import data_of, lines_of, write_discoveries
 
-    with _reading() as reading, _drawing("analyse") as drawing:
+    with _reading() as reading, _drawing("analyse") as drawing, _drawing("discover") as searching:
         results = Results(find_folder(folder), store, reading)
         names = choose_outcomes(results, outcomes)
-        found = sensitivity(results, methods, names, drawing)
+        boxes_only = bool(discover) and not methods
+        found = () if boxes_only else sensitivity(results, methods, names, drawing)
+        discovered = () if methods and not discover else discover_design(results, discover, searching)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
     say(_outcome_table(results, names), end="\n\n")
     for one in found:
         say("\n".join(_sensitivity_lines(one)), end="\n\n")
-    if not found:
+    if not found and not boxes_only:
         say(
             f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
         )
-    say_unless_quiet(_write_table(results.table(), directory / "outcomes.csv"))
+    for discovery in discovered:
+        say("\n".join(lines_of(discovery)), end="\n\n")
+    written = [_write_table(results.table(), directory / "outcomes.csv")]
     if found:
-        say_unless_quiet(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
+        written.append(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
+    if discovered:
+        written += write_discoveries(
+            discovered, directory, lambda frame, file: _write_table(frame, file, _DIGITS)
+        )
+    for file in written:
+        say_unless_quiet(file)
     if results.not_collected:
         warn(results.not_collected)
     refused = [one for one in found if one.refused]
     for one in refused:
         warn(f"{one.outcome} by {one.method}: {one.refused}")
+    without_box = [one for one in discovered if one.refused]
+    for discovery in without_box:
+        warn(f"{discovery.condition}: {discovery.refused}")
     say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
         answer(
@@ -90,13 +107,13 @@ def analyse(
                     }
                     for one in found
                 ],
-                "files": [
-                    directory / name for name in ("outcomes.csv", "sensitivity.csv")[: 1 + bool(found)]
-                ],
+                "discoveries": [data_of(one) for one in discovered],
+                "files": written,
             }
         )
     asked = methods or results.spec.analysis.methods
-    return FAILED if refused and (asked or len(refused) == len(found)) else FINISHED
+    failed = without_box or (refused and (asked or len(refused) == len(found)))
+    return FAILED if failed else FINISHED
 
 
 def _reading() -> AbstractContextManager[ProgressCallback | None]:
@@ -346,7 +363,8 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
 
     with _reading() as reading, _drawing("analyse") as analysing, _drawing("compare") as comparing:
         results = Results(find_folder(folder), store, reading)
-        data = collect(results, analysing, comparing)
+        with _drawing("discover") as discovering:
+            data = collect(results, analysing, comparing, discovering)
     page = write_report(data, output if output is not None else results.folder.path / REPORT)
     said = list(headline(data))
     for outcome, sentences in said:

@@ -38,8 +38,8 @@ results.
 Both programs know the same words: run (or start) executes, resume continues, check (or plan) reports
 problems, -o names the file or folder to write.
 
-Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, or
-none could), 2 wrong usage or an invalid document, 130 interrupted.
+Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, none
+could, or a condition holds everywhere, nowhere or too seldom), 2 wrong usage or an invalid document, 130 interrupted.
 """
 
 #: options of 'submit' that are settings of Slurm
@@ -270,11 +270,19 @@ def _add_analysis_commands(command: Command) -> None:
     analyse = command(
         "analyse",
         lazy("analyse", "analyse"),
-        "compute which factors matter: sensitivity indices, variance shares",
+        "compute which factors matter (sensitivity indices, variance shares), and where conditions hold",
     )
     _add_folder(analyse)
     analyse.add_argument(
         "--methods", nargs="+", default=[], metavar="METHOD", help="default: what fits the design"
+    )
+    analyse.add_argument(
+        "--discover",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="find boxes of factors in which a condition on outcomes holds, such as 'violations > 0.01'; may be "
+        "repeated; without --methods, do nothing else",
     )
     _add_outcomes(analyse)
 

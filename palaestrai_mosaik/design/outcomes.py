@@ -158,7 +158,9 @@ def read_condition(text: str, outcomes: Sequence[str]) -> Expression:
     names = (*outcomes, STATUS)
     condition = Expression.parse(text, names, "outcome")
     if not condition.names:
-        message = f"the condition {text!r} names no outcome, so it is always the same; outcomes: {', '.join(names)}"
+        message = (
+            f"the condition {text!r} names no outcome, so it is always the same; outcomes: {', '.join(names)}"
+        )
         raise DocumentError([Problem(message)])
     return condition
 

@@ -269,12 +269,16 @@ def _feature(points: Points, place: int, code: int | None) -> FloatVector:
 
 def _everything(columns: Sequence[Column]) -> dict[int, tuple[float, float] | frozenset[int]]:
     return {
-        place: frozenset(map(int, np.unique(column.codes))) if column.kind == "nominal" else (-math.inf, math.inf)
+        place: frozenset(map(int, np.unique(column.codes)))
+        if column.kind == "nominal"
+        else (-math.inf, math.inf)
         for place, column in enumerate(columns)
     }
 
 
-def _limits_below(tree: Any, node: int, places: Sequence[tuple[int, int | None]], limits: Any) -> Iterator[Limits]:
+def _limits_below(
+    tree: Any, node: int, places: Sequence[tuple[int, int | None]], limits: Any
+) -> Iterator[Limits]:
     """Yield the limits of the leaves below ``node``, itself within ``limits``."""
     if tree.children_left[node] < 0:
         yield limits

@@ -96,7 +96,9 @@ def _column(
         codes = coordinate.astype(float)
     else:
         kind = "whole" if first.kind == "int" else "number"
-        codes = np.array([math.nan if row[first.name] is INACTIVE else row[first.name] for row in values], float)
+        codes = np.array(
+            [math.nan if row[first.name] is INACTIVE else row[first.name] for row in values], float
+        )
     if not inactive.any():
         return Column(axis, codes, kind, labels)
     code = float(len(labels)) if kind == "nominal" else _beyond(codes, inactive, share)
@@ -165,9 +167,7 @@ class Box:
         return limit if isinstance(limit, frozenset) else limit[0 if side == "lower" else 1]
 
 
-def tidy(
-    limits: Mapping[int, tuple[float, float] | frozenset[int]], columns: Sequence[Column]
-) -> Box:
+def tidy(limits: Mapping[int, tuple[float, float] | frozenset[int]], columns: Sequence[Column]) -> Box:
     """Return a box of the same rows whose limits are round numbers; limits that exclude no row are left out."""
     found: dict[int, tuple[float, float] | frozenset[int]] = {}
     for place, limit in sorted(limits.items()):
@@ -228,7 +228,7 @@ def rule_of(column: Column, limit: tuple[float, float] | frozenset[int]) -> str:
     if column.labels or len(factors) == 1:
         text = _between(column, low, high)
     else:
-        each = (_between_numbers(f.name, *(_value(f, end) for end in (low, high))) for f in factors)
+        each = (_between_numbers(f.name, _value(f, low), _value(f, high)) for f in factors)
         text = f"{column.name} ({', '.join(each)})"
     return f"({text} or {column.name} is inactive)" if inside else text
 
@@ -238,7 +238,9 @@ def _between(column: Column, low: float, high: float) -> str:
         if column.labels:
             codes = [code for code in range(len(column.labels)) if low <= code <= high]
             names = [column.labels[code] for code in codes]
-            return f"{column.name} = {names[0]}" if len(names) == 1 else f"{column.name} in ({', '.join(names)})"
+            return (
+                f"{column.name} = {names[0]}" if len(names) == 1 else f"{column.name} in ({', '.join(names)})"
+            )
         if low == high:
             return f"{column.name} = {low:.0f}{_unit(column)}"
     return _between_numbers(column.name, low, high, _unit(column))

@@ -127,7 +127,7 @@ def shares(runs: LabelledRuns, rows: int) -> FloatVector:
     """Return in which share of the runs of each row the condition holds, NaN for a row without any."""
     n = np.bincount(runs.row, minlength=rows)
     holds = np.bincount(runs.row, weights=runs.holds, minlength=rows)
-    return np.divide(holds, n, out=np.full(rows, np.nan), where=n > 0)
+    return np.where(n > 0, holds / np.maximum(n, 1), np.nan)
 
 
 def discover_design(
@@ -161,7 +161,10 @@ def discover_design(
     for condition in parsed:
         runs = label_runs(results, condition)
         columns = code_rows(
-            spec, results.folder.sample.unit, results.folder.values(), shares(runs, len(results.folder.sample.unit))
+            spec,
+            results.folder.sample.unit,
+            results.folder.values(),
+            shares(runs, len(results.folder.sample.unit)),
         )
         refused = refusal(runs, frame, condition.names) if frame is not None else ""
         if refused:
@@ -210,7 +213,9 @@ def _boxes(
     points = Points(columns, runs.row, runs.holds, runs.setting[runs.row])
     limits = METHODS[method](points, MOST_BOXES)
     generator = seeding.generator(results.spec.seed, "discovery", runs.condition, method)
-    stable = resample(points, [one.box for one in limits], METHODS[method], generator, counted) if limits else []
+    stable = (
+        resample(points, [one.box for one in limits], METHODS[method], generator, counted) if limits else []
+    )
     confidence = results.spec.analysis.confidence
     return [
         _box((method, i), one, points, runs, (tested, confidence))

@@ -26,6 +26,7 @@ from ..missing_runs import count_missing_runs
 from . import sections, tables
 from .cautions import Cautions
 from .data import ReportData
+from .discoveries import discovery
 from .headline import headline
 from .numbers import duration, percent
 from .pictures.canvas import drawing
@@ -110,6 +111,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "tests": tests,
         "effects": sections.effects(data),
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
+        "discoveries": [discovery(one, i, cautions) for i, one in enumerate(data.discoveries)],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
         "factors": Table("factors", "Factors", tables.factors(data), most=200),
         "failures": None if failures is None else Table("failures", "Runs that have not finished", failures),
@@ -165,6 +167,7 @@ def _tables(view: dict[str, Any]) -> Iterator[Table]:
             yield from one["tables"]
         if outcome["values"]:
             yield outcome["values"]["table"]
+    yield from chain.from_iterable(one["tables"] for one in view["discoveries"])
     yield from (one["table"] for one in view["learning"])
     yield from filter(None, (view["factors"], view["failures"], view["runs"]))
 

@@ -33,8 +33,12 @@ _TITLES = {
     "relative": "relative difference",
     "improvement": "probability of improvement",
     "mu_star": "mu*",
+    "quasi_p": "quasi-p",
+    "present": "share of resamples",
+    "settings_all": "settings with all seeds",
+    "settings_some": "settings with some seeds",
 }
-_P_VALUES = ("p", "p_holm")
+_P_VALUES = ("p", "p_holm", "quasi_p")
 
 
 @dataclass(frozen=True)
