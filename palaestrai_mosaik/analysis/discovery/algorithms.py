@@ -113,7 +113,9 @@ def significant(points: Points, box: Box) -> Box:
 def find_by_prim(points: Points, most: int) -> list[FoundLimits]:
     """Return at most ``most`` boxes by PRIM, each of what those before it leave.
 
-    Of each peeling trajectory, the box is chosen of which coverage and density have the highest harmonic mean.
+    Of each peeling trajectory, the box is chosen that correlates most with the condition. That weighs coverage and
+    density against each other whether the condition is rare or common; their harmonic mean would take all runs where
+    the condition holds in most.
     """
     found: list[FoundLimits] = []
     mass = smallest_mass(points) * len(points.holds)
@@ -147,11 +149,8 @@ def _peeled(points: Points, mass: float, cases: int) -> FoundLimits:
     for i, box in enumerate(boxes):
         inside = points.inside(box)
         n[i], k[i] = inside.sum(), points.holds[inside].sum()
-    own = int(points.holds.sum())
-    with np.errstate(invalid="ignore", divide="ignore"):
-        density = np.where(n > 0, k / n, 0.0)
-        harmonic = 2 * k / (n + own)
-    best = int(np.argmax(harmonic))
+    density = np.where(n > 0, k / np.maximum(n, 1), 0.0)
+    best = int(np.argmax(_correlations(n, k, points.holds)))
     box = significant(points, boxes[best])
     frame = pd.DataFrame(
         {
@@ -164,6 +163,16 @@ def _peeled(points: Points, mass: float, cases: int) -> FoundLimits:
         }
     )
     return FoundLimits(box, frame)
+
+
+def _correlations(n: FloatVector, k: FloatVector, holds: BoolVector) -> FloatVector:
+    """Return how being in a box and the condition correlate: the phi coefficient of the two, 0 where all runs are in it.
+
+    ``n``: (boxes,) the runs in each box, ``k``: (boxes,) those in which the condition holds.
+    """
+    total, cases = len(holds), int(holds.sum())
+    spread = n * (total - n) * cases * (total - cases)
+    return np.where(spread > 0, (k * total - n * cases) / np.sqrt(np.maximum(spread, 1)), 0.0)
 
 
 def _trajectory(points: Points, mass: float) -> Iterator[Limits]:
@@ -217,26 +226,21 @@ def _not_installed(method: str, package: str, error: ImportError) -> PalaestraiM
 
 
 def find_by_cart(points: Points, most: int) -> list[FoundLimits]:
-    """Return at most ``most`` boxes by CART: the leaves in which the condition mostly holds, the largest first.
+    """Return at most ``most`` boxes by CART: the leaves in which the condition mostly holds, by their coverage.
 
     Where all leaves have less, those count in which it holds twice as often as in all runs.
     """
     leaves = []
     share = float(points.holds.mean())
     for limits in _leaves(points):
-        box = significant(points, tidy(limits, points.columns))
+        box = tidy(limits, points.columns)
         inside = points.inside(box)
         if box.limits and inside.any():
             leaves.append((float(points.holds[inside].mean()), int(points.holds[inside].sum()), box))
     least = 0.5 if any(density > 0.5 for density, _, _ in leaves) else 2 * share
     kept = [one for one in leaves if one[0] > max(least, share)]
     kept.sort(key=lambda one: -one[1])
-    # without restrictions that do not matter, two leaves may be one box
-    return [FoundLimits(box) for box in list({_key(box): box for _, _, box in kept}.values())[:most]]
-
-
-def _key(box: Box) -> tuple[Any, ...]:
-    return tuple((place, tuple(sorted(limit))) for place, limit in box.limits.items())
+    return [FoundLimits(box) for _, _, box in kept[:most]]
 
 
 def _leaves(points: Points) -> Iterator[Limits]:
