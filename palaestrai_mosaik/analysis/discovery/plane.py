@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: of more rows, so many are drawn, evenly spread
 MOST_POINTS = 1500
+#: whole numbers of a smaller range are drawn as levels are
+MOST_LEVELS = 24
 #: how far points of one level are spread around its place
 _SPREAD = 0.6
 # Steps of the golden ratio spread points evenly, whatever their number.
@@ -106,8 +108,16 @@ def _axis(column: Column, box: Box, place: int, rows: IndexVector) -> PlaneAxis:
     if single:
         low = min(low, factor.low) if factor.low is not None else low
         high = max(high, factor.high) if factor.high is not None else high
-    log = single and factor.dist in ("loguniform", "lognormal") and low > 0
     inside = limit if isinstance(limit, tuple) else (-math.inf, math.inf)
+    if column.kind == "whole" and high - low <= MOST_LEVELS:
+        # room for the points around each number
+        return PlaneAxis(
+            f"{column.name}{unit}",
+            codes + _spread(len(codes)),
+            (low - 0.5, high + 0.5),
+            (max(inside[0], low) - 0.5, min(inside[1], high) + 0.5),
+        )
+    log = single and factor.dist in ("loguniform", "lognormal") and low > 0
     return PlaneAxis(
         f"{column.name}{unit}" if single else f"{column.name} (share of the range)",
         codes,
@@ -115,6 +125,10 @@ def _axis(column: Column, box: Box, place: int, rows: IndexVector) -> PlaneAxis:
         (max(inside[0], low), min(inside[1], high)),
         log=log,
     )
+
+
+def _spread(points: int) -> FloatVector:
+    return ((np.arange(points) * _GOLDEN) % 1 - 0.5) * _SPREAD
 
 
 def _level_axis(
@@ -134,8 +148,7 @@ def _level_axis(
     else:
         within = labels
     at = {code: place for place, code in enumerate(labels)}
-    spread = ((np.arange(len(codes)) * _GOLDEN) % 1 - 0.5) * _SPREAD
-    places = np.array([at[code] for code in codes.tolist()], dtype=float) + spread
+    places = np.array([at[code] for code in codes.tolist()], dtype=float) + _spread(len(codes))
     ends = [at[code] for code in within]
     return PlaneAxis(
         name,
