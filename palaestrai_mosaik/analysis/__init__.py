@@ -1,10 +1,11 @@
 """From the store to answers: pictures of runs and of learning, and what the runs of a design say.
 
 :class:`Results` are the outcomes of a design's runs, :func:`sensitivity` tells which factors
-matter, :func:`compare_design` which agents or settings are better, :func:`discover_design` where conditions hold.
+matter, :func:`compare_design` which agents or settings are better, :func:`robustness` which are good in all
+scenarios, :func:`discover_design` where conditions hold.
 """
 
-from .comparison import Comparison, compare_design
+from .comparison import Comparison, Robustness, compare_design, robustness
 from .discovery import Discovery, FoundBox, discover_design
 from .learning import Fold, LearningChoice
 from .plot import plot_learning, plot_run
@@ -18,10 +19,12 @@ __all__ = [
     "FoundBox",
     "LearningChoice",
     "Results",
+    "Robustness",
     "SensitivityResult",
     "compare_design",
     "discover_design",
     "plot_learning",
     "plot_run",
+    "robustness",
     "sensitivity",
 ]

@@ -271,6 +271,49 @@ def compare(
     return FINISHED
 
 
+def compare_robustness(
+    folder: str | None,
+    *,
+    store: str | None,
+    by: Sequence[str],
+    over: Sequence[str],
+    satisfice: Sequence[str],
+    outcomes: Sequence[str],
+    output: str | None,
+) -> int:
+    """Print how robust the levels of the factors ``by`` are over scenarios; write tables as CSV."""
+    from palaestrai_mosaik.analysis.comparison.robustness import robustness, robustness_table
+    from palaestrai_mosaik.analysis.results import Results
+
+    from .common import find_folder
+    from .robustness import data_of, lines_of, names_of
+
+    with _reading() as reading, _drawing("compare") as drawing:
+        results = Results(find_folder(folder), store, reading)
+        found = robustness(results, names_of(by), names_of(over), outcomes, satisfice, drawing)
+    directory = Path(output) if output is not None else results.folder.path / ANALYSIS
+    names = [outcome.name for outcome in results.outcome_specs]
+    say(runs_line(results, names), end="\n\n")
+    for one in found:
+        say("\n".join(lines_of(one)), end="\n\n")
+    written = [
+        _write_table(robustness_table(found, name), directory / file, _DIGITS)
+        for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
+    ]
+    for file in written:
+        say_unless_quiet(file)
+    if results.not_collected:
+        warn(results.not_collected)
+    for one in found:
+        for warning in one.warnings:
+            warn(f"{one.title}: {warning}")
+    say_unless_quiet(next_step(results.folder.path, store))
+    if wants_json():
+        compared = [data_of(one) for one in found]
+        answer({**_design_data(results, names), "robustness": compared, "files": written})
+    return FINISHED
+
+
 def _comparison_data(one: Comparison) -> dict[str, Any]:
     return {
         "outcome": one.outcome,

@@ -178,7 +178,7 @@ def test_attackers_use_the_share_of_their_rating() -> None:
     assert Stage(OscillatingVoltageAttacker(strength=0.5), 1.0, 3.0)(1.02, 1.01) == [0.5, 1.5]
     assert Stage(GreedyVoltageAttacker(strength=0), 1.0, 3.0)(1.02, 1.01) == [0.0, 0.0]
     for attacker in (GreedyVoltageAttacker, OscillatingVoltageAttacker):
-        with pytest.raises(ContractError, match="strength must be from 0 to 1, not 1.5"):
+        with pytest.raises(ContractError, match=r"strength must be from 0 to 1, not 1\.5"):
             attacker(strength=1.5)
 
 
