@@ -115,7 +115,7 @@ def test_the_design_checks_its_conditions() -> None:
         ("yy > 1", "did you mean 'y'?"),
         ("1 > 0", "names no outcome"),
         (["y >"], "is not understood"),
-        (3, "discover (conditions over outcomes) must be a list, found 3"),
+        (3, "discover (conditions over outcomes) must be a list, found the number 3"),
     ):
         with pytest.raises(DocumentError) as caught:
             from_mapping(document(discover=wrong))

@@ -389,11 +389,12 @@ def robustness_table(found: Sequence[Robustness], name: str) -> pd.DataFrame:
     """Return the frames ``table`` or ``scenarios`` of all entries as one, with what they are of."""
     import pandas as pd
 
-    parts = []
+    parts: list[pd.DataFrame] = []
     for one in found:
-        frame = getattr(one, name).copy()
+        frame: pd.DataFrame = getattr(one, name).copy()
         frame.insert(0, "what", one.what)
         frame.insert(1, "by", " and ".join(one.by))
         frame.insert(2, "over", " and ".join(one.over))
         parts.append(frame)
-    return pd.concat(parts, ignore_index=True)
+    whole: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    return whole

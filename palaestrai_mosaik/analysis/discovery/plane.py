@@ -128,7 +128,7 @@ def _axis(column: Column, box: Box, place: int, rows: IndexVector) -> PlaneAxis:
 
 
 def _spread(points: int) -> FloatVector:
-    return ((np.arange(points) * _GOLDEN) % 1 - 0.5) * _SPREAD
+    return np.asarray(((np.arange(points) * _GOLDEN) % 1 - 0.5) * _SPREAD, dtype=np.float64)
 
 
 def _level_axis(
