@@ -6,7 +6,7 @@ scenarios, :func:`discover_design` where conditions hold.
 """
 
 from .comparison import Comparison, Robustness, compare_design, robustness
-from .discovery import Discovery, FoundBox, discover_design
+from .discovery import Discovery, FoundBox, discover_design, discovery_figure
 from .learning import Fold, LearningChoice
 from .plot import plot_learning, plot_run
 from .results import Results
@@ -23,6 +23,7 @@ __all__ = [
     "SensitivityResult",
     "compare_design",
     "discover_design",
+    "discovery_figure",
     "plot_learning",
     "plot_run",
     "robustness",

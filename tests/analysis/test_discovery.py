@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.analysis.discovery import Discovery, FoundBox, discover_design
+from palaestrai_mosaik.analysis.discovery import Discovery, FoundBox, discover_design, discovery_figure
 from palaestrai_mosaik.analysis.discovery.algorithms import Points, quasi_p
 from palaestrai_mosaik.analysis.discovery.boxes import Box, Column, rule_of, tidy
 from palaestrai_mosaik.analysis.discovery.discover import (
@@ -22,6 +22,7 @@ from palaestrai_mosaik.analysis.discovery.discover import (
     setting_table,
     trajectory_table,
 )
+from palaestrai_mosaik.analysis.discovery.plane import plane_of
 from palaestrai_mosaik.design.decode import decode
 from palaestrai_mosaik.design.model import Axis, DesignSpec, OutcomeSpec
 from palaestrai_mosaik.design.samplers import sample
@@ -142,6 +143,16 @@ def test_levels_with_and_without_order_and_whole_numbers() -> None:
             }
         else:
             assert "agents >= 5" in parts
+
+
+def test_levels_that_are_drawn_more_often_count_more() -> None:
+    controller = levels("controller", "a", "b", weights=(0.8, 0.2))
+    found = found_in(
+        Made(design([controller, number("x0")], "lhs", 200), lambda v, _: v["controller"] == "b")
+    )
+    assert found.holds == 40
+    (one,) = of(found, "PRIM")
+    assert one.rule == "controller = b" and one.figures["mass"] == 0.2
 
 
 def test_inactive_factors() -> None:
@@ -269,6 +280,40 @@ def test_conditions_that_tell_nothing_are_refused(condition: str, message: str) 
 def test_few_settings_are_refused() -> None:
     found = found_in(Made(design([number("x0")], "lhs", 19), lambda v, _: float(v["x0"] > 0.5)))
     assert found.refused.startswith("19 settings with a value are too few")
+
+
+def test_pictures_show_the_two_axes_that_are_limited_most() -> None:
+    factors = [
+        levels("controller", "b", "a", "c"),
+        number("agents", 1, 5, kind="int"),
+        number("gain", 0.01, 10.0, dist="loguniform"),
+    ]
+    made = design(factors, "lhs", 200)
+    found = found_in(Made(made, lambda v, _: float(v["controller"] != "b" and v["gain"] > 2)), "y > 0")
+    (one,) = of(found, "PRIM")[:1]
+    plane = plane_of(found, one)
+    assert plane is not None
+    assert (plane.x.name, plane.y.name) == ("gain", "controller")
+    assert plane.x.log and plane.x.limit[1] == 10
+    # the levels of the box come first, so that one rectangle holds them
+    assert plane.y.levels == ("a", "c", "b") and plane.y.limit == (-0.5, 1.5)
+    x, y = plane.x.places, plane.y.places
+    framed = (
+        (x >= plane.x.limit[0]) & (x <= plane.x.limit[1]) & (y >= plane.y.limit[0]) & (y <= plane.y.limit[1])
+    )
+    assert (framed == plane.inside).all()
+    figure = discovery_figure(found)
+    assert len(figure.axes) == 2 * len(found.boxes)
+    assert figure.get_suptitle() == found.title
+    with pytest.raises(PalaestraiMosaikError, match="there is no box to draw"):
+        discovery_figure(replace(found, boxes=()))
+
+
+def test_a_design_of_one_factor() -> None:
+    found = found_in(Made(design([number("x0")], "lhs", 60), lambda v, _: float(v["x0"] > 0.6)))
+    (one,) = of(found, "CART")
+    assert one.rule == "x0 >= 0.6" and plane_of(found, one) is None
+    assert discovery_figure(found, "CART").axes
 
 
 def test_chance_is_no_box() -> None:

@@ -180,7 +180,7 @@ def test_levels_without_a_common_scenario_have_no_regret() -> None:
     ("more", "message"),
     [
         ({"over": ["lod"]}, "no factor 'lod' in the design (did you mean 'load'?)"),
-        ({"over": ["option"]}, "'option' cannot be both a decision (--by) and a scenario (--over)"),
+        ({"over": ["option"]}, "'option' cannot make scenarios: it is a factor that is compared"),
         ({"outcomes": ["yy"]}, "no outcome 'yy' (did you mean 'y'?)"),
         ({"outcomes": ["plain"]}, "which direction of 'plain' is good"),
         ({"satisfice": ["z > 1"]}, "names 'z', which is no outcome"),

@@ -68,7 +68,9 @@ def main() -> None:
         for factors in arguments.factors:
             for rows in arguments.rows:
                 found = [measured(method, factors, rows, seed) for seed in range(1, arguments.repeat + 1)]
-                coverage, density, seconds = (statistics.median(values) for values in zip(*found, strict=True))
+                coverage, density, seconds = (
+                    statistics.median(values) for values in zip(*found, strict=True)
+                )
                 print(f"{method:8}{factors:8}{rows:8,}{coverage:10.3f}{density:10.3f}{seconds:8.3f}")
 
 

@@ -23,7 +23,7 @@ from PIL import Image, PngImagePlugin
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik import RecordedRun
-from palaestrai_mosaik.analysis import Results, discover_design
+from palaestrai_mosaik.analysis import Results, discover_design, discovery_figure
 from palaestrai_mosaik.analysis.learning import LearningChoice
 from palaestrai_mosaik.analysis.limits import Limit
 from palaestrai_mosaik.analysis.plot import draw_panels, learning_figure
@@ -103,7 +103,7 @@ PICTURES: dict[str, tuple[str, Callable[[RecordedRun], Figure]]] = {
 def _discovered(results: Results) -> Figure:
     """The boxes of PRIM in which the controller of the rural grid fails."""
     (found,) = discover_design(results)
-    return found.plot("PRIM")
+    return discovery_figure(found, "PRIM")
 
 
 #: name of a picture -> stem of a design in ``designs/``, and what draws its results

@@ -183,7 +183,7 @@ def _over(results: Results, family: Sequence[str], over: Sequence[str]) -> tuple
             )
         if any(factor.name in family for factor in axis_of[name].factors):
             raise PalaestraiMosaikError(
-                f"{name!r} cannot be both a decision (--by) and a scenario (--over), or is zipped with a decision"
+                f"{name!r} cannot make scenarios: it is a factor that is compared, or zipped with one"
             )
         chosen.append(axis_of[name].factors[0].name)
     others = [axis.factors[0].name for axis in axes if not any(f.name in family for f in axis.factors)]

@@ -6,5 +6,6 @@ extra ``discovery`` brings both. Coverage, density, quasi-p values and resamplin
 """
 
 from .discover import Discovery, FoundBox, discover_design
+from .figure import discovery_figure
 
-__all__ = ["Discovery", "FoundBox", "discover_design"]
+__all__ = ["Discovery", "FoundBox", "discover_design", "discovery_figure"]

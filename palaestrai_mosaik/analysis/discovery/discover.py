@@ -22,7 +22,6 @@ from .stability import MOST_RESAMPLES, Stability, mean, percentiles, resample
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 #: boxes of a method
 MOST_BOXES = 4
@@ -103,12 +102,6 @@ class Discovery:
         total = len(self.runs.holds)
         share = f" ({100 * self.holds / total:.3g} %)" if total else ""
         return f"{self.condition} holds in {self.holds:,} of {count(total, 'run')}{share}"
-
-    def plot(self, method: str | None = None) -> Figure:
-        """Draw the boxes of a method, ``PRIM`` or ``CART``; ``None``: of both. A notebook shows the figure."""
-        from .figure import discovery_figure
-
-        return discovery_figure(self, method)
 
     def settings(self) -> pd.DataFrame:
         """Return one row per row of the design: row, runs (with a value), share (in which the condition holds), lost,

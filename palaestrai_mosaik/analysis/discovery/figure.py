@@ -53,7 +53,9 @@ def discovery_figure(found: Discovery, method: str | None = None) -> Figure:
         rows = figure.subplots(len(boxes), 2, squeeze=False, gridspec_kw={"width_ratios": [1.35, 1]})
         for (left, right), one in zip(rows, boxes, strict=True):
             plane = plane_of(found, one)
-            if plane is not None:
+            if plane is None:
+                left.set_axis_off()
+            else:
                 _draw_plane(left, plane, one)
             _draw_trade_off(right, one)
     return figure

@@ -15,10 +15,7 @@ from .tables import Table
 
 #: boxes that are drawn of one condition; the table has all
 MOST_DRAWN = 4
-_BOXES = (
-    *("method", "box", "rule", "coverage", "density", "mass", "runs", "executed", "holds", "settings"),
-    *("settings_all", "settings_some", "lost", "overlap"),
-)
+_BOXES = ("method", "box", "rule", "coverage", "density", "mass", "runs", "holds", "lost", "overlap")
 _LIMITS = ("method", "box", "factor", "limit", "value", "quasi_p", "present", "low", "high")
 
 
