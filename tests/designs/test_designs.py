@@ -23,8 +23,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "cigre_morris": {"sampler": {"name": "morris", "n": 2, "levels": 4}},
     "cigre_sobol": {"sampler": {"name": "sobol", "n": 2, "second_order": False}},
     "ishigami_slurm": {"sampler": {"name": "sobol", "n": 2, "second_order": False}},
-    # (of so few runs, no box: the settings that fail)
-    "rural_discovery": {"sampler": {"name": "lhs", "n": 30}, "analysis": {"resamples": 4}},
+    # (so few runs that PRIM may find no box, and has no trajectory then)
+    "rural_discovery": {"sampler": {"name": "lhs", "n": 24}, "analysis": {"resamples": 2}},
     "rural_week_sobol": {"sampler": {"name": "sobol", "n": 2, "second_order": False}},
 }
 
@@ -68,7 +68,7 @@ def test_a_design_goes_all_the_way(name: str, tmp_path: Path, capsys: pytest.Cap
     ]
     for step in steps:
         assert arsenai.main(step) == 0, f"{step}: {capsys.readouterr().err}"
-    tables = sorted((folder / "analysis").glob("*.csv"))
+    tables = [one for one in sorted((folder / "analysis").glob("*.csv")) if "trajectory" not in one.name]
     assert tables
     assert all(len(pd.read_csv(table)) for table in tables)
     page = (folder / "report" / "index.html").read_text(encoding="utf-8")
