@@ -1,4 +1,4 @@
-"""Safe expressions over factors: ``low < high``, ``algorithm == "ppo" and gain * 2 < 1``.
+"""Safe expressions over factors or outcomes: ``low < high``, ``algorithm == "ppo" and gain * 2 < 1``.
 
 Written in Python's syntax, read by :mod:`ast`, and made of a fixed set of parts, so nothing is
 looked up, called or imported but what stands in the table of this module. Parts: comparisons
