@@ -97,7 +97,7 @@ clean:
 .venv/ready-run: EXTRAS := grid
 .venv/ready-test: EXTRAS := grid,test
 .venv/ready-lint: EXTRAS := grid,dev
-.venv/ready-docs: EXTRAS := grid,docs
+.venv/ready-docs: EXTRAS := grid,docs,discovery
 .venv/ready-mutation: EXTRAS := grid,test,mutation
 .venv/ready-%: pyproject.toml | .venv/bin/pip
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[$(EXTRAS)]'

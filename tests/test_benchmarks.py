@@ -30,6 +30,7 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("batch_learning.py", "parts", "SB3Brain, PPO", RL),
     ("batches.py", "--sizes 1 2 --steps 20 --repeat 1 --worlds 1 --processes 1", "1 repeats", RL),
     ("cluster.py", "--runs 2 --seconds 0.01 --jobs 1 --only local", "ideal", ()),
+    ("discovery.py", "--factors 3 --rows 60 --repeat 1", "coverage", ("ema_workbench", "sklearn")),
     ("engine.py", "--steps 20 --repeat 1", "bare mosaik", ()),
     ("execution.py", "--runs 2 --steps 5 --jobs 1 --repeat 1", "at the same time", ()),
     ("flagship.py", "--steps 8 --repeat 1", "ms/step with store, of which", GRID),

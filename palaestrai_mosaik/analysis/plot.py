@@ -34,14 +34,14 @@ FORMATS = (".png", ".svg", ".pdf")
 # The palette of Okabe and Ito (2008), which colour-blind people can tell apart; its yellow
 # is left out because it is too pale for lines. The last five are for panels of many lines:
 # there are as many as lines are drawn.
-_COLOURS = (
+COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
     *("#882255", "#999933", "#8A63D2", "#8B4513", "#8C8C8C"),
 )
 # Lines of few points also differ in their dashes, so that those that coincide are all seen.
 _DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
 _LIMIT_COLOURS = {"limit": "#B00020", "bound": "#5A6570"}
-_WIDTH, _PANEL = 7.6, 2.35
+WIDTH, _PANEL = 7.6, 2.35
 # Inches that a legend takes: a line of an entry, one of its title, and what is around it.
 _ENTRY, _NOTE, _AROUND = 0.185, 0.125, 0.35
 # Inches beside an entry's text, of the y axis with its labels, and of a character in texts of 7 to 8 points.
@@ -58,12 +58,12 @@ _NOTE_WIDTH = 30
 _Y_LABEL_WIDTH = 32
 _PANEL_TITLE_WIDTH = 72
 _TITLE_WIDTH = 85
-_GREY = "#5A6570"
+GREY = "#5A6570"
 
 _ALL_BODIES = BodyChoice()
 _EVERYTHING = LearningChoice()
 
-_RC: Any = {
+STYLE: Any = {
     # what users have named is no formula
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
@@ -73,7 +73,7 @@ _RC: Any = {
     "axes.titleweight": "bold",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": _GREY,
+    "axes.edgecolor": GREY,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": "#E3E6E9",
@@ -150,7 +150,7 @@ def plot_run(store: Store, run: str, path: str | Path, **options: Any) -> Path:
         PalaestraiMosaikError: the format is unknown, or the file cannot be written.
     """
     path = _checked(path)
-    return _save(run_figure(store, run, **options), path)
+    return save_figure(run_figure(store, run, **options), path)
 
 
 def learning_figure(store: Store, runs: Sequence[str], choice: LearningChoice = _EVERYTHING) -> Figure:
@@ -194,7 +194,7 @@ def plot_learning(
         PalaestraiMosaikError: the format is unknown, or the file cannot be written.
     """
     path = _checked(path)
-    return _save(learning_figure(store, runs, choice), path)
+    return save_figure(learning_figure(store, runs, choice), path)
 
 
 def _checked(path: str | Path) -> Path:
@@ -205,10 +205,10 @@ def _checked(path: str | Path) -> Path:
     return path
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save_figure(figure: Figure, path: Path) -> Path:
     import matplotlib as mpl
 
-    with mpl.rc_context(_RC):
+    with mpl.rc_context(STYLE):
         try:
             with files.writing(path) as stream:
                 figure.savefig(stream, format=path.suffix[1:].lower(), dpi=200, metadata=_metadata(path))
@@ -224,11 +224,11 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
 
     from .figure import NotebookFigure
 
-    with mpl.rc_context(_RC):
+    with mpl.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(h_pad=0.09)
         title = _wrapped(title, _TITLE_WIDTH, 3)
         heights = [_height(panel) for panel in panels]
-        size = (_WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights))
+        size = (WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights))
         figure = NotebookFigure(figsize=size, layout=layout)
         figure.suptitle(escape_control_characters(title), x=0.01, ha="left", fontsize=10.5)
         rows = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
@@ -294,7 +294,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     _tidy(axes, panel)
     legend = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0.2, alignment="left")
     legend.set_title(fill("; ".join(notes), _NOTE_WIDTH))
-    legend.get_title().set(color=_GREY, fontsize=7)
+    legend.get_title().set(color=GREY, fontsize=7)
 
 
 def _panel_title(panel: Panel) -> str:
@@ -324,7 +324,7 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
     notes = []
     for i, curve in enumerate(curves):
         number = i if curve.colour is None else curve.colour
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = COLOURS[number % len(COLOURS)]
         if curve.faint:
             _draw_faint(axes, curve, colour)
             continue
@@ -336,7 +336,7 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
         shown, span = thinned(curve)
         dense = len(shown.x) > _DENSE
         # dashes tell the colours' second round, too
-        style = _DASHES[(number // len(_COLOURS) + (0 if dense else number)) % len(_DASHES)]
+        style = _DASHES[(number // len(COLOURS) + (0 if dense else number)) % len(_DASHES)]
         few = len(shown.x) <= _MARKED_POINTS and not shown.steps
         # a line of one point would not be seen
         alone = _alone(shown.y)
@@ -416,7 +416,7 @@ def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
         parts = [means(part, span) for part in (low, quarter, median, three, high)]
         low, quarter, median, three, high = parts
         x = x[::span][: len(median)]
-    blue = _COLOURS[0]
+    blue = COLOURS[0]
     axes.fill_between(x, low, high, color=blue, alpha=0.15, lw=0, label="5 to 95 %")
     axes.fill_between(x, quarter, three, color=blue, alpha=0.3, lw=0, label="25 to 75 %")
     if len(x) == 1:
@@ -437,7 +437,7 @@ def _axes_width(panel: Panel) -> float:
     """Return about how many inches the axes beside the legend have."""
     texts = [line for curve in panel.curves for line in _label(curve).split("\n") if not curve.faint]
     longest = max([len(text) for text in texts] + [_NOTE_WIDTH if panel.note else 0])
-    return max(1.0, _WIDTH - _Y_AXIS - _HANDLE - _CHARACTER * longest)
+    return max(1.0, WIDTH - _Y_AXIS - _HANDLE - _CHARACTER * longest)
 
 
 def _rows_of_names(panel: Panel) -> dict[int, int]:
@@ -478,7 +478,7 @@ def _mark_phases(axes: Axes, panel: Panel, rows: dict[int, int]) -> None:
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             fontsize=7,
-            color=_GREY,
+            color=GREY,
             # lines to names above it end at this one, and go on below
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             zorder=3,

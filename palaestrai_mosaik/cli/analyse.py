@@ -45,38 +45,55 @@ def analyse(
     methods: Sequence[str],
     outcomes: Sequence[str],
     output: str | None,
+    discover: Sequence[str] = (),
 ) -> int:
-    """Print the outcomes of the design in ``folder`` and what they depend on; write both as CSV.
+    """Print the outcomes of the design in ``folder``, what they depend on, and where conditions hold; write all as CSV.
 
-    Returns 1 where a method that was asked for (by ``methods`` or the design) could not be used on
-    an outcome, or no method could.
+    With ``discover`` and without ``methods``, boxes are looked for and nothing else. Returns 1 where a method that was
+    asked for (by ``methods`` or the design) could not be used on an outcome, no method could, or a condition holds
+    where no box can be looked for.
     """
+    from palaestrai_mosaik.analysis.discovery import discover_design
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import choose_outcomes, sensitivity, tidy
 
     from .common import find_folder
+    from .discovery import data_of, lines_of, write_discoveries
 
-    with _reading() as reading, _drawing("analyse") as drawing:
+    with _reading() as reading, _drawing("analyse") as drawing, _drawing("discover") as searching:
         results = Results(find_folder(folder), store, reading)
         names = choose_outcomes(results, outcomes)
-        found = sensitivity(results, methods, names, drawing)
+        boxes_only = bool(discover) and not methods
+        found = () if boxes_only else sensitivity(results, methods, names, drawing)
+        discovered = () if methods and not discover else discover_design(results, discover, searching)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
     say(_outcome_table(results, names), end="\n\n")
     for one in found:
         say("\n".join(_sensitivity_lines(one)), end="\n\n")
-    if not found:
+    if not found and not boxes_only:
         say(
             f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
         )
-    say_unless_quiet(_write_table(results.table(), directory / "outcomes.csv"))
+    for discovery in discovered:
+        say("\n".join(lines_of(discovery)), end="\n\n")
+    written = [_write_table(results.table(), directory / "outcomes.csv")]
     if found:
-        say_unless_quiet(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
+        written.append(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
+    if discovered:
+        written += write_discoveries(
+            discovered, directory, lambda frame, file: _write_table(frame, file, _DIGITS)
+        )
+    for file in written:
+        say_unless_quiet(file)
     if results.not_collected:
         warn(results.not_collected)
     refused = [one for one in found if one.refused]
     for one in refused:
         warn(f"{one.outcome} by {one.method}: {one.refused}")
+    without_box = [one for one in discovered if one.refused]
+    for discovery in without_box:
+        warn(f"{discovery.condition}: {discovery.refused}")
     say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
         answer(
@@ -91,13 +108,13 @@ def analyse(
                     }
                     for one in found
                 ],
-                "files": [
-                    directory / name for name in ("outcomes.csv", "sensitivity.csv")[: 1 + bool(found)]
-                ],
+                "discoveries": [data_of(one) for one in discovered],
+                "files": written,
             }
         )
     asked = methods or results.spec.analysis.methods
-    return FAILED if refused and (asked or len(refused) == len(found)) else FINISHED
+    failed = without_box or (refused and (asked or len(refused) == len(found)))
+    return FAILED if failed else FINISHED
 
 
 def _reading() -> AbstractContextManager[ProgressCallback | None]:
@@ -255,6 +272,49 @@ def compare(
     return FINISHED
 
 
+def compare_robustness(
+    folder: str | None,
+    *,
+    store: str | None,
+    by: Sequence[str],
+    over: Sequence[str],
+    satisfice: Sequence[str],
+    outcomes: Sequence[str],
+    output: str | None,
+) -> int:
+    """Print how robust the levels of the factors ``by`` are over scenarios; write tables as CSV."""
+    from palaestrai_mosaik.analysis.comparison.robustness import robustness, robustness_table
+    from palaestrai_mosaik.analysis.results import Results
+
+    from .common import find_folder
+    from .robustness import data_of, lines_of, names_of
+
+    with _reading() as reading, _drawing("compare") as drawing:
+        results = Results(find_folder(folder), store, reading)
+        found = robustness(results, names_of(by), names_of(over), outcomes, satisfice, drawing)
+    directory = Path(output) if output is not None else results.folder.path / ANALYSIS
+    names = [outcome.name for outcome in results.outcome_specs]
+    say(runs_line(results, names), end="\n\n")
+    for one in found:
+        say("\n".join(lines_of(one)), end="\n\n")
+    written = [
+        _write_table(robustness_table(found, name), directory / file, _DIGITS)
+        for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
+    ]
+    for file in written:
+        say_unless_quiet(file)
+    if results.not_collected:
+        warn(results.not_collected)
+    for one in found:
+        for warning in one.warnings:
+            warn(f"{one.title}: {warning}")
+    say_unless_quiet(next_step(results.folder.path, store))
+    if wants_json():
+        compared = [data_of(one) for one in found]
+        answer({**_design_data(results, names), "robustness": compared, "files": written})
+    return FINISHED
+
+
 def _comparison_data(one: Comparison) -> dict[str, Any]:
     return {
         "outcome": one.outcome,
@@ -354,7 +414,8 @@ def report(folder: str | None, *, store: str | None, output: str | None, theatre
 
     with _reading() as reading, _drawing("analyse") as analysing, _drawing("compare") as comparing:
         results = Results(find_folder(folder), store, reading)
-        data = collect(results, analysing, comparing)
+        with _drawing("discover") as discovering:
+            data = collect(results, analysing, comparing, discovering)
     directory = Path(output) if output is not None else results.folder.path / REPORT
     written = _write_theatres(results, data, theatre, directory)
     page = write_report(data, directory)

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from palaestrai_mosaik.errors import PalaestraiMosaikError
+
 from .common import (
     STORE_HELP,
     Command,
@@ -39,8 +41,8 @@ results.
 Both programs know the same words: run (or start) executes, resume continues, check (or plan) reports
 problems, -o names the file or folder to write.
 
-Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, or
-none could), 2 wrong usage or an invalid document, 130 interrupted.
+Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, none
+could, or a condition holds everywhere, nowhere or too seldom), 2 wrong usage or an invalid document, 130 interrupted.
 """
 
 #: options of 'submit' that are settings of Slurm
@@ -66,6 +68,21 @@ def _submit(*, again: bool, failed: bool, **options: Any) -> int:
         slurm=_without_none(slurm),
         **_without_none(limits),
     )
+
+
+def _compare(
+    *, robustness: bool, over: list[str], satisfice: list[str], baseline: str | None, **options: Any
+) -> int:
+    if robustness:
+        if baseline is not None:
+            raise PalaestraiMosaikError(
+                "--baseline is for comparisons without --robustness, which compares with the best level"
+            )
+        return lazy("analyse", "compare_robustness")(over=over, satisfice=satisfice, **options)
+    for name, given in (("--over", over), ("--satisfice", satisfice)):
+        if given:
+            raise PalaestraiMosaikError(f"{name} is for --robustness: give that, too")
+    return lazy("analyse", "compare")(baseline=baseline, **options)
 
 
 def _without_none(options: dict[str, Any]) -> dict[str, Any]:
@@ -271,21 +288,49 @@ def _add_analysis_commands(command: Command) -> None:
     analyse = command(
         "analyse",
         lazy("analyse", "analyse"),
-        "compute which factors matter: sensitivity indices, variance shares",
+        "compute which factors matter (sensitivity indices, variance shares), and where conditions hold",
     )
     _add_folder(analyse)
     analyse.add_argument(
         "--methods", nargs="+", default=[], metavar="METHOD", help="default: what fits the design"
     )
+    analyse.add_argument(
+        "--discover",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="find boxes of factors in which a condition on outcomes holds, such as 'violations > 0.01'; may be "
+        "repeated; without --methods, do nothing else",
+    )
     _add_outcomes(analyse)
 
     compare = command(
-        "compare", lazy("analyse", "compare"), "compare agents or settings: means, intervals, paired tests"
+        "compare", _compare, "compare agents or settings: means, intervals, paired tests, robustness"
     )
     _add_folder(compare)
     compare.add_argument("--by", nargs="+", default=[], metavar="FACTOR", help="whose levels are compared")
     compare.add_argument(
         "--baseline", metavar="LEVEL", help="compare all others with this one (default: all pairs)"
+    )
+    compare.add_argument(
+        "--robustness",
+        action="store_true",
+        help="over scenarios: regret, worst case, percentiles, mean-variance, satisficing, instead of means and tests",
+    )
+    compare.add_argument(
+        "--over",
+        nargs="+",
+        default=[],
+        metavar="FACTOR",
+        help="the factors that make the scenarios of --robustness (default: all others)",
+    )
+    compare.add_argument(
+        "--satisfice",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="with --robustness, the share of the scenarios in which a condition on outcomes holds, such as "
+        "'violations <= 0.01'; may be repeated",
     )
     _add_outcomes(compare)
 

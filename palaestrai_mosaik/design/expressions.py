@@ -1,4 +1,4 @@
-"""Safe expressions over factors: ``low < high``, ``algorithm == "ppo" and gain * 2 < 1``.
+"""Safe expressions over factors or outcomes: ``low < high``, ``algorithm == "ppo" and gain * 2 < 1``.
 
 Written in Python's syntax, read by :mod:`ast`, and made of a fixed set of parts, so nothing is
 looked up, called or imported but what stands in the table of this module. Parts: comparisons
@@ -50,7 +50,7 @@ _ARITHMETIC: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "min": min, "max": max}
 _CONSTANTS = ("True", "False", "None")
-_ALLOWED = "comparisons, and/or/not, arithmetic, in, numbers, strings, lists, names of factors, abs, min, max"
+_ALLOWED = "comparisons, and/or/not, arithmetic, in, numbers, strings, lists, names of {0}s, abs, min, max"
 
 
 class _Open(Exception):
@@ -67,20 +67,21 @@ class _Level:
 
 @dataclass(frozen=True)
 class Expression:
-    """A condition over factors; ``names`` are those it refers to, in order of appearance."""
+    """A condition over factors or outcomes; ``names`` are those it refers to, in order of appearance."""
 
     text: str
     names: tuple[str, ...]
     _test: _Node = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, text: str, names: Iterable[str | Factor]) -> Expression:
+    def parse(cls, text: str, names: Iterable[str | Factor], what: str = "factor") -> Expression:
         """Read ``text``, which may refer to ``names``; factors bring the labels of their levels.
 
+        ``what``: what messages call a name, and what is written before a quoted one, ``factor["a b"]``.
         Raises :class:`~palaestrai_mosaik.errors.DocumentError` that says what is not understood,
         and the nearest name where one is unknown.
         """
-        return _Parser(text, names).expression()
+        return _Parser(text, names, what).expression()
 
     def evaluate(self, values: Values, inactive: bool = False) -> bool:
         """Return whether the condition holds for ``values`` (name of a factor -> its value).
@@ -105,8 +106,9 @@ def _fault(text: str, message: str) -> DocumentError:
 class _Parser:
     """Turns the tree of one text into closures."""
 
-    def __init__(self, text: str, names: Iterable[str | Factor]):
+    def __init__(self, text: str, names: Iterable[str | Factor], what: str):
         self._text = text
+        self._what = what
         self._factors = {name if isinstance(name, str) else name.name: name for name in names}
         self._used: dict[str, None] = {}
         self._depth = 0
@@ -128,12 +130,12 @@ class _Parser:
         return _fault(
             self._text,
             f"is not understood: {error.msg}{where}. A name that is none of Python's is written "
-            'factor["name"]',
+            f'{self._what}["name"]',
         )
 
     def _refuse(self, node: ast.AST) -> DocumentError:
         part = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
-        return _fault(self._text, f"may not hold {part!r}; allowed: {_ALLOWED}")
+        return _fault(self._text, f"may not hold {part!r}; allowed: {_ALLOWED.format(self._what)}")
 
     def _node(self, node: ast.AST) -> _Node:
         self._depth += 1
@@ -159,10 +161,19 @@ class _Parser:
         return lambda values: [item(values) for item in items]
 
     def _name(self, node: ast.AST) -> _Node:
-        name = _named(node)
+        name = self._named(node)
         if name is None:
             raise self._refuse(node)
         return self._factor(name)
+
+    def _named(self, node: ast.AST) -> str | None:
+        """Return the name that ``a.b`` or ``factor["a b"]`` is, ``None`` for anything else."""
+        if isinstance(node, ast.Subscript):
+            key = node.slice
+            quoted = isinstance(node.value, ast.Name) and node.value.id == self._what
+            text = key.value if isinstance(key, ast.Constant) else None
+            return text if quoted and isinstance(text, str) else None
+        return _dotted(node)
 
     def _factor(self, name: str) -> _Node:
         if name not in self._factors:
@@ -175,7 +186,8 @@ class _Parser:
                 for label in factor.labels
             }
             quoted = f"; a level is text, write {name!r} with its quotes" if name in labelled else near
-            raise _fault(self._text, f"names {name!r}, which is no factor{quoted}; factors: {known}")
+            what = self._what
+            raise _fault(self._text, f"names {name!r}, which is no {what}{quoted}; {what}s: {known}")
         self._used[name] = None
         factor = self._factors[name]
         if isinstance(factor, str) or factor.kind != "levels" or factor.choice is not None:
@@ -257,7 +269,7 @@ class _Parser:
 
     def _check_labels(self, node: ast.expr, others: Sequence[ast.expr]) -> None:
         """Check that a factor with levels is compared with texts that are labels or levels of it."""
-        factor = self._factors.get(_named(node) or "")
+        factor = self._factors.get(self._named(node) or "")
         if isinstance(factor, Factor) and factor.kind == "levels":
             allowed = [*factor.labels, *(level for level in factor.levels if isinstance(level, str))]
             for other in others:
@@ -312,16 +324,6 @@ _READERS: dict[Any, Callable[[_Parser, Any], _Node]] = {
     ast.Compare: _Parser._compare,
     ast.Call: _Parser._call,
 }
-
-
-def _named(node: ast.AST) -> str | None:
-    """Return the name that ``a.b`` or ``factor["a b"]`` is, ``None`` for anything else."""
-    if isinstance(node, ast.Subscript):
-        key = node.slice
-        quoted = isinstance(node.value, ast.Name) and node.value.id == "factor"
-        text = key.value if isinstance(key, ast.Constant) else None
-        return text if quoted and isinstance(text, str) else None
-    return _dotted(node)
 
 
 def _dotted(node: ast.AST) -> str | None:

@@ -153,12 +153,13 @@ class _Reader:
         by_path = [factor for factor in factors if factor.choice is None]
         targets.check(by_path, [places[factor.name] for factor in by_path])
         check_conditions(found, factors, places)
+        outcomes = read_outcomes(found, self._part("outcomes"), targets.phases(by_path), factors)
         return replace(
             spec,
             axes=read_axes(found, factors, self._part("zip"), self._part("groups")),
             constraints=self._constraints(factors),
-            outcomes=read_outcomes(found, self._part("outcomes"), targets.phases(by_path), factors),
-            analysis=read_analysis(found, self._part("analysis"), factors),
+            outcomes=outcomes,
+            analysis=read_analysis(found, self._part("analysis"), factors, outcomes),
         )
 
     def _checked(

@@ -141,7 +141,8 @@ class AnalysisSpec:
     ``methods``: sensitivity methods, empty: those that fit the sampler. ``compare``: the factor
     (or factors) whose levels are compared, empty: all choices and other nominal factors where
     the design is no sensitivity sample. ``baseline``: the label that others are compared with
-    (``None``: all pairs). ``confidence`` of intervals, ``resamples`` of bootstraps.
+    (``None``: all pairs). ``confidence`` of intervals, ``resamples`` of bootstraps. ``discover``:
+    conditions on outcomes; boxes of factors are looked for in which they hold.
     """
 
     methods: tuple[str, ...] = ()
@@ -149,6 +150,7 @@ class AnalysisSpec:
     baseline: str | None = None
     confidence: float = 0.95
     resamples: int = 1000
+    discover: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -243,11 +245,7 @@ def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str,
         "sampler": {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options},
         "seeds": {"policy": spec.seed_policy},
         "outcomes": {one.name: _plain_outcome(asdict(one)) for one in spec.outcomes},
-        "analysis": {**asdict(spec.analysis)}
-        | {
-            "methods": list(spec.analysis.methods),
-            "compare": list(spec.analysis.compare),
-        },
+        "analysis": _plain_analysis(spec.analysis),
         "execution": dict(execution) if execution is not None else None,
     }
     return whole
@@ -260,6 +258,16 @@ def identity(spec: DesignSpec, whole: Mapping[str, Any]) -> dict[str, Any]:
     """
     kept = {key: value for key, value in whole.items() if key not in _NO_IDENTITY}
     return kept | {"axes": [axis.name for axis in spec.axes]}
+
+
+def _plain_analysis(analysis: AnalysisSpec) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(analysis).items()
+    }
+    if not analysis.discover:
+        # what says nothing does not change the hash, which designs had before there was this key
+        del plain["discover"]
+    return plain
 
 
 def _plain_factor(factor: Factor) -> dict[str, Any]:

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
 from palaestrai_mosaik.experiment.located import Findings, Located, show
 
+from .expressions import Expression
 from .factors import did_you_mean_factor
 from .model import AnalysisSpec, Factor, OutcomeSpec
 from .vocabulary import ANALYSIS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED
+
+#: what conditions call the status of a run
+STATUS = "status"
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,24 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, list) else show(value)
 
 
-def read_analysis(found: Findings, at: Located | None, factors: Sequence[Factor]) -> AnalysisSpec:
+def read_condition(text: str, outcomes: Sequence[str]) -> Expression:
+    """Return the condition over ``outcomes``, and over the status of a run.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it is not understood, or names no outcome.
+    """
+    names = (*outcomes, STATUS)
+    condition = Expression.parse(text, names, "outcome")
+    if not condition.names:
+        message = (
+            f"the condition {text!r} names no outcome, so it is always the same; outcomes: {', '.join(names)}"
+        )
+        raise DocumentError([Problem(message)])
+    return condition
+
+
+def read_analysis(
+    found: Findings, at: Located | None, factors: Sequence[Factor], outcomes: Sequence[OutcomeSpec]
+) -> AnalysisSpec:
     """Return how results are looked at; the methods' names are checked with the sampler."""
     if at is None or at.value is None:
         return AnalysisSpec()
@@ -170,7 +191,20 @@ def read_analysis(found: Findings, at: Located | None, factors: Sequence[Factor]
         baseline,
         confidence,
         resamples,
+        _conditions(found, parts.get("discover"), outcomes),
     )
+
+
+def _conditions(found: Findings, at: Located | None, outcomes: Sequence[OutcomeSpec]) -> tuple[str, ...]:
+    texts = _words(found, at, "discover (conditions over outcomes)")
+    for text in texts:
+        try:
+            # where the design names no outcomes, those of its runs are not known yet
+            if outcomes:
+                read_condition(text, [outcome.name for outcome in outcomes])
+        except DocumentError as error:
+            found.error(at.place if at is not None else (), error.problems[0].message)
+    return tuple(texts)
 
 
 def _words(found: Findings, at: Located | None, what: str) -> list[str]:

@@ -107,6 +107,7 @@ ANALYSIS = Section(
         "baseline": Field({"type": ["string", "number", "null"], "minLength": 1}),
         "confidence": Field({"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
         "resamples": integer(1, default=1000),
+        "discover": _SEVERAL,
     },
 )
 

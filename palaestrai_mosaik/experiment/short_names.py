@@ -86,6 +86,7 @@ SHORT_NAMES: Mapping[str, Mapping[str, ClassSpec]] = {
         absolute_deviation=f"{_FILTERS}:AbsoluteDeviationFilter",
         action_change_penalty=f"{_FILTERS}:ActionChangePenaltyFilter",
         action_time_shift=f"{_FILTERS}:ActionTimeShiftFilter",
+        delay=f"{_FILTERS}:DelayFilter",
         delta_action=f"{_FILTERS}:DeltaActionFilter",
         delta_obs=f"{_FILTERS}:DeltaObsFilter",
         delta_step=f"{_FILTERS}:DeltaStepFilter",

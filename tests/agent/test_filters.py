@@ -18,6 +18,7 @@ from palaestrai_mosaik.agent.filters import (
     AbsoluteDeviationFilter,
     ActionChangePenaltyFilter,
     ActionTimeShiftFilter,
+    DelayFilter,
     DeltaActionFilter,
     DeltaObsFilter,
     DeltaStepFilter,
@@ -294,6 +295,18 @@ def test_unbounded_actuators_are_refused() -> None:
 
 
 # --- steps and differences --------------------------------------------------------------------
+
+
+def test_readings_come_late() -> None:
+    made = chain(DelayFilter(steps=2))
+    assert (made.sensors.uids, made.actuators.uids) == (SENSORS.uids, ACTUATORS.uids)
+    readings = [[n, n, n] for n in range(5)]
+    assert seen(made, *readings) == [[n, n, n] for n in (0, 0, 0, 1, 2)]
+    made.reset()
+    assert seen(made, [4, 5, 6]) == [[4, 5, 6]]
+    assert seen(chain(DelayFilter(steps=0)), *readings) == readings
+    with pytest.raises(ContractError, match="steps must be a whole number of at least 0, not -1"):
+        DelayFilter(steps=-1)
 
 
 def test_steps_are_merged_newest_first() -> None:

@@ -173,6 +173,15 @@ def test_greedy_attack_by_hand() -> None:
     assert Stage(GreedyVoltageAttacker(target=1.05), 1.0, 3.0)(1.02, 1.01) == [-1.0, -3.0]
 
 
+def test_attackers_use_the_share_of_their_rating() -> None:
+    assert Stage(GreedyVoltageAttacker(strength=0.25), 1.0, 3.0)(1.02, 1.01) == [0.25, 0.75]
+    assert Stage(OscillatingVoltageAttacker(strength=0.5), 1.0, 3.0)(1.02, 1.01) == [0.5, 1.5]
+    assert Stage(GreedyVoltageAttacker(strength=0), 1.0, 3.0)(1.02, 1.01) == [0.0, 0.0]
+    for attacker in (GreedyVoltageAttacker, OscillatingVoltageAttacker):
+        with pytest.raises(ContractError, match=r"strength must be from 0 to 1, not 1\.5"):
+            attacker(strength=1.5)
+
+
 @pytest.mark.parametrize(
     ("half_period", "signs"), [(1, [1, -1, 1, -1, 1, -1, 1]), (3, [1, 1, 1, -1, -1, -1, 1])]
 )

@@ -206,6 +206,37 @@ def test_the_command(results, tmp_path, capsys):
     assert "did you mean 'algorithm'?" in capsys.readouterr().err
 
 
+def test_the_command_for_robustness(results, tmp_path, capsys):
+    folder = str(results.folder.path)
+    asked = ["compare", folder, "--by", "algorithm", "-o", str(tmp_path)]
+    robust = [*asked, "--robustness", "--over", "grid", "--satisfice", "y > 10"]
+    assert main(robust) == 0
+    told = capsys.readouterr()
+    assert "y by algorithm over grid (higher is better), intervals with confidence 0.95" in told.out
+    assert "y > 10 by algorithm over grid, intervals" in told.out
+    table = pd.read_csv(tmp_path / "robustness.csv").set_index(["what", "level", "metric"])
+    # ppo is the best by 3 in both grids, and common seeds leave no noise
+    assert table.loc[("y", "ppo", "regret_max"), "value"] == 0
+    np.testing.assert_allclose(
+        table.loc[("y", "idle", "regret_max"), ["value", "low", "high"]].astype(float), 3
+    )
+    # above 10 in the urban grid alone
+    assert table.loc[("y > 10", "cem", "satisficing"), "value"] == 0.5
+    assert len(pd.read_csv(tmp_path / "robustness-scenarios.csv")) == 12
+    first = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert main(robust) == 0
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == first
+    capsys.readouterr()
+    for wrong, message in (
+        (["--over", "grid"], "--over is for --robustness"),
+        (["--satisfice", "y > 1"], "--satisfice is for --robustness"),
+        (["--robustness", "--baseline", "idle"], "--baseline is for comparisons without --robustness"),
+        (["--robustness", "--over", "grit"], "did you mean 'grid'?"),
+    ):
+        assert main([*asked, *wrong]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_a_constant_outcome_is_told_and_not_compared(tmp_path, capsys):
     """The last reward of an episode, whatever its length and its seed."""
     turns = {"path": f"{PLACE}.steps", "levels": [1, 2], "labels": ["vanilla", "in turns"], "create": True}

@@ -12,7 +12,7 @@ import pytest
 from palaestrai_mosaik.analysis import LearningChoice, plot_learning
 from palaestrai_mosaik.analysis.groups import find_groups, learning_title
 from palaestrai_mosaik.analysis.learning import learning_panels
-from palaestrai_mosaik.analysis.plot import _RC, draw_panels
+from palaestrai_mosaik.analysis.plot import STYLE, draw_panels
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import AgentRecord, BodyChoice, Store
@@ -375,7 +375,7 @@ def test_a_panel_is_as_high_as_its_legend_and_dashes_are_seen(tmp_path):
         names = [f"experiment on a grid with a long name, number {k}" for k in range(12)]
         uids = [learn(own, name, [1.0, 2.0], params=k, losses=[(0, 0, 1.0)]) for k, name in enumerate(names)]
         found = learning_panels(own, uids, LearningChoice(statistics=["loss"]))
-    with mpl.rc_context(_RC):
+    with mpl.rc_context(STYLE):
         figure = draw_panels(found, "title")
         figure.draw_without_rendering()
     boxes = [axes.get_legend().get_window_extent() for axes in figure.axes]

@@ -20,7 +20,7 @@ import pytest
 from support.browser import CHROMIUM, DRIVER, FLAGS, NO_BROWSER
 from support.reports import EVIL, MEANS, OFFSETS, made_up
 
-from palaestrai_mosaik.analysis.plot import _save, draw_panels
+from palaestrai_mosaik.analysis.plot import draw_panels, save_figure
 from palaestrai_mosaik.analysis.report import ReportData, write_report
 from palaestrai_mosaik.analysis.report.pictures.parallel import MOST_RUNS
 from palaestrai_mosaik.analysis.series import Curve, Panel
@@ -184,7 +184,7 @@ def test_a_picture_runs_nothing_that_it_shows(page: Page, tmp_path: Path) -> Non
     evil = f"--></script>{EVIL}" + r"$\frac{a$"
     x = np.arange(5.0)
     panel = Panel(evil, evil, evil, (Curve(evil[:40], x, x), Curve("b", x, x)), ((1.0, evil), (3.0, evil)))
-    page.show(_save(draw_panels([panel], evil), tmp_path / "picture.svg"))
+    page.show(save_figure(draw_panels([panel], evil), tmp_path / "picture.svg"))
     assert page.js("document.documentElement.tagName") == "svg"
     assert page.js("[...document.querySelectorAll('script, img, foreignObject, a')].length") == 0
     assert page.js("window.planted") is None

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yml"))
 
 #: what the packages of an extra bring with them, and packages that no extra has
-MORE = {"palaestrai", "shapely", "wandb", "zmq"}
+MORE = {"palaestrai", "shapely", "sklearn", "wandb", "zmq"}
 #: module or package -> what the message must name, the extra where there is a message of ours
 NEED = {
     "agent.library.sb3": "[rl]",

@@ -11,7 +11,7 @@ The blocks of a page run from top to bottom in one temporary directory that hold
 * ``text output`` must equal what the block before it printed (``...`` stands for anything);
 * ``bash exits=2`` must end with that exit code; what it printed includes its errors then;
 * in the pages of ``SHOWN``, every block that prints is followed by what it printed;
-* ``needs=slurm``, ``needs=parsl``, ``needs=postgresql`` or ``needs=rl`` before it: where that part is not to be had,
+* ``needs=slurm``, ``needs=parsl``, ``needs=postgresql``, ``needs=discovery`` or ``needs=rl`` before it: where that part is not to be had,
   the page's test is skipped from there on. Slurm is the one of ``PALAESTRAI_MOSAIK_TEST_SLURM``;
   ``RESULTS_URL`` is then a new database of the tests' PostgreSQL.
 
@@ -184,6 +184,9 @@ _MISSING: dict[str, Callable[[], str | None]] = {
         None if os.environ.get(SLURM_VARIABLE) else f"Slurm: {SLURM_VARIABLE} names no slurm.conf"
     ),
     "parsl": lambda: None if importlib.util.find_spec("parsl") else "parsl: it is not installed",
+    "discovery": lambda: (
+        None if importlib.util.find_spec("ema_workbench") else "the extra 'discovery': it is not installed"
+    ),
     "postgresql": lambda: None if postgresql.URL else "PostgreSQL: there is none to test with",
     "rl": lambda: next(
         (f"'rl': {name} is not installed" for name in _RL if not importlib.util.find_spec(name)), None

@@ -22,7 +22,7 @@ from support.documents import MAX_EPISODES, agent, document, environment, named,
 
 import palaestrai_mosaik
 from palaestrai_mosaik.agent.dumper import FileBrainDumper
-from palaestrai_mosaik.analysis.plot import _save, draw_panels
+from palaestrai_mosaik.analysis.plot import draw_panels, save_figure
 from palaestrai_mosaik.analysis.report.wording import printable
 from palaestrai_mosaik.analysis.series import Curve, Panel
 from palaestrai_mosaik.cli.execution import resume
@@ -516,7 +516,7 @@ def test_pictures_show_names_as_they_are(tmp_path, name) -> None:
     panel = Panel(
         short, short, short, (Curve(short, x, x), Curve("b", x, x)), ((1.0, short), (3.0, "q")), short
     )
-    _save(draw_panels([panel], name), tmp_path / "picture.svg")
+    save_figure(draw_panels([panel], name), tmp_path / "picture.svg")
     text = (tmp_path / "picture.svg").read_text(encoding="utf-8")
     minidom.parseString(text)
     assert "<script" not in text

@@ -1,6 +1,6 @@
-"""The pictures of the documentation: drawn by the package from runs of the tutorials' documents.
+"""The pictures of the documentation: drawn by the package from runs of the tutorials' documents, and of a design.
 
-``python -m tests.support.pictures`` (``make docs``) executes the documents and writes the pictures into ``docs/_static``,
+``python -m tests.support.pictures`` (``make docs``) executes them and writes the pictures into ``docs/_static``,
 where they are committed: README shows one, and the site can be built without executing anything. Each picture
 has a fingerprint of what it shows. A picture with the same fingerprint stays as it is, so that another release of
 matplotlib changes no file; ``--redraw`` draws it nevertheless.
@@ -23,10 +23,13 @@ from PIL import Image, PngImagePlugin
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik import RecordedRun
+from palaestrai_mosaik.analysis import Results, discover_design, discovery_figure
 from palaestrai_mosaik.analysis.learning import LearningChoice
 from palaestrai_mosaik.analysis.limits import Limit
 from palaestrai_mosaik.analysis.plot import draw_panels, learning_figure
 from palaestrai_mosaik.analysis.series import TIME, Curve, Panel
+from palaestrai_mosaik.design import Design
+from palaestrai_mosaik.execution import Settings, run_folder
 from tests.support.pages import ROOT, blocks_of
 
 if TYPE_CHECKING:
@@ -97,6 +100,19 @@ PICTURES: dict[str, tuple[str, Callable[[RecordedRun], Figure]]] = {
 }
 
 
+def _discovered(results: Results) -> Figure:
+    """The boxes of PRIM in which the controller of the rural grid fails."""
+    (found,) = discover_design(results)
+    return discovery_figure(found, "PRIM")
+
+
+#: name of a picture -> stem of a design in ``designs/``, and what draws its results
+OF_DESIGNS: dict[str, tuple[str, Callable[[Results], Figure]]] = {
+    "discovery": ("rural_discovery", _discovered),
+}
+NAMES = (*PICTURES, *OF_DESIGNS)
+
+
 def fingerprint(figure: Figure) -> str:
     """Return a hash of the texts and lines of a figure, with four digits of each number."""
     shown = [figure.get_suptitle()]
@@ -137,13 +153,25 @@ def draw(names: Sequence[str], folder: Path, *, redraw: bool = False) -> list[Pa
     written = []
     with tempfile.TemporaryDirectory() as place:
         run = partial(pm.run, store=Path(place, "results"), quiet=True)
-        for uid in dict.fromkeys(PICTURES[name][0] for name in names):
+        for name in names:
+            if name in OF_DESIGNS:
+                stem, drawn = OF_DESIGNS[name]
+                made = Design.load(ROOT / "designs" / f"{stem}.yml").generate(Path(place, stem))
+                run_folder(made, settings=Settings(executor="inline"))
+                file = folder / f"{name}.png"
+                if save(drawn(Results(made)), file, redraw=redraw):
+                    written.append(file)
+        for uid in dict.fromkeys(PICTURES[name][0] for name in names if name in PICTURES):
             document = Path(place, f"{uid}.yml")
             document.write_text(document_of(uid), encoding="utf-8")
             with run(document) as recorded:
                 for name in names:
                     file = folder / f"{name}.png"
-                    if PICTURES[name][0] == uid and save(PICTURES[name][1](recorded), file, redraw=redraw):
+                    if (
+                        name in PICTURES
+                        and PICTURES[name][0] == uid
+                        and save(PICTURES[name][1](recorded), file, redraw=redraw)
+                    ):
                         written.append(file)
     return written
 
@@ -153,14 +181,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.support.pictures", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PICTURES)} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="default: docs/_static")
     parser.add_argument("--redraw", action="store_true", help="also pictures that would show the same")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if name not in PICTURES]
+    unknown = [name for name in options.names if name not in NAMES]
     if unknown:
-        parser.error(f"no picture {unknown[0]!r}; there are {', '.join(PICTURES)}")
-    for file in draw(options.names or list(PICTURES), options.output, redraw=options.redraw):
+        parser.error(f"no picture {unknown[0]!r}; there are {', '.join(NAMES)}")
+    for file in draw(options.names or NAMES, options.output, redraw=options.redraw):
         print(file)
     return 0
 

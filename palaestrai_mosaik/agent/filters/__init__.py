@@ -2,6 +2,7 @@
 
 from .history import (
     ActionTimeShiftFilter,
+    DelayFilter,
     DeltaActionFilter,
     DeltaObsFilter,
     DeltaStepFilter,
@@ -15,6 +16,7 @@ __all__ = [
     "AbsoluteDeviationFilter",
     "ActionChangePenaltyFilter",
     "ActionTimeShiftFilter",
+    "DelayFilter",
     "DeltaActionFilter",
     "DeltaObsFilter",
     "DeltaStepFilter",

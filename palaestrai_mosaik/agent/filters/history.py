@@ -1,7 +1,8 @@
-"""Filters that remember earlier steps: last actions, merged steps, and differences instead of values."""
+"""Filters that remember earlier steps: last actions, merged or late readings, and differences instead of values."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -107,6 +108,32 @@ class MergeStepsFilter(Filter):
             self._past[1:] = self._past[:-1]
             self._past[0] = readings
         return self._past.take(self._order)
+
+
+class DelayFilter(Filter):
+    """Shows readings late: what sensors read some steps ago.
+
+    Before the first step of an episode, all was as it is in the first step. Sensors keep their names and spaces,
+    set-points pass unchanged. Any kind of space.
+
+    Args:
+        steps: how many steps ago, at least 0.
+    """
+
+    def __init__(self, steps: int = 1):
+        self.steps = whole_number(self, "steps", steps, least=0)
+
+    def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
+        self.reset()
+        return sensors, actuators
+
+    def reset(self) -> None:
+        #: oldest first
+        self._past: deque[FloatVector] = deque(maxlen=self.steps + 1)
+
+    def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
+        self._past.append(readings.copy())
+        return self._past[0]
 
 
 class DeltaObsFilter(Filter):

@@ -295,7 +295,7 @@ def compare_design(
         PalaestraiMosaikError: a name does not exist, or there is nothing to compare.
     """
     spec = results.spec
-    families = _families(spec, by)
+    families = choose_families(spec, by)
     specs = {outcome.name: outcome for outcome in results.outcome_specs}
     for name in outcomes:
         if name not in specs:
@@ -312,7 +312,7 @@ def compare_design(
         )
     outcome_frame = results.outcomes()
     values = results.folder.values()
-    frames = [_with_factors(outcome_frame, spec, values, family) for family in families]
+    frames = [with_factors(outcome_frame, spec, values, family) for family in families]
     collected = []
     for name in outcomes or specs:
         for family, own, frame in zip(families, baselines, frames, strict=True):
@@ -339,7 +339,8 @@ def compare_design(
     return found
 
 
-def _families(spec: DesignSpec, by: Sequence[str]) -> list[tuple[str, ...]]:
+def choose_families(spec: DesignSpec, by: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the factors to compare by, those of one entry together (see :func:`compare_design`)."""
     named = tuple(dict.fromkeys(by or spec.analysis.compare))
     known = [factor.name for factor in spec.factors]
     for name in named:
@@ -379,7 +380,7 @@ def _zipped(spec: DesignSpec, family: Sequence[str]) -> list[str]:
     return [factor.name for factors in axes for factor in factors if factor.name not in family]
 
 
-def _with_factors(
+def with_factors(
     outcomes: pd.DataFrame, spec: DesignSpec, values: Sequence[dict[str, Any]], family: Sequence[str]
 ) -> pd.DataFrame:
     """Return the runs with a column per factor of the family, and one per other axis.

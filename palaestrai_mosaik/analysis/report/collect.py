@@ -11,6 +11,7 @@ import numpy as np
 
 from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
+from palaestrai_mosaik.analysis.discovery import Discovery, discover_design
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
 from palaestrai_mosaik.design.model import DesignSpec, Factor
@@ -47,11 +48,12 @@ def collect(
     results: Results,
     analysing: ProgressCallback | None = None,
     comparing: ProgressCallback | None = None,
+    discovering: ProgressCallback | None = None,
 ) -> ReportData:
-    """Return all that is known of the design's results, analysed and compared.
+    """Return all that is known of the design's results, analysed and compared, and where its conditions hold.
 
-    ``analysing`` and ``comparing`` are called with how many resamples are drawn for the one and for the other, and
-    of how many.
+    ``analysing``, ``comparing`` and ``discovering`` are called with how many resamples are drawn for each, and of how
+    many.
 
     Raises :class:`~palaestrai_mosaik.errors.StoreError` where there are no results, and
     :class:`~palaestrai_mosaik.errors.DocumentError` where the design asks for what does not fit it.
@@ -64,6 +66,8 @@ def collect(
     methods = choose_methods(results, None)
     found = sensitivity(results, methods, progress=analysing)
     comparisons, notes = _comparisons(results, comparing)
+    discoveries, why = _discoveries(results, discovering)
+    notes += why
     indices = tidy(found)
     split, levels = _split(results, frame, indices, comparisons[0].comparison.by if comparisons else ())
     lines = len(set(levels.values()))
@@ -108,6 +112,7 @@ def collect(
         seconds=tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist()),
         folder=folder.path,
         documents={run.uid: run.file for run in folder.documents},
+        discoveries=discoveries,
     )
 
 
@@ -156,6 +161,18 @@ def _comparisons(results: Results, progress: ProgressCallback | None) -> tuple[l
             raise
         return [], [f"no comparison: {error}"]
     return with_runs(results, found), []
+
+
+def _discoveries(
+    results: Results, progress: ProgressCallback | None
+) -> tuple[tuple[Discovery, ...], list[str]]:
+    """Return where the conditions of the design hold; where that cannot be told, why."""
+    try:
+        return discover_design(results, (), progress), []
+    except PalaestraiMosaikError as error:
+        if type(error) is not PalaestraiMosaikError:
+            raise
+        return (), [f"no boxes: {error}"]
 
 
 def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import numpy as np
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.text import count
 
+from ..discovery import Discovery
 from ..missing_runs import executed_text
 from .compared import Compared, count_seeds
 
@@ -45,7 +46,7 @@ class ReportData:
     ``remarks``: what has to be known about a method's indices of an outcome; ``refused``: why there
     are none. ``sizes``: what was counted, in words (``rows`` -> ``"48"``). ``commands`` make all of it again.
     ``seconds``: how long each execution took, where the store knows. ``folder`` is that of the design, and
-    ``documents`` the file of each executed run in it, by the run's uid.
+    ``documents`` the file of each executed run in it, by the run's uid. ``discoveries``: where conditions hold.
     """
 
     spec: DesignSpec
@@ -66,6 +67,7 @@ class ReportData:
     seconds: tuple[float, ...] = ()
     folder: Path | None = None
     documents: Mapping[str, str] = field(default_factory=dict)
+    discoveries: tuple[Discovery, ...] = ()
 
     def finite(self, outcome: str) -> pd.DataFrame:
         """Return the runs that gave a finite ``outcome``; all others are lost."""

@@ -27,6 +27,7 @@ from . import factors, sections, tables
 from .best import Best
 from .cautions import Cautions
 from .data import ReportData
+from .discoveries import discovery
 from .headline import headline
 from .numbers import duration, percent
 from .pictures.canvas import drawing
@@ -113,6 +114,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "tests": tests,
         "effects": sections.effects(data),
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
+        "discoveries": [discovery(one, i, cautions) for i, one in enumerate(data.discoveries)],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
         "notes": data.notes,
         "factors": Table("factors", "Factors", factors.table(data), most=200, named=True),
@@ -160,6 +162,7 @@ def _tables(view: dict[str, Any]) -> Iterator[Table]:
             yield from one["tables"]
         if outcome["values"]:
             yield outcome["values"]["table"]
+    yield from chain.from_iterable(one["tables"] for one in view["discoveries"])
     yield from (one["table"] for one in view["learning"])
     yield from filter(None, (view["factors"], view["failures"], view["runs"]))
 

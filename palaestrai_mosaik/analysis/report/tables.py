@@ -36,8 +36,12 @@ _TITLES = {
     "mu_star": "mu*",
     "factor2": "with",
     "distinct": "distinct values",
+    "quasi_p": "quasi-p",
+    "present": "share of resamples",
+    "settings_all": "settings with all seeds",
+    "settings_some": "settings with some seeds",
 }
-_P_VALUES = ("p", "p_holm")
+_P_VALUES = ("p", "p_holm", "quasi_p")
 
 
 @dataclass(frozen=True)

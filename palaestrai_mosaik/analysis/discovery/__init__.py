@@ -1,0 +1,11 @@
+"""Scenario discovery: in which boxes of a design's factors a condition on the outcomes holds.
+
+PRIM (Friedman and Fisher 1999, "Bump hunting in high-dimensional data") is EMA Workbench's, CART scikit-learn's; the
+extra ``discovery`` brings both. Coverage, density, quasi-p values and resampling are those of Bryant and Lempert 2010,
+"Thinking inside the box", Technological Forecasting and Social Change 77.
+"""
+
+from .discover import Discovery, FoundBox, discover_design
+from .figure import discovery_figure
+
+__all__ = ["Discovery", "FoundBox", "discover_design", "discovery_figure"]

@@ -1,0 +1,283 @@
+"""Boxes: limits on some of a design's axes, and the text of the rule that they are.
+
+The rows of a design are coded as numbers, one column per axis: numbers as they are, levels by their place among the
+levels, numbers that are zipped by their common coordinate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from palaestrai_mosaik.design import distributions
+from palaestrai_mosaik.design.model import INACTIVE, Axis, DesignSpec
+from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector
+
+from ..columns import unit_of
+
+Side = Literal["lower", "upper", "levels"]
+#: digits of a limit that no round number can replace
+_DIGITS = 17
+
+
+@dataclass(frozen=True)
+class Column:
+    """One axis of the design, coded.
+
+    Attributes:
+        axis: the axis.
+        codes: (rows,) the code of each row.
+        kind: ``nominal`` codes have no order; ``whole`` ones are whole numbers, or places of ordered levels.
+        labels: what the levels are called, by their code; empty for numbers.
+        inactive: the code of rows in which the axis is inactive, ``None`` where there is no such row. It lies beyond
+            all others: at the end at which rows are more like these.
+    """
+
+    axis: Axis
+    codes: FloatVector
+    kind: Literal["number", "whole", "nominal"]
+    labels: tuple[str, ...] = ()
+    inactive: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the axis."""
+        return self.axis.name
+
+    @property
+    def unit(self) -> str:
+        """The unit that the path of the factor tells, empty where it tells none."""
+        path = self.axis.factors[0].path or ""
+        return unit_of(path.rpartition(".")[2]) or "" if len(self.axis.factors) == 1 else ""
+
+    @property
+    def active(self) -> BoolVector:
+        """In which rows the axis is active, (rows,)."""
+        return np.ones(len(self.codes), bool) if self.inactive is None else self.codes != self.inactive
+
+    def label(self, code: float) -> str:
+        """Return what a level, or a whole number, is called."""
+        if code == self.inactive:
+            return "inactive"
+        return self.labels[int(code)] if self.labels else f"{int(code)}"
+
+
+def code_rows(
+    spec: DesignSpec, unit: FloatArray, values: Sequence[Mapping[str, Any]], share: FloatVector
+) -> tuple[Column, ...]:
+    """Return the axes of a design, coded.
+
+    Args:
+        spec: the design.
+        unit: (rows, axes) its sample.
+        values: the values of the factors of each row.
+        share: (rows,) in which share of a row's runs the condition holds, NaN where that is not known.
+    """
+    return tuple(_column(axis, unit[:, i], values, share) for i, axis in enumerate(spec.axes))
+
+
+def _column(
+    axis: Axis, coordinate: FloatVector, values: Sequence[Mapping[str, Any]], share: FloatVector
+) -> Column:
+    inactive = np.array([all(row[f.name] is INACTIVE for f in axis.factors) for row in values], dtype=bool)
+    first = axis.factors[0]
+    kind: Literal["number", "whole", "nominal"] = "number"
+    labels: tuple[str, ...] = ()
+    if axis.levels is not None:
+        kind = "nominal" if axis.nominal else "whole"
+        codes = distributions.levels(distributions.shares(axis), coordinate).astype(float)
+        each = zip(*(factor.labels for factor in axis.factors), strict=True)
+        labels = tuple(" + ".join(dict.fromkeys(names)) for names in each)
+    elif len(axis.factors) > 1:
+        codes = coordinate.astype(float)
+    else:
+        kind = "whole" if first.kind == "int" else "number"
+        codes = np.array(
+            [math.nan if row[first.name] is INACTIVE else row[first.name] for row in values], float
+        )
+    if not inactive.any():
+        return Column(axis, codes, kind, labels)
+    code = float(len(labels)) if kind == "nominal" else _beyond(codes, inactive, share)
+    return Column(axis, np.where(inactive, code, codes), kind, labels, code)
+
+
+def _beyond(codes: FloatVector, inactive: BoolVector, share: FloatVector) -> float:
+    """Return a code for inactive rows, beyond that end of the others at which rows are more like them."""
+    active = codes[~inactive]
+    if not len(active):
+        return 0.0
+    low, high = float(active.min()), float(active.max())
+    middle = float(np.median(active))
+    known = np.isfinite(share)
+
+    def mean(rows: BoolVector) -> float:
+        return float(share[rows & known].mean()) if (rows & known).any() else 0.0
+
+    own = mean(inactive)
+    below, above = mean(~inactive & (codes <= middle)), mean(~inactive & (codes > middle))
+    span = math.ceil(high - low) or 1.0
+    return low - span if abs(below - own) <= abs(above - own) else high + span
+
+
+@dataclass(frozen=True)
+class Box:
+    """Limits on some columns: the lowest and the highest code, both included, or the codes of nominal ones."""
+
+    limits: Mapping[int, tuple[float, float] | frozenset[int]] = field(default_factory=dict)
+
+    def contains(self, columns: Sequence[Column]) -> BoolVector:
+        """Return which rows lie in the box, (rows,)."""
+        inside = np.ones(len(columns[0].codes), dtype=bool)
+        for place, limit in self.limits.items():
+            codes = columns[place].codes
+            if isinstance(limit, frozenset):
+                inside &= np.isin(codes, sorted(limit))
+            else:
+                inside &= (codes >= limit[0]) & (codes <= limit[1])
+        return inside
+
+    def sides(self) -> Iterator[tuple[int, Side]]:
+        """Yield each restriction: its column, and which limit it is."""
+        for place, limit in self.limits.items():
+            if isinstance(limit, frozenset):
+                yield place, "levels"
+                continue
+            if math.isfinite(limit[0]):
+                yield place, "lower"
+            if math.isfinite(limit[1]):
+                yield place, "upper"
+
+    def without(self, place: int, side: Side) -> Box:
+        """Return the box with one restriction less."""
+        limits = dict(self.limits)
+        limit = limits.pop(place)
+        if not isinstance(limit, frozenset):
+            left = (-math.inf, limit[1]) if side == "lower" else (limit[0], math.inf)
+            if any(map(math.isfinite, left)):
+                limits[place] = left
+        return Box(dict(sorted(limits.items())))
+
+    def limit(self, place: int, side: Side) -> float | frozenset[int]:
+        """Return the limit at one side."""
+        limit = self.limits[place]
+        return limit if isinstance(limit, frozenset) else limit[0 if side == "lower" else 1]
+
+
+def tidy(limits: Mapping[int, tuple[float, float] | frozenset[int]], columns: Sequence[Column]) -> Box:
+    """Return a box of the same rows whose limits are round numbers; limits that exclude no row are left out."""
+    found: dict[int, tuple[float, float] | frozenset[int]] = {}
+    for place, limit in sorted(limits.items()):
+        codes = columns[place].codes
+        if isinstance(limit, frozenset):
+            if not set(np.unique(codes).astype(int)) <= limit:
+                found[place] = limit
+            continue
+        whole = columns[place].kind == "whole"
+        low = _round_limit(codes[codes < limit[0]], codes[codes >= limit[0]], whole)
+        high = -_round_limit(-codes[codes > limit[1]], -codes[codes <= limit[1]], whole)
+        if math.isfinite(low) or math.isfinite(high):
+            found[place] = (low, high)
+    return Box(found)
+
+
+def _round_limit(outside: FloatVector, inside: FloatVector, whole: bool) -> float:
+    """Return the shortest number that is above all of ``outside`` and not above any of ``inside``."""
+    if not len(outside) or not len(inside):
+        return -math.inf
+    below, above = float(outside.max()), float(inside.min())
+    if whole:
+        return above
+    middle = (below + above) / 2
+    for digits in range(1, _DIGITS):
+        shown = float(f"{middle:.{digits}g}")
+        if below < shown <= above:
+            return shown
+    return above
+
+
+# --- as text ------------------------------------------------------------------------------
+
+
+def rule(box: Box, columns: Sequence[Column]) -> str:
+    """Return the box as a sentence: ``load >= 0.8 and controller = integrating``."""
+    return " and ".join(rule_of(columns[place], limit) for place, limit in box.limits.items()) or "all runs"
+
+
+def rule_of(column: Column, limit: tuple[float, float] | frozenset[int]) -> str:
+    """Return one column's limits as text."""
+    if isinstance(limit, frozenset):
+        names = [column.label(code) for code in sorted(limit)]
+        if names == ["inactive"]:
+            return f"{column.name} is inactive"
+        return f"{column.name} = {names[0]}" if len(names) == 1 else f"{column.name} in ({', '.join(names)})"
+    low, high = limit
+    inside = column.inactive is not None and low <= column.inactive <= high
+    active = column.codes[column.active]
+    if not ((active >= low) & (active <= high)).any():
+        return f"{column.name} is inactive"
+    # an end between the active codes and the inactive one says nothing of the former
+    low = low if (active < low).any() else -math.inf
+    high = high if (active > high).any() else math.inf
+    if not math.isfinite(low) and not math.isfinite(high):
+        return f"{column.name} is active"
+    factors = column.axis.factors
+    if column.labels or len(factors) == 1:
+        text = _between(column, low, high)
+    else:
+        each = (_between_numbers(f.name, _value(f, low), _value(f, high)) for f in factors)
+        text = f"{column.name} ({', '.join(each)})"
+    return f"({text} or {column.name} is inactive)" if inside else text
+
+
+def _between(column: Column, low: float, high: float) -> str:
+    if column.kind == "whole":
+        if column.labels:
+            codes = [code for code in range(len(column.labels)) if low <= code <= high]
+            names = [column.labels[code] for code in codes]
+            return (
+                f"{column.name} = {names[0]}" if len(names) == 1 else f"{column.name} in ({', '.join(names)})"
+            )
+        if low == high:
+            return f"{column.name} = {low:.0f}{_unit(column)}"
+    return _between_numbers(column.name, low, high, _unit(column))
+
+
+def _unit(column: Column) -> str:
+    return f" {column.unit}" if column.unit else ""
+
+
+def _between_numbers(name: str, low: float, high: float, unit: str = "") -> str:
+    if math.isfinite(low) and math.isfinite(high):
+        return f"{low:.10g} <= {name} <= {high:.10g}{unit}"
+    return f"{name} >= {low:.10g}{unit}" if math.isfinite(low) else f"{name} <= {high:.10g}{unit}"
+
+
+def _value(factor: Any, coordinate: float) -> float:
+    """Return the value of a zipped number at a limit of the common coordinate, with few digits."""
+    if not math.isfinite(coordinate):
+        return coordinate
+    found = float(distributions.values(factor, np.array([min(max(coordinate, 0.0), 1.0)]))[0])
+    return float(f"{found:.4g}")
+
+
+def limit_text(column: Column, side: Side, limit: float | frozenset[int]) -> str:
+    """Return one limit as text: a number, the label of an ordered level, or the labels of levels."""
+    if isinstance(limit, frozenset):
+        return ", ".join(column.label(code) for code in sorted(limit))
+    active = column.codes[column.active]
+    outside, inside = (
+        (active < limit, active >= limit) if side == "lower" else (active > limit, active <= limit)
+    )
+    if not outside.any() or not inside.any():
+        # it lies between the active codes and the inactive one
+        return "active" if inside.any() else "inactive"
+    if column.labels:
+        return column.label(limit)
+    factors = column.axis.factors
+    if len(factors) > 1:
+        return ", ".join(f"{factor.name} {_value(factor, limit):.4g}" for factor in factors)
+    return f"{limit:.10g}"

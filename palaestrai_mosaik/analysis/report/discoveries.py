@@ -1,0 +1,73 @@
+"""The section on where conditions hold: pictures and tables of each condition's boxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+
+from ..discovery import Discovery
+from ..discovery.discover import box_table, limit_table, setting_table, trajectory_table
+from ..discovery.plane import plane_of
+from .cautions import Cautions
+from .pictures.boxes import box_picture, trade_off
+from .tables import Table
+
+#: boxes that are drawn of one condition; the table has all
+MOST_DRAWN = 4
+_BOXES = ("method", "box", "rule", "coverage", "density", "mass", "runs", "holds", "lost", "overlap")
+_LIMITS = ("method", "box", "factor", "limit", "value", "quasi_p", "present", "low", "high")
+
+
+def discovery(found: Discovery, place: int, cautions: Cautions) -> dict[str, Any]:
+    """Return what the page shows of one condition."""
+    identity = f"discovery-{place}"
+    boxes = found.boxes
+    panels: list[Markup] = []
+    left_out = 0
+    for number, one in enumerate(boxes[:MOST_DRAWN]):
+        plane = plane_of(found, one)
+        if plane is not None:
+            panels.append(
+                box_picture(f"{identity}-{number}", f"{one.method} {one.number}: {one.rule}", plane).svg()
+            )
+            left_out = max(left_out, plane.left_out)
+    if boxes:
+        panels.append(trade_off(f"{identity}-curve", "Coverage and density", boxes).svg())
+    tables = []
+    if boxes:
+        tables = [
+            Table(
+                f"{identity}-boxes", f"Boxes in which {found.condition}", box_table([found]), columns=_BOXES
+            ),
+            Table(
+                f"{identity}-limits",
+                f"Limits of these boxes, {found.condition}",
+                limit_table([found]),
+                columns=_LIMITS,
+            ),
+            Table(
+                f"{identity}-trajectory",
+                f"Peeling trajectories, {found.condition}",
+                trajectory_table([found]),
+                most=0,
+            ),
+            Table(
+                f"{identity}-settings",
+                f"Rows and their boxes, {found.condition}",
+                setting_table([found]),
+                most=0,
+            ),
+        ]
+    refused = [f"{found.condition}: {found.refused}"] if found.refused else []
+    return {
+        "condition": found.condition,
+        "title": found.title,
+        "rules": [{"name": f"{one.method} {one.number}", "rule": one.rule, **one.figures} for one in boxes],
+        "refs": cautions.refer([*refused, *found.notes]),
+        "panels": panels,
+        "left_out": left_out,
+        "boxes": len(boxes),
+        "drawn": min(len(boxes), MOST_DRAWN),
+        "tables": tables,
+    }
