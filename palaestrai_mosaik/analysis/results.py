@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # The store knows more; what has not ended is not there yet.
-_STATUS = {"finished": "finished", "running": "missing"}
+_STATUS = {"finished": "finished", "running": "missing", "pruned": "missing"}
 _RUN_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance", "duration", "error"]
 _OUTCOME_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance"]
 

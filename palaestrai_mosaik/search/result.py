@@ -1,0 +1,154 @@
+"""What a search has found: the best settings and their spread, the front of several objectives, the history, importances."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.model import INACTIVE, DesignSpec
+from palaestrai_mosaik.design.search import sought
+from palaestrai_mosaik.design.settings_table import SettingRecord
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.execution.journal import optuna, quiet
+
+from .confirm import confirmed_rows
+from .ranking import is_better, ranked
+
+#: settings below which importances mean nothing
+_LEAST_FOR_IMPORTANCES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The outcome of a setting over seeds that the search has not used: how many, their mean, standard deviation, range."""
+
+    seeds: int
+    mean: float
+    std: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class BestSetting:
+    """One of the best settings: its number, its factors, its outcomes in the search, and over fresh seeds if confirmed."""
+
+    number: int
+    factors: dict[str, Any]
+    values: dict[str, float]
+    confirmed: dict[str, Confirmed]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """The best outcome so far, once a setting was told, and how many runs and steps all settings until then took."""
+
+    number: int
+    runs: int
+    steps: int
+    value: float
+    best: float
+
+
+def best_settings(
+    spec: DesignSpec, path: Path, records: Sequence[SettingRecord], store: str | None
+) -> list[BestSetting]:
+    """Return the best settings of the search in ``path``; those that were confirmed come first, by that figure."""
+    chosen = ranked(spec, records)
+    if not chosen:
+        return []
+    folder = DesignFolder.open(path)
+    values, outcomes = folder.values(), sought(spec)
+    confirmed = _confirmed(spec, path, store)
+    found = [
+        BestSetting(
+            one.number,
+            {name: None if value is INACTIVE else value for name, value in values[one.number].items()},
+            dict(zip((outcome.name for outcome in outcomes), one.values, strict=True)),
+            confirmed.get(one.number, {}),
+        )
+        for one in chosen
+    ]
+    if len(outcomes) > 1:
+        return found
+    sign, name = 1.0 if outcomes[0].better == "lower" else -1.0, outcomes[0].name
+
+    def rank(one: BestSetting) -> tuple[bool, float, int]:
+        fresh = one.confirmed.get(name)
+        return fresh is None, sign * (one.values[name] if fresh is None else fresh.mean), one.number
+
+    return sorted(found, key=rank)
+
+
+def _confirmed(spec: DesignSpec, path: Path, store: str | None) -> dict[int, dict[str, Confirmed]]:
+    """Return the outcomes over fresh seeds, by setting and name; nothing where none was confirmed (yet)."""
+    from palaestrai_mosaik.analysis.results import Results
+
+    rows = confirmed_rows(path)
+    if rows is None:
+        return {}
+    folder, numbers = rows
+    try:
+        frame = Results(folder, store).outcomes()
+    except StoreError:
+        return {}
+    found: dict[int, dict[str, Confirmed]] = {}
+    for row, number in enumerate(numbers):
+        for outcome in sought(spec):
+            values = frame.loc[frame["row"] == row, outcome.name].dropna().tolist()
+            if values:
+                std = statistics.stdev(values) if len(values) > 1 else 0.0
+                found.setdefault(number, {})[outcome.name] = Confirmed(
+                    len(values), statistics.fmean(values), std, min(values), max(values)
+                )
+    return found
+
+
+def history(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[HistoryPoint]:
+    """Return the best so far of the first objective, in the order in which settings were told."""
+    outcome = sought(spec)[0]
+    points: list[HistoryPoint] = []
+    runs = steps = 0
+    best: float | None = None
+    for one in sorted(
+        (one for one in records if one.state != "running"), key=lambda one: (one.told, one.number)
+    ):
+        runs, steps = runs + one.runs, steps + one.steps
+        if one.state == "complete":
+            value = one.values[0]
+            best = value if best is None or is_better(value, best, outcome) else best
+            points.append(HistoryPoint(one.number, runs, steps, value, best))
+    return points
+
+
+def importances(spec: DesignSpec, journal: Any) -> dict[str, dict[str, float]]:
+    """Return for each objective which share of its variance over the settings each factor explains, the largest first.
+
+    It is Optuna's functional ANOVA on a forest, so it says which factors mattered where the search has looked, which is
+    mostly near the best. Nothing where there are too few settings, or factors that not all of them have.
+    """
+    found: dict[str, dict[str, float]] = {}
+    names = [axis.name for axis in spec.axes if all(factor.when is None for factor in axis.factors)]
+    complete = [trial for trial in journal.trials() if trial.state.name == "COMPLETE"]
+    if len(complete) < _LEAST_FOR_IMPORTANCES or not names:
+        return found
+    importance = optuna().importance
+    for index, outcome in enumerate(sought(spec)):
+
+        def target(trial: Any, index: int = index) -> float:
+            return float(trial.values[index])
+
+        try:
+            with quiet():
+                evaluator = importance.PedAnovaImportanceEvaluator()
+                shares = importance.get_param_importances(
+                    journal.study, evaluator=evaluator, params=names, target=target
+                )
+        except (ImportError, RuntimeError, ValueError):
+            continue
+        found[outcome.name] = dict(shares)
+    return found

@@ -1,0 +1,55 @@
+"""Optuna's samplers by the names that designs use.
+
+A sampler is made anew for every setting, and seeded by the setting's number. So what it proposes depends on the journal
+alone, and a search that was killed and goes on is the search that it would have been.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.execution.journal import optuna, quiet
+from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.seeding import integer_seed
+
+#: settings of a generation of NSGA-II: few, as a run takes long
+_POPULATION = 20
+
+
+def make_sampler(spec: DesignSpec, number: int) -> Any:
+    """Return the sampler that proposes the setting ``number`` of the search ``spec``.
+
+    Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where what it needs is not installed.
+    """
+    assert spec.search is not None
+    samplers, name = optuna().samplers, spec.search.sampler
+    # (numpy's generators of Optuna take 32 bits)
+    seed = integer_seed(spec.seed, "search", number) % 2**32
+    try:
+        with quiet():
+            if name == "random":
+                return samplers.RandomSampler(seed=seed)
+            if name == "cmaes":
+                return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+            if name == "gp":
+                # (Optuna imports it when it proposes, in the middle of a search)
+                if find_spec("torch") is None:
+                    raise ImportError("there is no torch")
+                return samplers.GPSampler(seed=seed, warn_independent_sampling=False)
+            if name == "nsgaii":
+                return samplers.NSGAIISampler(seed=seed, population_size=_POPULATION)
+            conditional = any(factor.when is not None for factor in spec.factors)
+            return samplers.TPESampler(
+                seed=seed,
+                multivariate=True if conditional else None,
+                group=conditional,
+                warn_independent_sampling=False,
+            )
+    except ImportError as error:
+        extra = "rl" if name == "gp" else "search"
+        raise ExecutionError(
+            f"the sampler {name} needs a package: {install_extra(extra)} ({error})"
+        ) from None
