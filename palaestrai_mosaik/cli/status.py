@@ -159,12 +159,12 @@ def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
         ):
             tasks.setdefault(state.assignment.submission, {})[state.assignment.task] = state.assignment.state
     found = []
-    for number, words in sorted(tasks.items()):
-        submission = Submissions(folder.path).read(number)
+    for submitted, words in sorted(tasks.items()):
+        submission = Submissions(folder.path).read(submitted)
         counted = Counter(words.values())
         found.append(
             {
-                "number": number,
+                "number": submitted,
                 "executor": submission.executor,
                 "jobs": [array.job for array in submission.arrays],
                 "tasks": {word.value: counted[word] for word in TaskState if counted[word]},

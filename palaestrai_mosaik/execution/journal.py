@@ -45,8 +45,7 @@ def optuna() -> ModuleType:
 def quiet() -> Iterator[None]:
     """Leave out what Optuna warns of: that parts of it are experimental, which its version pins here."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore")
         yield
 
 

@@ -6,17 +6,35 @@ alone, and a search that was killed and goes on is the search that it would have
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.model import DesignSpec, SearchSampler
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution.journal import optuna, quiet
 from palaestrai_mosaik.installation import install_extra
 from palaestrai_mosaik.seeding import integer_seed
 
+#: proposals in place of one setting that constraints may reject: of the sampler, and of what comes after it
+_TRIES, _MORE = {"tpe": 10, "gp": 3}, 500
 #: settings of a generation of NSGA-II: few, as a run takes long
 _POPULATION = 20
+
+
+def proposers(spec: DesignSpec, number: int) -> Iterator[tuple[Any, int]]:
+    """Yield samplers for the setting ``number``, and how many proposals each may make that constraints reject.
+
+    TPE and Gaussian processes propose the best of many candidates, which may lie beyond a constraint again and again: what
+    they have seen there is nothing. Then points are drawn from the density of the good settings, which keep it.
+    """
+    assert spec.search is not None
+    name = spec.search.sampler
+    yield make_sampler(spec, number), _TRIES.get(name, _MORE)
+    if spec.constraints:
+        if name in _TRIES:
+            yield _sampler("tpe", spec, _seed(spec, number, "near"), n_ei_candidates=1), _MORE
+        yield _sampler("random", spec, _seed(spec, number, "anywhere")), _MORE
 
 
 def make_sampler(spec: DesignSpec, number: int) -> Any:
@@ -25,9 +43,16 @@ def make_sampler(spec: DesignSpec, number: int) -> Any:
     Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where what it needs is not installed.
     """
     assert spec.search is not None
-    samplers, name = optuna().samplers, spec.search.sampler
+    return _sampler(spec.search.sampler, spec, _seed(spec, number))
+
+
+def _seed(spec: DesignSpec, number: int, *path: str) -> int:
     # (numpy's generators of Optuna take 32 bits)
-    seed = integer_seed(spec.seed, "search", number) % 2**32
+    return integer_seed(spec.seed, "search", number, *path) % 2**32
+
+
+def _sampler(name: SearchSampler, spec: DesignSpec, seed: int, **options: Any) -> Any:
+    samplers = optuna().samplers
     try:
         with quiet():
             if name == "random":
@@ -47,6 +72,7 @@ def make_sampler(spec: DesignSpec, number: int) -> Any:
                 multivariate=True if conditional else None,
                 group=conditional,
                 warn_independent_sampling=False,
+                **options,
             )
     except ImportError as error:
         extra = "rl" if name == "gp" else "search"

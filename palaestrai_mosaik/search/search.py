@@ -40,6 +40,7 @@ from .settings import (
     REASON,
     RUNS,
     SETTING,
+    TAKEN_OVER,
     Claim,
     EndedRun,
     Working,
@@ -48,6 +49,7 @@ from .settings import (
     runs_of,
     seconds_between,
     setting_of,
+    spans_of,
     worker_name,
 )
 from .space import Space
@@ -171,6 +173,7 @@ class Search:
     def _begin_one(self) -> bool:
         """Take over a setting that nobody works on, or propose one; false where there is none to begin."""
         number = self._taken_over()
+        known = number is not None
         if number is None:
             if not self._may_propose():
                 return False
@@ -184,6 +187,8 @@ class Search:
         if trial.state.is_finished():
             claim.release()
             return True
+        if known:
+            self._note_taken_over(trial)
         try:
             setting = setting_of(trial) or self._propose(number)
             self._begin(setting, claim)
@@ -207,9 +212,16 @@ class Search:
         self._looked = clock
         return None
 
+    def _note_taken_over(self, trial: Any) -> None:
+        id_ = self.journal.trial_id(trial.number)
+        before = trial.user_attrs.get(TAKEN_OVER, [])
+        self.journal.storage.set_trial_user_attr(
+            id_, TAKEN_OVER, [*before, {"worker": self._name, "at": now()}]
+        )
+
     def _propose(self, number: int) -> Setting:
         journal, id_ = self.journal, self.journal.trial_id(number)
-        proposal = self._space.propose(journal, make_sampler(self.spec, number), number)
+        proposal = self._space.propose(journal, number)
         values = self._growing.values(proposal.unit)
         documents = self._growing.expansion.row(values, number)
         hash_, digest = documents.hash("", 0), self._growing.expansion.digest(values)
@@ -293,13 +305,9 @@ class Search:
         return self._search.seeds if repeated else len(runs_of(trial))
 
     def _hours(self, trials: list[Any]) -> float:
-        """Return for how long runs were executed, those at the same time counted once, and this process's time."""
+        """Return for how long settings were worked on, at the same time counted once, and this process's time."""
         mine = datetime.now(UTC).timestamp() - (time.monotonic() - self._begun)
-        spans = [
-            (datetime.fromisoformat(run.started).timestamp(), datetime.fromisoformat(run.ended).timestamp())
-            for trial in trials
-            for run in runs_of(trial)
-        ]
+        spans = [span for trial in trials for span in spans_of(trial)]
         spans.append((mine, datetime.now(UTC).timestamp()))
         total, end = 0.0, -float("inf")
         for started, ended in sorted(spans):

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from palaestrai_mosaik.execution.journal import FOLDER
 from palaestrai_mosaik.runner import Interrupt
 from palaestrai_mosaik.store.location import StoreLocation
 
-#: the attributes of a trial: its point and who proposed it; its runs that have ended; why it failed
-SETTING, RUNS, REASON = "setting", "runs", "reason"
+#: the attributes of a trial: its point and who proposed it; its runs that have ended; why it failed; who took it over
+SETTING, RUNS, REASON, TAKEN_OVER = "setting", "runs", "reason", "taken_over"
 #: the folder of the markers of workers
 _MARKERS = "settings"
 
@@ -142,15 +143,26 @@ def record_of(trial: Any) -> SettingRecord:
         int(found.get("rejected", 0)),
         str(found.get("worker", "")),
         str(found.get("asked", "")),
-        "" if told is None else told.isoformat(timespec="milliseconds"),
+        "" if told is None else told.astimezone(UTC).isoformat(timespec="milliseconds"),
         why,
     )
 
 
+def spans_of(trial: Any) -> list[tuple[float, float]]:
+    """Return when a trial was worked on, in seconds: from its proposal to its end, or while its runs were executed.
+
+    It lay idle in between where it was taken over, or is not told yet.
+    """
+    if trial.datetime_complete is not None and TAKEN_OVER not in trial.user_attrs:
+        return [(trial.datetime_start.timestamp(), trial.datetime_complete.timestamp())]
+    return [
+        (datetime.fromisoformat(run.started).timestamp(), datetime.fromisoformat(run.ended).timestamp())
+        for run in runs_of(trial)
+    ]
+
+
 def seconds_between(started: str, ended: str) -> float:
     """Return the seconds between two times in ISO 8601."""
-    from datetime import datetime
-
     return max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds())
 
 

@@ -19,12 +19,12 @@ from palaestrai_mosaik.design.model import INACTIVE, Axis, DesignSpec
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution.journal import Journal, optuna, quiet
 
+from .samplers import proposers
+
 #: the coordinate of an axis that is inactive, which nobody looks at
 _NOWHERE = 0.5
 #: so many whole numbers at most are searched by their index
 _FEW = 1000
-#: proposals in place of one setting that constraints may reject
-_MOST_REJECTED = 1000
 
 
 class Proposal(NamedTuple):
@@ -43,25 +43,27 @@ class Space:
         self.distributions = {axis.name: _distribution(axis) for axis in spec.axes}
         self._order = tuple(_in_order(spec))
 
-    def propose(self, journal: Journal, sampler: Any, number: int) -> Proposal:
-        """Return what ``sampler`` proposes for the trial ``number``.
+    def propose(self, journal: Journal, number: int) -> Proposal:
+        """Return what the sampler proposes for the trial ``number``.
 
         Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the constraints reject all that it proposes.
         """
-        with quiet():
-            # (a new one: a study keeps the trials that it has seen)
-            study = optuna().load_study(
-                study_name=journal.study.study_name, storage=journal.storage, sampler=sampler
-            )
-            trial = journal.trial(number)
-            sampler.before_trial(study, trial)
-            for rejected in range(_MOST_REJECTED):
-                params, unit = self._sample(study, sampler, trial)
-                values = decode(self.spec, np.array([unit], dtype=np.float64))
-                if keep(self.spec, values):
-                    return Proposal(params, tuple(unit), rejected)
+        rejected = 0
+        for sampler, tries in proposers(self.spec, number):
+            with quiet():
+                # (a new one: a study keeps the trials that it has seen)
+                study = optuna().load_study(
+                    study_name=journal.study.study_name, storage=journal.storage, sampler=sampler
+                )
+                trial = journal.trial(number)
+                sampler.before_trial(study, trial)
+                for _ in range(tries):
+                    params, unit = self._sample(study, sampler, trial)
+                    if keep(self.spec, decode(self.spec, np.array([unit], dtype=np.float64))):
+                        return Proposal(params, tuple(unit), rejected)
+                    rejected += 1
         raise ExecutionError(
-            f"the constraints reject {_MOST_REJECTED:,} proposals in a row for setting {number}: "
+            f"the constraints reject {rejected:,} proposals in a row for setting {number}: "
             f"{'; '.join(self.spec.constraints)}"
         )
 
