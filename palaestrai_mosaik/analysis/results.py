@@ -99,7 +99,7 @@ class Results:
             return default_outcomes(store, self._finished)
 
     def runs(self) -> pd.DataFrame:
-        """Return one row per row and repetition of the design, in order.
+        """Return one row per row and repetition of the design, in order; of a search, of what it has executed whole.
 
         Columns: ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for
         it), ``status`` (``finished``, ``failed``, or ``missing``: not run yet, or still running),
@@ -198,6 +198,9 @@ class Results:
             instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
             shown = _STATUS.get(status, "failed")
             missing = shown == "missing"
+            if missing and self.spec.search is not None:
+                # what a search has stopped early, or not started, is not lost
+                continue
             rows.append(
                 (
                     *(run.row, run.repetition, run.uid, run.run, shown),

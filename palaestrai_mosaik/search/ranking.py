@@ -12,6 +12,11 @@ from palaestrai_mosaik.design.settings_table import SettingRecord
 BEST, FRONT = 3, 5
 
 
+def direction(outcome: OutcomeSpec) -> str:
+    """Return what Optuna calls the direction of an outcome."""
+    return "minimize" if outcome.better == "lower" else "maximize"
+
+
 def is_better(one: float, other: float, outcome: OutcomeSpec) -> bool:
     """Whether the outcome ``one`` is better than ``other``."""
     return one < other if outcome.better == "lower" else one > other

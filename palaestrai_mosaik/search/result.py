@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SettingRecord
+from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution.journal import optuna, quiet
+from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.text import count
 
 from .confirm import confirmed_rows
-from .ranking import is_better, ranked
+from .ranking import direction, is_better, ranked
 
 #: settings below which importances mean nothing
 _LEAST_FOR_IMPORTANCES = 10
@@ -52,6 +55,37 @@ class HistoryPoint:
     steps: int
     value: float
     best: float
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search has found: see :func:`search_result`."""
+
+    summary: str
+    best: list[BestSetting]
+    history: list[HistoryPoint]
+    importances: dict[str, dict[str, float]]
+
+    def data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "best": [asdict(one) for one in self.best],
+            "history": [asdict(one) for one in self.history],
+            "importances": self.importances,
+        }
+
+
+def search_result(spec: DesignSpec, path: Path, store: str | None) -> SearchResult:
+    """Return what the search in ``path`` has found until now; importances only where Optuna is installed."""
+    records = read_settings(path)
+    states = Counter(one.state for one in records)
+    runs, steps = sum(one.runs for one in records), sum(one.steps for one in records)
+    words = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
+    summary = f"{count(len(records), 'setting')} ({words}), {count(runs, 'run')} of {steps:,} steps."
+    shares: dict[str, dict[str, float]] = {}
+    if find_spec("optuna") is not None and (path / FOLDER / JOURNAL).is_file():
+        shares = importances(spec, _journal(spec, path))
+    return SearchResult(summary, best_settings(spec, path, records, store), history(spec, records), shares)
 
 
 def best_settings(
@@ -125,7 +159,11 @@ def history(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[HistoryP
     return points
 
 
-def importances(spec: DesignSpec, journal: Any) -> dict[str, dict[str, float]]:
+def _journal(spec: DesignSpec, path: Path) -> Journal:
+    return open_journal(path, spec.uid, tuple(direction(one) for one in sought(spec)))
+
+
+def importances(spec: DesignSpec, journal: Journal) -> dict[str, dict[str, float]]:
     """Return for each objective which share of its variance over the settings each factor explains, the largest first.
 
     It is Optuna's functional ANOVA on a forest, so it says which factors mattered where the search has looked, which is

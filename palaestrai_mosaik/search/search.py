@@ -35,6 +35,7 @@ from palaestrai_mosaik.runner.checkpoint import resumable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
+from .ranking import direction
 from .samplers import make_sampler
 from .settings import (
     REASON,
@@ -64,14 +65,9 @@ _ATTEMPTS = 3
 _MOST_REPEATED, _MOST_FAILED = 100, 10
 
 
-def direction(better: str | None) -> str:
-    """Return what Optuna calls the direction of an outcome."""
-    return "minimize" if better == "lower" else "maximize"
-
-
 def open_search(spec: DesignSpec, folder: Path) -> Journal:
     """Open the journal of the search ``spec`` in its folder. Raises :class:`ExecutionError`."""
-    return open_journal(folder, spec.uid, tuple(direction(one.better) for one in sought(spec)))
+    return open_journal(folder, spec.uid, tuple(direction(one) for one in sought(spec)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +405,7 @@ class Search:
         return Reporting(
             self._path,
             self.spec.uid,
-            direction(outcome.better),
+            direction(outcome),
             working.number,
             outcome,
             self._phase_index(working),

@@ -93,8 +93,11 @@ def collect(
         versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
         commands=(
             "# from design.yml, a file of the folder that this report belongs to",
-            "arsenai generate design.yml --output again",
-            "arsenai run again",
+            *(
+                ("arsenai generate design.yml --output again", "arsenai run again")
+                if spec.search is None
+                else ("arsenai tune design.yml --output again",)
+            ),
             "arsenai report again",
         ),
         warnings=(

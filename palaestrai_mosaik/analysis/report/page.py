@@ -111,6 +111,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "effects": sections.effects(data),
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
+        "search": None if data.search is None else sections.search(data.search),
         "factors": Table("factors", "Factors", tables.factors(data), most=200),
         "failures": None if failures is None else Table("failures", "Runs that have not finished", failures),
         "runs": Table(
@@ -158,6 +159,8 @@ def _tiles(data: ReportData, lost: list[int]) -> list[dict[str, Any]]:
 
 def _tables(view: dict[str, Any]) -> Iterator[Table]:
     """Yield the tables of the page in its order."""
+    if view["search"] is not None:
+        yield from view["search"]["tables"]
     for outcome in view["outcomes"]:
         yield from chain.from_iterable(one.get("tables", ()) for one in outcome["methods"])
         for one in outcome["comparisons"]:
