@@ -81,8 +81,8 @@ def tune(
     settings = settings or Settings.of(spec.resolved.get("execution"))
     if settings.executor not in ("local", "inline"):
         raise ExecutionError(
-            f"arsenai tune executes runs on this machine (local, inline), not with {settings.executor}: submit the folder "
-            "of the search (arsenai submit), or give --executor local"
+            f"a search is executed on this machine, by the executors local and inline, not by {settings.executor}: "
+            "arsenai tune --executor local"
         )
     progress = progress or SearchProgress()
     clock = time.perf_counter()
