@@ -25,8 +25,8 @@ def here(tmp_path, monkeypatch):
 
 
 def test_analyse_and_report_show_the_search(capsys):
-    search = {"sampler": "random", "budget": {"runs": 24}, "prune": "median", "confirm": 2}
-    tuned(search_design(search=search, episodes=3, noise=0.1))
+    search = {"sampler": "random", "budget": {"runs": 40}, "prune": "median", "confirm": 2}
+    tuned(search_design(search=search, episodes=2, noise=0.1))
     capsys.readouterr()
     assert main(["analyse", "f", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
