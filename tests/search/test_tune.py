@@ -288,6 +288,7 @@ def test_other_commands_name_the_one_for_searches(capsys):
     for command, said in {
         ("generate", "d.yml"): "arsenai tune d.yml",
         ("run", "f"): "arsenai resume f",
+        ("submit", "f"): "cannot be submitted",
     }.items():
         assert main([*command, "--quiet"]) == 2
         assert said in capsys.readouterr().err
