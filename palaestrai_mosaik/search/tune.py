@@ -125,9 +125,9 @@ def executor_of(spec: DesignSpec, settings: Settings) -> Executor:
 def work(search: Search, executor: Executor, progress: SearchProgress, summary: TuneSummary) -> None:
     """Execute what ``search`` gives, until there is nothing more to begin or the user ends it."""
     ended: Counter[str] = Counter()
+    progress.begin_search(search.spec, search.records(), executor.processes)
     try:
         with signals_cancel(executor, progress):
-            progress.begin_search(search.spec, search.records(), executor.processes)
             for record in executor.run(search):
                 ended[record.status] += 1
                 settled = search.ended(record)

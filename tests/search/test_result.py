@@ -10,10 +10,11 @@ import pytest
 from search.searches import search_design, settings, tuned
 
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.load import from_mapping
+from palaestrai_mosaik.design.load import from_mapping, load
 from palaestrai_mosaik.design.settings_table import SettingRecord
 from palaestrai_mosaik.search.ranking import ranked
-from palaestrai_mosaik.search.result import history
+from palaestrai_mosaik.search.result import history, importances
+from palaestrai_mosaik.search.search import open_search
 
 pytest.importorskip("optuna")
 
@@ -25,7 +26,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_analyse_and_report_show_the_search(capsys):
-    search = {"sampler": "random", "budget": {"runs": 40}, "prune": "median", "confirm": 2}
+    search = {"sampler": "random", "budget": {"runs": 70}, "prune": "median", "confirm": 2}
     tuned(search_design(search=search, episodes=2, noise=0.1))
     capsys.readouterr()
     assert main(["analyse", "f", "--json"]) == 0
@@ -44,7 +45,22 @@ def test_analyse_and_report_show_the_search(capsys):
     page = Path("f/report/index.html").read_text(encoding="utf-8")
     assert "the best setting so far" in page and "Which factors mattered in the search" in page
     assert "Search with random" in page and "arsenai tune design.yml" in page
-    assert pd.read_csv("f/report/search-best.csv").equals(best)
+    # (that of the report has all digits)
+    pd.testing.assert_frame_equal(pd.read_csv("f/report/search-best.csv"), best)
+
+
+@pytest.mark.parametrize(("better", "least"), [("lower", 0.8), ("higher", 0.8)])
+def test_importances_are_those_of_the_direction_that_is_good(better, least):
+    """Known answer: y is x1 + 0.01 x2; x1 alone decides, in both directions."""
+    outcomes = {"y": {"of": "reward.y", "better": better}}
+    base = search_design(function="linear")["base"]
+    params = base["schedule"][0]["only"]["environments"][0]["environment"]["params"]
+    params["coefficients"] = [1.0, 0.01]
+    search = {"sampler": "random", "budget": {"runs": 40}}
+    tuned(search_design(base=base, outcomes=outcomes, search=search))
+    spec = load("f/design.yml")
+    journal = open_search(spec, Path("f"))
+    assert importances(spec, journal)["y"]["x1"] > least
 
 
 def test_a_front_holds_what_nothing_else_beats():
