@@ -17,7 +17,8 @@
     ├── StoreError               results cannot be written, opened or found
     ├── ExecutionError           the runs of a design folder cannot be executed
     │   └── SchedulerError       a cluster's scheduler does not answer, or refuses
-    └── RunInterrupted           the user ended the run (Ctrl-C); what was recorded is kept
+    ├── RunInterrupted           the user ended the run (Ctrl-C); what was recorded is kept
+    └── RunPruned                a search stopped the run early; what was recorded is kept
 
 Errors of users' own code (a muscle that raises ``ValueError``) are not wrapped: they
 stop the run, are recorded with their traceback, and reach the caller as they are.
@@ -126,6 +127,10 @@ class SchedulerError(ExecutionError):
 
 class RunInterrupted(PalaestraiMosaikError):
     """The user ended the run; what was recorded until then is kept."""
+
+
+class RunPruned(PalaestraiMosaikError):
+    """A search stopped the run early, because others are better; what was recorded until then is kept."""
 
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:

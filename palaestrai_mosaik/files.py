@@ -184,6 +184,15 @@ def open_update(path: str | Path) -> int:
     return _open_in_place(path, os.O_RDWR | os.O_APPEND)
 
 
+def truncate(path: str | Path, size: int) -> None:
+    """Cut a file off after ``size`` bytes."""
+    descriptor = open_update(path)
+    try:
+        os.ftruncate(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
 def open_log(path: str | Path) -> int:
     """Open a file to append to it; return the file descriptor. Whatever else has its name is removed."""
     for _ in range(_TRIES):

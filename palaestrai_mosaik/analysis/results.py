@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # The store knows more; what has not ended is not there yet.
-_STATUS = {"finished": "finished", "running": "missing"}
+_STATUS = {"finished": "finished", "running": "missing", "pruned": "missing"}
 _RUN_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance", "duration", "error"]
 _OUTCOME_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance"]
 
@@ -105,7 +105,7 @@ class Results:
             return default_outcomes(store, self._finished)
 
     def runs(self) -> pd.DataFrame:
-        """Return one row per row and repetition of the design, in order.
+        """Return one row per row and repetition of the design, in order; of a search, of what it has executed whole.
 
         Columns: ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for
         it), ``status`` (``finished``, ``failed``, or ``missing``: not run yet, or still running),
@@ -217,6 +217,9 @@ class Results:
             instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
             shown = _STATUS.get(status, "failed")
             missing = shown == "missing"
+            if missing and self.spec.search is not None:
+                # what a search has stopped early, or not started, is not lost
+                continue
             rows.append(
                 (
                     *(run.row, run.repetition, run.uid, run.run, shown),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from palaestrai_mosaik.analysis.comparison import Comparison
-    from palaestrai_mosaik.analysis.report import ReportData
+    from palaestrai_mosaik.analysis.report import ReportData, SearchData
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import SensitivityResult
+    from palaestrai_mosaik.design.model import DesignSpec
+    from palaestrai_mosaik.search.result import SearchResult
 
 # Of many pairs, the strongest are printed; the file holds all.
 _MOST_PAIRS = 10
@@ -71,13 +74,22 @@ def analyse(
     say(_outcome_table(results, names), end="\n\n")
     for one in found:
         say("\n".join(_sensitivity_lines(one)), end="\n\n")
-    if not found and not boxes_only:
+    if not found and not boxes_only and results.spec.search is None:
         say(
             f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
         )
     for discovery in discovered:
         say("\n".join(lines_of(discovery)), end="\n\n")
+    searched = _search_of(results, store)
+    if searched is not None:
+        for line in _search_lines(results.spec, searched):
+            say(line)
     written = [_write_table(results.table(), directory / "outcomes.csv")]
+    if searched is not None:
+        written += [
+            _write_table(frame, directory / f"search-{name}.csv", _DIGITS)
+            for name, frame in _search_tables(results.spec, searched).items()
+        ]
     if found:
         written.append(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
     if discovered:
@@ -99,6 +111,7 @@ def analyse(
         answer(
             {
                 **_design_data(results, names),
+                "search": None if searched is None else searched.data(),
                 "outcomes": _moments(results, names),
                 "methods": [
                     {
@@ -115,6 +128,63 @@ def analyse(
     asked = methods or results.spec.analysis.methods
     failed = without_box or (refused and (asked or len(refused) == len(found)))
     return FAILED if failed else FINISHED
+
+
+def _search_of(results: Results, store: str | None) -> SearchResult | None:
+    """Return what the search of a design has found; ``None`` where it has none, or nothing is complete."""
+    if results.spec.search is None:
+        return None
+    from palaestrai_mosaik.search.result import search_result
+
+    return search_result(results.spec, results.folder.path, store)
+
+
+def _search_lines(spec: DesignSpec, found: SearchResult) -> Iterator[str]:
+    from .tune import best_lines
+
+    yield found.summary
+    yield from best_lines(spec, found.best)
+    for outcome, shares in found.importances.items():
+        yield f"which factors mattered for {outcome}, where the search has looked:"
+        yield table(("factor", "share"), list(shares.items()), indent="  ")
+    yield ""
+
+
+def _search_tables(spec: DesignSpec, found: SearchResult) -> dict[str, pd.DataFrame]:
+    """Return the tables of a search by name: ``best``, ``history``, ``importances``."""
+    import pandas as pd
+
+    best = []
+    for one in found.best:
+        row: dict[str, Any] = {"setting": one.number, **one.factors, **one.values}
+        for name, fresh in one.confirmed.items():
+            row |= {f"{name}, fresh seeds": fresh.mean, f"{name}, std": fresh.std, f"{name}, n": fresh.seeds}
+        best.append(row)
+    shares = [
+        {"outcome": outcome, "factor": factor, "share": share}
+        for outcome, of_outcome in found.importances.items()
+        for factor, share in of_outcome.items()
+    ]
+    return {
+        "best": pd.DataFrame(best),
+        "history": pd.DataFrame(
+            [(one.number, one.runs, one.steps, one.value, one.best) for one in found.history],
+            columns=["setting", "runs", "steps", "value", "best"],
+        ),
+        "importances": pd.DataFrame(shares, columns=["outcome", "factor", "share"]),
+    }
+
+
+def _search_data(spec: DesignSpec, found: SearchResult) -> SearchData:
+    from palaestrai_mosaik.analysis.report import SearchData
+    from palaestrai_mosaik.design.search import sought
+
+    first = sought(spec)[0]
+    confirmed = any(one.confirmed for one in found.best)
+    tables = _search_tables(spec, found)
+    return SearchData(
+        **tables, outcome=first.name, better=str(first.better), summary=found.summary, confirmed=confirmed
+    )
 
 
 def _reading() -> AbstractContextManager[ProgressCallback | None]:
@@ -416,6 +486,9 @@ def report(folder: str | None, *, store: str | None, output: str | None, theatre
         results = Results(find_folder(folder), store, reading)
         with _drawing("discover") as discovering:
             data = collect(results, analysing, comparing, discovering)
+    searched = _search_of(results, store)
+    if searched is not None:
+        data = replace(data, search=_search_data(results.spec, searched))
     directory = Path(output) if output is not None else results.folder.path / REPORT
     written = _write_theatres(results, data, theatre, directory)
     page = write_report(data, directory)

@@ -131,19 +131,23 @@ def _add_design_commands(command: Command) -> None:
     )
 
     for sub in (plan, generate):
-        sub.add_argument(
-            "--check",
-            dest="extent",
-            choices=("levels", "all", "none"),
-            default="levels",
-            help="rows to check as 'palaestrai-mosaik check' does: levels (default), so many that each level and each "
-            "extreme value of a factor occurs; all; none, where packages of the runs are missing here",
-        )
-        add_allow_modules(sub)
-        add_json(sub)
+        _add_check(sub)
 
     add_completion(command)
     command("schema", lazy("design", "schema"), "print the JSON Schema of design documents, for editors")
+
+
+def _add_check(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--check",
+        dest="extent",
+        choices=("levels", "all", "none"),
+        default="levels",
+        help="rows to check as 'palaestrai-mosaik check' does: levels (default), so many that each level and each "
+        "extreme value of a factor occurs; all; none, where packages of the runs are missing here",
+    )
+    add_allow_modules(sub)
+    add_json(sub)
 
 
 def _add_execution_commands(command: Command) -> None:
@@ -158,6 +162,31 @@ def _add_execution_commands(command: Command) -> None:
         lazy("execution", "resume", one_thread=True),
         "execute missing, failed and interrupted runs",
     )
+    tune = command(
+        "tune",
+        lazy("tune", "tune", one_thread=True),
+        "search for the best settings of a design that has 'search'",
+    )
+    tune.add_argument("design", metavar="DESIGN.yml")
+    tune.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="default: as of generate; a search that is there goes on",
+    )
+    tune.add_argument("--store", metavar="LOCATION", help=f"{STORE_HELP} (default: FOLDER/results)")
+    tune.add_argument("-j", "--jobs", type=positive, metavar="N", help="runs at once (default: all cores)")
+    tune.add_argument(
+        "--executor",
+        choices=("local", "inline"),
+        help="local (default): a process per run; inline: in this process",
+    )
+    tune.add_argument(
+        "--fail-fast", action="store_true", default=None, help="begin nothing more after a failure"
+    )
+    tune.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a run that takes longer")
+    _add_check(tune)
+
     run.add_argument(
         "--resume", action="store_true", help="also failed and interrupted runs, as the command resume does"
     )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
-from palaestrai_mosaik.design.model import Factor
+from palaestrai_mosaik.design.model import DesignSpec, Factor
+from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.vocabulary import design_schema
 from palaestrai_mosaik.errors import FINISHED, UNSOUND, DocumentError, ExecutionError, Problem
 from palaestrai_mosaik.importing import only_modules
@@ -48,7 +49,7 @@ def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modul
         return UNSOUND
     if checked:
         say_unless_quiet(f"checked    {count(checked, 'row')}: sound")
-    say_unless_quiet(f"next: arsenai generate {design}")
+    say_unless_quiet(f"next: arsenai {'generate' if loaded.spec.search is None else 'tune'} {design}")
     return FINISHED
 
 
@@ -60,7 +61,12 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     loaded = Design.load(design)
     if force:
         _refuse_at_work(loaded, loaded.folder if output is None else Path(output))
-    problems = _check(loaded, extent, allow_modules)[1]
+    if loaded.spec.search is not None:
+        raise ExecutionError(
+            f"{design} is a search, whose settings follow from what earlier ones gave, so there is nothing to generate: "
+            f"arsenai tune {shlex.quote(design)}"
+        )
+    problems = check_documents(loaded, extent, allow_modules)
     if problems:
         if wants_json():
             answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
@@ -82,6 +88,11 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     say_unless_quiet(f"  {_documents(counts['runs'], counts['documents'])}")
     say_unless_quiet(f"next: arsenai run {written.path}")
     return FINISHED
+
+
+def check_documents(design: Design, extent: Extent, allow_modules: Modules) -> tuple[Problem, ...]:
+    """Check documents of ``design``; print what is wrong with them, and return it."""
+    return _check(design, extent, allow_modules)[1]
 
 
 def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int, tuple[Problem, ...]]:
@@ -153,7 +164,8 @@ def _warn(warnings: Iterable[str]) -> None:
 def _plan(planned: Plan, path: str) -> Iterable[str]:
     spec, estimate = planned.spec, planned.estimate
     size = "" if spec.sampler.n is None else f" with n = {spec.sampler.n}"
-    yield f"{path}: design {spec.uid!r}, {spec.sampler.name}{size}"
+    way = f"{spec.sampler.name}{size}" if spec.search is None else f"search with {spec.search.sampler}"
+    yield f"{path}: design {spec.uid!r}, {way}"
     rows = [
         (factor.name, _kind(factor), _range(factor), axis.group, "" if len(axis.factors) == 1 else axis.name)
         for axis in spec.axes
@@ -161,6 +173,9 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
     ]
     if rows:
         yield table(("factor", "kind", "values", "group", "varied as"), _without_empty(rows), "  ")
+    if spec.search is not None:
+        yield from _search_lines(spec)
+        return
     yield f"rows       {_rows(planned.rows, planned.drawn)}"
     yield f"runs       {_runs(planned.runs, planned.repetitions)}, {spec.seed_policy} seeds"
     yield f"documents  {_documents(planned.runs, planned.documents)}, {byte_size(planned.size)}"
@@ -177,6 +192,25 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
             "" if estimate.database is None else f", {byte_size(estimate.database)} of it in the database"
         )
         yield f"results    {byte_size(estimate.size)}{files}{database}, as in earlier runs"
+
+
+def _search_lines(spec: DesignSpec) -> Iterable[str]:
+    search = spec.search
+    assert search is not None
+    budget = search.budget
+    limits = [
+        None
+        if budget.runs is None
+        else f"{count(budget.runs, 'run')} ({count(budget.runs // search.seeds, 'setting')})",
+        None if budget.steps is None else f"{budget.steps:,} steps of environments",
+        None if budget.hours is None else f"{budget.hours:g} hours",
+    ]
+    yield f"seeks      {', '.join(f'{one.name} ({one.better})' for one in sought(spec))}"
+    yield f"budget     {', '.join(limit for limit in limits if limit is not None)}"
+    prune = "" if search.prune == "none" else f", stopped early by {search.prune}"
+    yield f"settings   {count(search.seeds, 'run')} each, {spec.seed_policy} seeds{prune}"
+    if search.confirm:
+        yield f"confirmed  the best with {count(search.confirm, 'fresh seed')} each"
 
 
 def _plan_data(planned: Plan, path: str) -> dict[str, Any]:
@@ -206,6 +240,7 @@ def _plan_data(planned: Plan, path: str) -> dict[str, Any]:
         "size": planned.size,
         "estimate": asdict(planned.estimate),
         "warnings": planned.warnings,
+        "search": None if spec.search is None else spec.resolved["search"],
     }
 
 

@@ -74,6 +74,11 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     ``before``, settings of a submission of the folder, within what :meth:`Settings.of` takes of them.
     """
     opened = find_folder(folder)
+    if opened.spec.search is not None:
+        raise ExecutionError(
+            f"{opened.path} is the folder of a search, which proposes its runs itself: "
+            f"arsenai resume {shlex.quote(short_path(opened.path))}"
+        )
     settings = user_settings(
         opened.spec.resolved.get("execution"),
         jobs=jobs,
@@ -111,6 +116,10 @@ def resume(folder: str | None, **options: Any) -> int:
     name the modules that the user allowed for that submission, if any were said.
     """
     opened = find_folder(folder)
+    if opened.spec.search is not None:
+        from .tune import resume as go_on
+
+        return go_on(opened, **options)
     submissions = Submissions(opened.path)
     numbers = submissions.numbers()
     if not numbers:
@@ -253,6 +262,11 @@ def submit(
     by what earlier ones took, or by ``seconds_per_run``.
     """
     opened = find_folder(folder)
+    if opened.spec.search is not None:
+        raise ExecutionError(
+            f"{opened.path} is the folder of a search, which cannot be submitted: execute it in one task with several cores "
+            f"(arsenai resume {shlex.quote(short_path(opened.path))} in your own script)"
+        )
     settings = user_settings(opened.spec.resolved.get("execution"), **given, executor="slurm")
     summary = submit_missing(
         opened,

@@ -275,7 +275,7 @@ def _add_result_commands(command: Command) -> None:
     listed.add_argument(
         "--status",
         nargs="+",
-        choices=("running", "finished", "failed", "interrupted", "lost"),
+        choices=("running", "finished", "failed", "interrupted", "pruned", "lost"),
         help="only runs with one of these",
     )
     listed.add_argument(

@@ -31,6 +31,8 @@ _LEFT_OUT = {
     RunStatus.INTERRUPTED: "were interrupted",
     RunStatus.NODE_FAILED: "were on a node that failed",
     RunStatus.CANCELLED: "were cancelled",
+    RunStatus.PRUNED: "a search stopped early",
+    RunStatus.SKIPPED: "a search did not start",
     RunStatus.LOST: "were lost",
 }
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.design.search import sought
+from palaestrai_mosaik.design.settings_table import read_settings
 from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.execution import (
     RunStatus,
@@ -27,7 +29,7 @@ from .answers import answer
 from .common import find_folder, store_option
 from .output import say, wants_json
 from .run_lists import factors_of, list_runs, short_path
-from .tables import duration, table
+from .tables import duration, number, table
 
 #: what ``resume`` executes again because of what it did
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)
@@ -47,6 +49,13 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     say(f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which")
     say(f"{count(data['documents'], 'document')} are executed")
     say(table(("status", "documents"), data["counts"].items(), indent="  ", statuses="status"))
+    if data["settings"] is not None:
+        words = ", ".join(f"{n:,} {state}" for state, n in data["settings"].items())
+        say(f"search with {data['search']}: {count(sum(data['settings'].values()), 'setting')} ({words})")
+        if data["best"] is not None:
+            say(
+                f"best so far: setting {data['best']['setting']}, {data['best']['outcome']} {number(data['best']['value'])}"
+            )
     for what in ("failed", "running"):
         if data[what]:
             say(f"{what}:")
@@ -78,6 +87,7 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
         "folder": str(folder.path),
         "runs": len(folder.runs),
         "documents": len(states.runs),
+        **_search(folder),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
         "failed": [
@@ -107,6 +117,25 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
     }
 
 
+def _search(folder: DesignFolder) -> dict[str, Any]:
+    """Return how far the search of a folder is: settings by state, and the best of them."""
+    spec = folder.spec
+    if spec.search is None:
+        return {"search": None, "settings": None, "best": None}
+    settings = read_settings(folder.path)
+    outcome = sought(spec)[0]
+    complete = [one for one in settings if one.state == "complete"]
+    sign = 1.0 if outcome.better == "lower" else -1.0
+    best = min(complete, key=lambda one: (sign * one.values[0], one.number), default=None)
+    return {
+        "search": spec.search.sampler,
+        "settings": dict(sorted(Counter(one.state for one in settings).items())),
+        "best": None
+        if best is None
+        else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},
+    }
+
+
 def _log(folder: DesignFolder, state: RunState) -> str:
     """Return the log that explains a failure: of the run, or of its task if the run did not start."""
     if state.before is not None and state.assignment is not None and state.assignment.log is not None:
@@ -130,12 +159,12 @@ def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
         ):
             tasks.setdefault(state.assignment.submission, {})[state.assignment.task] = state.assignment.state
     found = []
-    for number, words in sorted(tasks.items()):
-        submission = Submissions(folder.path).read(number)
+    for submitted, words in sorted(tasks.items()):
+        submission = Submissions(folder.path).read(submitted)
         counted = Counter(words.values())
         found.append(
             {
-                "number": number,
+                "number": submitted,
                 "executor": submission.executor,
                 "jobs": [array.job for array in submission.arrays],
                 "tasks": {word.value: counted[word] for word in TaskState if counted[word]},

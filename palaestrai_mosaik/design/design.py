@@ -23,6 +23,7 @@ from .load import from_mapping, load
 from .model import DesignSpec
 from .rows import draw_rows, expand
 from .run_names import run_uid, slug
+from .search import examples
 from .writer import Written, write_folder
 
 #: bytes of a database without runs
@@ -279,7 +280,9 @@ class Design:
         Raises:
             DocumentError: a run document is not sound.
         """
-        spec, expansion, rows = self.spec, Expansion(self.spec), draw_rows(self.spec)
+        spec = self.spec
+        # (of a search, some that it might try)
+        expansion, rows = Expansion(spec), draw_rows(examples(spec))
         unique = size = 0
         for row in expand(rows, expansion):
             if row.first == row.number:

@@ -22,8 +22,10 @@ from .execution import read_execution
 from .factor_targets import Documents, Targets, check_conditions, read_expression
 from .factors import choices, read_axes, read_factors
 from .merge import Draft, MergedFindings, draft, read_file, read_text
-from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SeedPolicy, identity, resolved
+from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SearchSpec, SeedPolicy, identity, resolved
 from .outcomes import read_analysis, read_outcomes
+from .search import SAMPLER as SEARCHED
+from .search import read_search
 from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, SEEDS
 
 _BASE = replace(TOP, title="the base", required=("schedule",))
@@ -119,11 +121,12 @@ class _Reader:
         if found.count == errors:
             document = {"version": "", **(base or {})}
             documents = schedule.document if schedule is not None else lambda _: document
+        search = self._search()
         spec = DesignSpec(
             uid=uid,
             seed=seed,
             version=version,
-            repetitions=int(self._value("repetitions")),
+            repetitions=int(self._value("repetitions")) if search is None else search.seeds,
             max_runs=self._max_runs(),
             output=self._value("output"),
             base=base,
@@ -136,6 +139,7 @@ class _Reader:
             outcomes=(),
             analysis=AnalysisSpec(),
             resolved={},
+            search=search,
             source=found.source,
         )
         at_execution = self._part("execution")
@@ -154,11 +158,15 @@ class _Reader:
         targets.check(by_path, [places[factor.name] for factor in by_path])
         check_conditions(found, factors, places)
         outcomes = read_outcomes(found, self._part("outcomes"), targets.phases(by_path), factors)
+        search = spec.search
+        if search is not None and not search.objectives and len(outcomes) == 1:
+            search = replace(search, objectives=(outcomes[0].name,))
         return replace(
             spec,
             axes=read_axes(found, factors, self._part("zip"), self._part("groups")),
             constraints=self._constraints(factors),
             outcomes=outcomes,
+            search=search,
             analysis=read_analysis(found, self._part("analysis"), factors, outcomes),
         )
 
@@ -251,8 +259,26 @@ class _Reader:
         """Return the value of a key that can be read by itself."""
         return DESIGN.keys[key].read(self._found, self._part(key), DESIGN.keys[key].title or key)
 
+    def _search(self) -> SearchSpec | None:
+        at = self._part("search")
+        if at is not None:
+            others = {
+                "sampler": "a search proposes its settings itself (search.sampler)",
+                "repetitions": "a search has search.seeds_per_setting",
+                "max_runs": "a search has search.budget",
+            }
+            for key, why in others.items():
+                part = self._part(key)
+                if part is not None:
+                    self._found.error(
+                        part.place, f"{key} and search do not go together: {why}; leave one of them out"
+                    )
+        return read_search(self._found, at)
+
     def _sampler(self) -> SamplerSpec:
         found, at = self._found, self._part("sampler")
+        if self._part("search") is not None:
+            return SamplerSpec(SEARCHED)
         if at is None:
             return SamplerSpec(DEFAULT_SAMPLER)
         if isinstance(at.value, str):

@@ -18,6 +18,8 @@ Kind = Literal["float", "int", "levels"]
 Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognormal"]
 SeedPolicy = Literal["common", "independent"]
 Fold = Literal["mean", "median", "sum", "min", "max", "first", "last"]
+SearchSampler = Literal["tpe", "cmaes", "gp", "nsgaii", "random"]
+Pruner = Literal["none", "halving", "hyperband", "median", "wilcoxon"]
 Topic = Literal["environments", "agents", "simulation", "phase_config", "sensors", "actuators"]
 
 
@@ -111,6 +113,36 @@ class SamplerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What a search may spend; the first limit that is reached ends it. ``None``: no limit of this kind.
+
+    ``runs``: runs of settings, those with other seeds included; ``steps``: steps of environments in them;
+    ``hours`` in which runs are executed.
+    """
+
+    runs: int | None = None
+    steps: int | None = None
+    hours: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpec:
+    """How a design looks for its best settings.
+
+    ``sampler`` proposes settings; each is executed with ``seeds`` seeds, unless ``prune`` stops it early. The means of
+    the outcomes ``objectives`` are what is sought. The best few settings are then executed with ``confirm`` seeds that
+    the search has not used (0: they are not).
+    """
+
+    sampler: SearchSampler
+    budget: Budget
+    seeds: int
+    prune: Pruner
+    objectives: tuple[str, ...]
+    confirm: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeSpec:
     """One number per run, taken from its results.
 
@@ -164,7 +196,9 @@ class DesignSpec:
     one is false is rejected. ``resolved`` is the whole design as plain data: parents merged,
     the base inlined, defaults written out, keys in a fixed order; itself loadable. ``hash``, the
     design's identity, is the SHA-256 (hex) of the canonical JSON of that without ``output`` and
-    ``execution``, and of the order of the axes.
+    ``execution``, and of the order of the axes. A design with a ``search`` has no sample: its rows are the settings
+    that the search tries, and ``repetitions`` is the number of seeds of each. How much it may spend, and how it is
+    confirmed, is no part of its identity: a search may go on with more.
     """
 
     uid: str
@@ -183,6 +217,7 @@ class DesignSpec:
     outcomes: tuple[OutcomeSpec, ...]
     analysis: AnalysisSpec
     resolved: Mapping[str, Any] = field(repr=False)
+    search: SearchSpec | None = None
     hash: str = ""
     source: str = ""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
@@ -205,6 +240,13 @@ class DesignSpec:
                 return factor
         raise KeyError(name)
 
+    def outcome(self, name: str) -> OutcomeSpec:
+        """Return the outcome ``name``. Raises ``KeyError``."""
+        for outcome in self.outcomes:
+            if outcome.name == name:
+                return outcome
+        raise KeyError(name)
+
     def problem(self, message: str, *place: str | int) -> Problem:
         """Return a problem at ``place`` of the document as written: ``("factors", 0, "low")``."""
         line = None
@@ -220,6 +262,8 @@ class DesignSpec:
 
 #: keys that do not identify the design: where and how its runs are made
 _NO_IDENTITY = ("output", "execution")
+#: keys of the search that do not identify it: how far it goes
+_NO_IDENTITY_OF_SEARCH = ("budget", "confirm")
 
 
 def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -228,10 +272,10 @@ def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str,
         "uid": spec.uid,
         "seed": spec.seed,
         "version": spec.version,
-        "repetitions": spec.repetitions,
-        "max_runs": spec.max_runs,
-        "output": spec.output,
     }
+    if spec.search is None:
+        whole |= {"repetitions": spec.repetitions, "max_runs": spec.max_runs}
+    whole["output"] = spec.output
     if spec.base is not None:
         whole["base"] = dict(spec.base)
     else:
@@ -242,7 +286,12 @@ def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str,
         "zip": {axis.name: [one.name for one in axis.factors] for axis in spec.axes if len(axis.factors) > 1},
         "groups": {group: _members(spec, group) for group in spec.groups},
         "constraints": list(spec.constraints),
-        "sampler": {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options},
+    }
+    if spec.search is None:
+        whole["sampler"] = {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options}
+    else:
+        whole["search"] = _plain_search(spec.search)
+    whole |= {
         "seeds": {"policy": spec.seed_policy},
         "outcomes": {one.name: _plain_outcome(asdict(one)) for one in spec.outcomes},
         "analysis": _plain_analysis(spec.analysis),
@@ -257,6 +306,9 @@ def identity(spec: DesignSpec, whole: Mapping[str, Any]) -> dict[str, Any]:
     The order of the axes belongs to it, as the sample does; the canonical form of a mapping has none.
     """
     kept = {key: value for key, value in whole.items() if key not in _NO_IDENTITY}
+    if spec.search is not None:
+        search = whole["search"].items()
+        kept["search"] = {key: value for key, value in search if key not in _NO_IDENTITY_OF_SEARCH}
     return kept | {"axes": [axis.name for axis in spec.axes]}
 
 
@@ -288,6 +340,17 @@ def _plain_factor(factor: Factor) -> dict[str, Any]:
         }
         entry |= {"dist": factor.dist, **factor.params}
     return entry | {"create": factor.create, "when": factor.when}
+
+
+def _plain_search(search: SearchSpec) -> dict[str, Any]:
+    return {
+        "sampler": search.sampler,
+        "budget": {key: value for key, value in asdict(search.budget).items() if value is not None},
+        "seeds_per_setting": search.seeds,
+        "prune": search.prune,
+        "objectives": list(search.objectives),
+        "confirm": search.confirm,
+    }
 
 
 def _plain_end(value: float | None, whole: bool) -> float | int | None:

@@ -15,6 +15,7 @@ from .methods import METHODS, Method
 from .model import DesignSpec, Factor
 from .registry import Registry, T
 from .samplers import MAX_VALUES, SAMPLERS, Sampler, flag, units
+from .search import check_search
 
 Found = tuple[Place, str]
 
@@ -32,6 +33,8 @@ def check_sampler(spec: DesignSpec) -> list[Found]:
     sampler = _look_up(SAMPLERS, "sampler", spec.sampler.name)
     if isinstance(sampler, str):
         return [(("sampler",), sampler), *_methods(spec, None)]
+    if spec.search is not None:
+        return [*check_search(spec), *_methods(spec, sampler)]
     found = [*_options(spec, sampler), *_size(spec, sampler)]
     if not found:
         found = [*_axes(spec, sampler), *_groups(spec, sampler), *sampler.check(spec)]

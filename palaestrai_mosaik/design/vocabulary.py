@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 from palaestrai_mosaik.experiment import json_schema
 from palaestrai_mosaik.experiment import vocabulary as run
 from palaestrai_mosaik.experiment.fields import FLAG, MAYBE_TEXT, TEXT, integer, maybe, ref, word
-from palaestrai_mosaik.experiment.located import Field, Schema, Section
+from palaestrai_mosaik.experiment.located import Fault, Field, Schema, Section, show
 
 from .execution import EXECUTION
-from .model import Distribution, Fold, SeedPolicy, Topic
+from .model import Distribution, Fold, Pruner, SearchSampler, SeedPolicy, Topic
 
 #: keys that name the run and are set for each
 IDENTITY = ("uid", "seed", "experiment_uid")
@@ -24,6 +24,8 @@ TOPICS: tuple[Topic, ...] = get_args(Topic)
 DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 FOLDS: tuple[Fold, ...] = get_args(Fold)
 POLICIES: tuple[SeedPolicy, ...] = get_args(SeedPolicy)
+SEARCH_SAMPLERS: tuple[SearchSampler, ...] = get_args(SearchSampler)
+PRUNERS: tuple[Pruner, ...] = get_args(Pruner)
 TYPES = ("float", "int")
 BETTER = ("higher", "lower")
 #: of each distribution: the parameters beside ``low`` and ``high``
@@ -109,6 +111,35 @@ ANALYSIS = Section(
         "resamples": integer(1, default=1000),
         "discover": _SEVERAL,
     },
+)
+
+
+def _hours_faults(value: Any) -> Iterator[Fault]:
+    sound = isinstance(value, int | float) and not isinstance(value, bool)
+    if not sound or not 0 < value < float("inf"):
+        yield (), f"must be a number of hours above 0, found {show(value)}"
+
+
+BUDGET = Section(
+    "budget",
+    {
+        "runs": integer(1).called("budget.runs"),
+        "steps": integer(1).called("budget.steps"),
+        "hours": Field(maybe(_POSITIVE), _hours_faults, title="budget.hours"),
+    },
+)
+SEARCH = Section(
+    "search",
+    {
+        "sampler": _word(SEARCH_SAMPLERS, "tpe", "sampler of the search"),
+        "budget": Field(BUDGET.schema() | {"minProperties": 1}),
+        "seeds_per_setting": integer(1, default=1),
+        "prune": _word(PRUNERS, "none"),
+        "objectives": _SEVERAL,
+        "confirm": integer(0, default=0),
+    },
+    required=("budget",),
+    spellings={"pruner": "prune"},
 )
 
 # --- arsenAI's form -----------------------------------------------------------------------
@@ -251,6 +282,7 @@ DESIGN = Section(
                 ]
             }
         ),
+        "search": Field(maybe(SEARCH.schema())),
         "seeds": Field(maybe(SEEDS.schema())),
         "outcomes": Field(maybe({"type": "object", "additionalProperties": ref("outcome")})),
         "analysis": Field(maybe(ANALYSIS.schema())),

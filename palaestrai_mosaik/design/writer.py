@@ -87,6 +87,10 @@ def write_folder(
     is not sound, or another process generates into the folder or executes it; nothing is changed then.
     """
     # where the path is a link, the folder that it points to is meant
+    if spec.search is not None:
+        refuse(
+            Path(spec.source), "a search proposes its settings one by one: arsenai tune, in place of generate"
+        )
     target = Path(os.path.realpath(path))
     files.add_root(target)
     _holds_design(target)  # not even a lock is put into anything else
@@ -169,13 +173,13 @@ def _fill(scratch: Path, rows: SampledRows, expansion: Expansion, progress: Prog
     ):
         table = csv.writer(stream, lineterminator="\n")
         table.writerow([*folder.COLUMNS, *names])
-        labels = [_labels(factor) for factor in factors]
+        labels = [labels_of(factor) for factor in factors]
         for row in expand(rows, expansion):
             cells = [label(row.values[name]) for name, label in zip(names, labels, strict=True)]
             if row.first != row.number:
                 first_rows[row.number] = row.first
             for repetition in range(spec.repetitions):
-                run, text = _planned(expansion, row, repetition)
+                run, text = planned_run(expansion, row, repetition)
                 if text is not None:
                     add(run.file, text, write_run)
                     documents += 1
@@ -187,13 +191,13 @@ def _fill(scratch: Path, rows: SampledRows, expansion: Expansion, progress: Prog
     sums.append(f"{_digest(scratch / folder.TABLE)}  {folder.TABLE}\n")
     with files.new_files(scratch) as write:
         add(folder.DESIGN, dumps(dict(spec.resolved)), write)
-        add(folder.SAMPLE, _sample_text(spec, rows.sample), write)
+        add(folder.SAMPLE, sample_text(spec, rows.sample), write)
     files.write_text(scratch / folder.CHECKSUMS, "".join(sums), durable=False)
     text = manifest_text(manifest(spec, rows, first_rows, documents))
     files.write_text(scratch / folder.MANIFEST, text, durable=False)
 
 
-def _planned(expansion: Expansion, row: ExpandedRow, repetition: int) -> tuple[PlannedRun, str | None]:
+def planned_run(expansion: Expansion, row: ExpandedRow, repetition: int) -> tuple[PlannedRun, str | None]:
     """Return a run, and its document where it has one of its own."""
     design = expansion.spec.uid
     uid, first = run_uid(design, row.number, repetition), run_uid(design, row.first, repetition)
@@ -206,7 +210,7 @@ def _planned(expansion: Expansion, row: ExpandedRow, repetition: int) -> tuple[P
     return PlannedRun(uid, row.number, repetition, seed, hash_, uid, file), text
 
 
-def _labels(factor: Factor) -> Callable[[Any], str]:
+def labels_of(factor: Factor) -> Callable[[Any], str]:
     """Return the function that writes a factor's values into the table: labels of levels, numbers."""
     if factor.kind != "levels" or factor.choice is not None:
         return lambda value: "" if value is INACTIVE else str(value)
@@ -214,7 +218,7 @@ def _labels(factor: Factor) -> Callable[[Any], str]:
     return lambda value: "" if value is INACTIVE else by_level[repr(value)]
 
 
-def _sample_text(spec: DesignSpec, sample: Sample) -> str:
+def sample_text(spec: DesignSpec, sample: Sample) -> str:
     lines = [",".join(_quoted(name) for name in ("row", *(axis.name for axis in spec.axes)))]
     for number, point in enumerate(sample.unit.tolist()):
         lines.append(",".join((str(number), *map(repr, point))))

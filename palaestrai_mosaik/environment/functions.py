@@ -53,8 +53,53 @@ def linear(x: Sequence[float], coefficients: Sequence[float] = ()) -> float:
     return math.fsum(c * xi for c, xi in zip(coefficients, x, strict=True))
 
 
+def branin(x: Sequence[float]) -> float:
+    """Return Branin's function of x1 in [-5, 10] and x2 in [0, 15], to be minimised.
+
+    Its minimum is 0.397887, at (-pi, 12.275), (pi, 2.275) and (9.42478, 2.475). Source: Branin 1972, "Widely convergent
+    method for finding multiple solutions of simultaneous nonlinear equations", IBM Journal of Research and Development 16.
+    """
+    x1, x2 = x
+    b, c, t = 5.1 / (4 * math.pi**2), 5 / math.pi, 1 / (8 * math.pi)
+    return (x2 - b * x1**2 + c * x1 - 6) ** 2 + 10 * (1 - t) * math.cos(x1) + 10
+
+
+_HARTMANN_A = (
+    (10, 3, 17, 3.5, 1.7, 8),
+    (0.05, 10, 17, 0.1, 8, 14),
+    (3, 3.5, 1.7, 10, 17, 8),
+    (17, 8, 0.05, 10, 0.1, 14),
+)
+_HARTMANN_P = (
+    (0.1312, 0.1696, 0.5569, 0.0124, 0.8283, 0.5886),
+    (0.2329, 0.4135, 0.8307, 0.3736, 0.1004, 0.9991),
+    (0.2348, 0.1451, 0.3522, 0.2883, 0.3047, 0.6650),
+    (0.4047, 0.8828, 0.8732, 0.5743, 0.1091, 0.0381),
+)
+
+
+def hartmann6(x: Sequence[float]) -> float:
+    """Return Hartmann's function of six numbers in [0, 1], to be minimised.
+
+    Its minimum is -3.32237, at (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573). Source: Dixon and Szego 1978,
+    "The global optimization problem: an introduction", Towards Global Optimization 2.
+    """
+    if len(x) != 6:
+        raise ValueError("six numbers")
+    total = 0.0
+    for alpha, a, p in zip((1.0, 1.2, 3.0, 3.2), _HARTMANN_A, _HARTMANN_P, strict=True):
+        total -= alpha * math.exp(-math.fsum(aj * (xj - pj) ** 2 for aj, xj, pj in zip(a, x, p, strict=True)))
+    return total
+
+
 #: all functions by name
-FUNCTIONS: Mapping[str, Callable[..., float]] = {"ishigami": ishigami, "sobol_g": sobol_g, "linear": linear}
+FUNCTIONS: Mapping[str, Callable[..., float]] = {
+    "ishigami": ishigami,
+    "sobol_g": sobol_g,
+    "linear": linear,
+    "branin": branin,
+    "hartmann6": hartmann6,
+}
 
 
 class FunctionEnvironment(Environment):

@@ -10,6 +10,7 @@ from palaestrai_mosaik.design.expansion import Expansion
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.rows import RowFaults, all_rows, draw_rows, representative_rows
 from palaestrai_mosaik.design.run_names import run_file, run_uid
+from palaestrai_mosaik.design.search import examples
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.progress import ProgressCallback
@@ -36,6 +37,7 @@ def check_design(
     """
     if extent == "none":
         return 0
+    spec = examples(spec)
     rows = draw_rows(spec)
     chosen = all_rows(spec, rows) if extent == "all" else representative_rows(spec, rows)
     expansion, faults, environments = Expansion(spec), RowFaults(spec), SharedEnvironments()

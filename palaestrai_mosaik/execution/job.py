@@ -27,7 +27,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import FileLock
@@ -35,6 +35,9 @@ from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.runner.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import process_started, still_runs
+
+if TYPE_CHECKING:
+    from .early_stopping import Reporting
 
 
 def write_file(path: Path, text: str, *, durable: bool = True) -> None:
@@ -64,7 +67,7 @@ def held(lock: FileLock, folder: Path) -> Iterator[None]:
         yield
 
 
-RecordStatus = Literal["finished", "failed", "interrupted"]
+RecordStatus = Literal["finished", "failed", "interrupted", "pruned"]
 #: annotation of a field of a record or marker -> the types of its value in JSON
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -94,7 +97,8 @@ class Job:
     on from the newest checkpoint that it finds there. ``task`` is what the scheduler of a
     cluster calls the task that executes the run. ``allow_modules`` are the beginnings of modules'
     names of which the document may name classes (``None``: all). ``shares_process``: another run may follow
-    in its process even if a document has named users' code there.
+    in its process even if a document has named users' code there. ``reporting``: what the run tells a search while
+    it goes on, which may stop it early.
     """
 
     run: str
@@ -109,6 +113,7 @@ class Job:
     task: str | None = None
     allow_modules: tuple[str, ...] | None = None
     shares_process: bool = False
+    reporting: Reporting | None = None
 
     @property
     def folder(self) -> Path:

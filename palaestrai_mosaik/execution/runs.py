@@ -244,7 +244,7 @@ def run_folder(
                 for state in selection.chosen
             )
             try:
-                with _signals_cancel(executor, progress):
+                with signals_cancel(executor, progress):
                     _execute(executor, jobs, len(selection.chosen), settings.fail_fast, progress, summary)
             except ExecutionError:
                 # what has ended until then is not to be missed
@@ -329,7 +329,7 @@ def _execute(
 
 
 @contextmanager
-def _signals_cancel(executor: Executor, progress: FolderProgress) -> Iterator[None]:
+def signals_cancel(executor: Executor, progress: FolderProgress) -> Iterator[None]:
     """Let SIGINT and SIGTERM cancel the executor, a second one at once."""
     previous: dict[signal.Signals, Any] = {}
 

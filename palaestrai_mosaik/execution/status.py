@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
+from palaestrai_mosaik.design.settings_table import read_settings
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
@@ -32,6 +33,10 @@ class RunStatus(StrEnum):
     FINISHED = "finished"
     #: it raised, ran out of time, or its process died; or its task failed before any of its runs began
     FAILED = "failed"
+    #: a search stopped it early: what it has recorded is kept
+    PRUNED = "pruned"
+    #: a search has not started it, as another run of its setting was pruned or failed
+    SKIPPED = "skipped"
     #: the user ended it
     INTERRUPTED = "interrupted"
     #: the scheduler ended the task that executed it (or was to), and it has recorded nothing
@@ -211,7 +216,18 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         )
         for run in planned
     )
-    return States(tuple(states), tuple(assignments.problems))
+    found = tuple(states)
+    if folder.spec.search is not None:
+        found = tuple(_with_skipped(folder, found))
+    return States(found, tuple(assignments.problems))
+
+
+def _with_skipped(folder: DesignFolder, states: Sequence[RunState]) -> Iterator[RunState]:
+    """Yield the states of a search's runs: what nobody has started of settings that are settled will not be."""
+    settled = {one.number for one in read_settings(folder.path) if one.state != "running"}
+    for state in states:
+        skipped = state.status is RunStatus.WAITING and state.planned.row in settled
+        yield replace(state, status=RunStatus.SKIPPED) if skipped else state
 
 
 def _state(

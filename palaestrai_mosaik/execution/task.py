@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from palaestrai_mosaik.errors import (
     PalaestraiMosaikError,
     Problem,
     RunInterrupted,
+    RunPruned,
     StoreError,
 )
 from palaestrai_mosaik.experiment import RunDocument, load, only_modules
@@ -40,6 +42,7 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import shorten
 
 from .claim import Heartbeat, claim, is_taken_over
+from .early_stopping import EarlyStopping
 from .job import Job, JobRecord, Marker, RecordStatus, now
 from .run_store import earlier_attempts, open_run_store
 
@@ -60,6 +63,8 @@ class _MarkerProgress(Progress):
 
     def __init__(self, shown: Progress, marker: Marker, path: Path):
         self.instance: str | None = None
+        #: called with the instance, once there is one
+        self.on_begin: Callable[[str], None] = lambda instance: None
         self._shown, self._marker, self._path = shown, marker, path
         # straight to the display, as some of it is called at every step
         for name in ("step", "begin_phase", "carry", "episode", "end_phase"):
@@ -69,6 +74,7 @@ class _MarkerProgress(Progress):
         self.instance = instance
         replace(self._marker, instance=instance).write(self._path)
         self._shown.begin_run(instance)
+        self.on_begin(instance)
 
 
 def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord, str] | None:
@@ -97,6 +103,8 @@ def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRec
         return None
     except (RunInterrupted, KeyboardInterrupt) as stopped:
         status, code, error = "interrupted", INTERRUPTED, str(stopped) or "interrupted"
+    except RunPruned as pruned:
+        status, error = "pruned", str(pruned)
     except (Exception, SystemExit) as failure:
         status, code, error = "failed", FAILED, _error_text(failure)
         trace = "".join(traceback.format_exception(failure))
@@ -140,6 +148,10 @@ def _execute(
         "interrupt": interrupt,
         "checkpoint_every": job.checkpoint_every,
     }
+    if job.reporting is not None:
+        stopping = EarlyStopping(job.reporting, interrupt)
+        noted.on_begin = partial(stopping.resumed, store)
+        noted.reports = stopping.reports  # type: ignore[method-assign]
     resume = job.resume
     if job.own_store:
         finished, resume = earlier_attempts(store, job.hash)

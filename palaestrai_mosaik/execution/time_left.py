@@ -47,5 +47,6 @@ def time_left(folder: DesignFolder, states: States) -> TimeLeft:
     section = folder.spec.resolved.get("execution")
     processes = counts[RunStatus.RUNNING] or Settings.of(section).jobs or available_cores()
     failed = sum(counts[status] for status in STATUSES_TO_EXECUTE["failed"])
-    missing = len(states.runs) - counts[RunStatus.FINISHED] - failed
+    over = sum(counts[status] for status in (RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.SKIPPED))
+    missing = len(states.runs) - over - failed
     return TimeLeft(median, processes, None if median is None else median * missing / processes)

@@ -19,11 +19,17 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
+        #: why the run is to be stopped early, after an episode, as others are better; ``None``: it is not
+        self.pruned: str | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
     def request(self) -> None:
         """Ask the run to end."""
         self.requested = True
+
+    def prune(self, why: str) -> None:
+        """Ask the run to stop before its next episode, because it is not worth going on."""
+        self.pruned = why
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:

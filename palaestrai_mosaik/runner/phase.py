@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.agent import Brain
-from palaestrai_mosaik.errors import ContractError, RunInterrupted
+from palaestrai_mosaik.errors import ContractError, RunInterrupted, RunPruned
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
@@ -136,6 +136,9 @@ class PhaseRunner:
         except RunInterrupted:
             reason = "interrupted"
             raise
+        except RunPruned:
+            reason = "pruned"
+            raise
         finally:
             endings: list[Callable[[], None]] = [] if self.team is None else [self.team.close]
             if self.scalars is not None:
@@ -236,6 +239,7 @@ class PhaseRunner:
             verdict = self._round()
             if verdict is not None:
                 return verdict
+            self._stop_early()
             if self.on_round is not None:
                 self.on_round()
 
@@ -266,7 +270,14 @@ class PhaseRunner:
         if not task.evaluation:
             for report in reports:
                 self._remember(report)
+        self.context.progress.reports(self.phase, reports)
         return reports
+
+    def _stop_early(self) -> None:
+        """End the run if what it has so far is not worth going on; there would be more episodes."""
+        why = self.context.interrupt.pruned
+        if why is not None:
+            raise RunPruned(f"stopped early in phase {self.phase.name!r}: {why}")
 
     def _asynchronous(self) -> Verdict:
         """Run episodes as the workers come; evaluations are judged when all workers have run them."""
@@ -278,11 +289,13 @@ class PhaseRunner:
             nonlocal verdict
             if report.interrupted:
                 raise self._interrupted(EpisodeTask(report.number, report.evaluation))
+            if not report.evaluation:
+                self._remember(report)
+            self.context.progress.reports(self.phase, [report])
             if report.evaluation:
                 judged = self._evaluated(report)
                 verdict = verdict or judged
             else:
-                self._remember(report)
                 verdict = verdict or self._judge(report) or self._judge_evaluations()
                 done = len(self.history[report.worker])
                 if report.worker == 0:
@@ -291,6 +304,7 @@ class PhaseRunner:
                     return EpisodeTask(done // every - 1, evaluation=True)
             if verdict is not None or report.worker not in self.active:
                 return None
+            self._stop_early()
             return EpisodeTask(len(self.history[report.worker]))
 
         self.team.serve({worker: EpisodeTask(0) for worker in self.active}, following)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
 
 from palaestrai_mosaik.progress import LINES, Pace, choose, new_bar, print_line
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.experiment import PhaseSpec
+
+    from .worker import EpisodeReport
 
 
 class Progress:
@@ -27,6 +33,9 @@ class Progress:
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
         """An episode is over; ``objectives`` gives each agent's mean."""
+
+    def reports(self, phase: PhaseSpec, reports: Sequence[EpisodeReport]) -> None:
+        """Episodes of a phase are over, and recorded: training ones, or those of one evaluation."""
 
     def end_phase(self, name: str, reason: str) -> None:
         """A phase is over."""

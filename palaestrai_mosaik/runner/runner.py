@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, SimulationError
+from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, RunPruned, SimulationError
 from palaestrai_mosaik.experiment import AnyDocument, RunDocument, as_document, content_digest, modules_of
 from palaestrai_mosaik.store import InstanceRecorder, Store
 from palaestrai_mosaik.types import SimulationFlowControl
@@ -108,6 +108,7 @@ def execute(
         DocumentError: the document cannot be run; nothing was recorded.
         StoreError: the store cannot be opened.
         RunInterrupted: the user ended the run; the record says so.
+        RunPruned: ``interrupt`` asked for its end (``prune()``), and there would have been more episodes.
         Exception: what an agent or an environment raised; the record has it, with the traceback.
     """
     check_sinks(scalars)
@@ -174,7 +175,13 @@ def _execute(
             checkpoints = None
             if recorder is not None:
                 checkpoints = Checkpoints(directory, document.hash, versions(), options.checkpoint_every)
-            _Phases(context, result, checkpoints).run(state, options.scalars)
+            try:
+                _Phases(context, result, checkpoints).run(state, options.scalars)
+            except RunPruned:
+                # it will not be resumed
+                if checkpoints is not None:
+                    checkpoints.clear()
+                raise
         if recorder is not None:
             # before the marker is written, which says that the folder is complete
             log.say(logging.INFO, f"run {recorder.uid} has finished")
@@ -212,6 +219,11 @@ def _ending(recorder: InstanceRecorder | None, log: RunLog) -> Iterator[None]:
         log.say(logging.WARNING, str(error) or "interrupted")
         if recorder is not None:
             recorder.finish("interrupted", error)
+        raise
+    except RunPruned as error:
+        log.say(logging.INFO, str(error))
+        if recorder is not None:
+            recorder.finish("pruned")
         raise
     except BaseException as error:
         log.failure(error)

@@ -31,7 +31,7 @@ MARKER = "complete.json"
 #: the database says how the run ended, and nowhere else.
 PENDING_MARKER = f"{MARKER}.pending"
 
-Status = Literal["finished", "failed", "interrupted", "lost"]
+Status = Literal["finished", "failed", "interrupted", "pruned", "lost"]
 
 
 def wait_for_others(session: Session, instance: int) -> None:

@@ -176,6 +176,7 @@ class Store:
     bodies_across = _answered_by("_many_runs", ManyRunsQueries.bodies_across)
     episodes_across = _answered_by("_many_runs", ManyRunsQueries.episodes_across)
     outcomes_across = _answered_by("_many_runs", ManyRunsQueries.outcomes_across)
+    steps_across = _answered_by("_many_runs", ManyRunsQueries.steps_across)
     reward_names_across = _answered_by("_many_runs", ManyRunsQueries.reward_names_across)
     phases_across = _answered_by("_many_runs", ManyRunsQueries.phases_across)
     streams_across = _answered_by("_many_runs", ManyRunsQueries.streams_across)

@@ -69,10 +69,12 @@ ALLOWED: dict[str, set[str]] = {
     "design": LEAVES | {"experiment"},
     "execution": LEAVES | {"experiment", "design", "environment", "runner", "store"},
     "analysis": LEAVES | {"experiment", "design", "store"},
+    "search": LEAVES | {"experiment", "design", "execution", "analysis", "runner", "store"},
     "testing": LEAVES | {"environment", "agent", "simulation"},
     "web": LEAVES | {"experiment", "runner", "store", "design", "execution", "analysis"},
     "cli": LEAVES
-    | {"experiment", "simulation", "palaestrai", "runner", "store", "design", "execution", "analysis", "web"},
+    | {"experiment", "simulation", "palaestrai", "runner", "store", "design", "execution", "analysis", "web"}
+    | {"search"},
 }
 
 #: what is not of this package: only these may import it (what extras bring: tests/architecture/test_extras.py)
@@ -81,7 +83,7 @@ ONLY = {
     "mosaik_api_v3": {"simulation", "environment", "simulators"},
     **{key: {"environment"} for key in ("lightsim2grid", "numba", "shapely", "simbench")},
     "pandapower": {"environment", "simulators"},
-    **{key: {"execution"} for key in ("parsl", "zmq")},
+    **{key: {"execution"} for key in ("optuna", "parsl", "zmq")},
     "gymnasium": {"agent", "environment", "palaestrai", "rl"},
     "pettingzoo": {"environment", "rl"},
     "stable_baselines3": {"agent"},

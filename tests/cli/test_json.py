@@ -194,6 +194,18 @@ def test_designs_as_json(told: Callable[..., Any], here: Path) -> None:
     assert Path(page["file"]).stat().st_size == page["bytes"]
 
 
+def test_searches_as_json(told: Callable[..., Any]) -> None:
+    pytest.importorskip("optuna")
+    design = DESIGN.replace("repetitions: 2\n", "search: {sampler: random, budget: {runs: 2}}\n")
+    Path("study.yml").write_text(design.replace("episode: mean}", "episode: mean, better: lower}"))
+    found = told("arsenai tune study.yml -o search --executor inline")
+    assert (found["settings"], found["settled"], found["ended_by"]) == ({"complete": 2}, 2, "2 runs")
+    assert set(found["best"][0]) == {"setting", "factors", "outcomes", "fresh_seeds"}
+    assert told("arsenai status search")["settings"] == {"complete": 2}
+    assert told("arsenai resume search --executor inline")["settled"] == 0
+    assert len(told("arsenai analyse search")["search"]["history"]) == 2
+
+
 def test_every_command_with_the_option_is_tested_here() -> None:
     text = Path(__file__).read_text(encoding="utf-8")
     assert with_json()

@@ -4,8 +4,8 @@
 """
 
 from .collect import collect
-from .data import LearningData, ReportData
+from .data import LearningData, ReportData, SearchData
 from .headline import headline
 from .page import render, write_report
 
-__all__ = ["LearningData", "ReportData", "collect", "headline", "render", "write_report"]
+__all__ = ["LearningData", "ReportData", "SearchData", "collect", "headline", "render", "write_report"]

@@ -99,8 +99,11 @@ def collect(
         versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
         commands=(
             "# in the folder of the design",
-            "arsenai generate design.yml --output again",
-            "arsenai run again",
+            *(
+                ("arsenai generate design.yml --output again", "arsenai run again")
+                if spec.search is None
+                else ("arsenai tune design.yml --output again",)
+            ),
             "arsenai report again",
         ),
         warnings=(

@@ -35,6 +35,25 @@ class LearningData:
 
 
 @dataclass(frozen=True)
+class SearchData:
+    """What a search has found, as tables.
+
+    ``best``: a row per setting, the best first (of several objectives the Pareto front). ``history``: ``setting``,
+    ``runs``, ``steps``, ``value``, ``best``, in the order in which settings were told; ``importances``: ``outcome``,
+    ``factor``, ``share``. ``outcome`` names what the history is of, ``better`` its direction. ``confirmed``: whether
+    ``best`` has figures over fresh seeds.
+    """
+
+    best: pd.DataFrame
+    history: pd.DataFrame
+    importances: pd.DataFrame
+    outcome: str
+    better: str
+    summary: str
+    confirmed: bool
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All that a report tells.
 
@@ -47,6 +66,7 @@ class ReportData:
     are none. ``sizes``: what was counted, in words (``rows`` -> ``"48"``). ``commands`` make all of it again.
     ``seconds``: how long each execution took, where the store knows. ``folder`` is that of the design, and
     ``documents`` the file of each executed run in it, by the run's uid. ``discoveries``: where conditions hold.
+    ``search``: what a search has found.
     """
 
     spec: DesignSpec
@@ -68,6 +88,7 @@ class ReportData:
     folder: Path | None = None
     documents: Mapping[str, str] = field(default_factory=dict)
     discoveries: tuple[Discovery, ...] = ()
+    search: SearchData | None = None
 
     def finite(self, outcome: str) -> pd.DataFrame:
         """Return the runs that gave a finite ``outcome``; all others are lost."""

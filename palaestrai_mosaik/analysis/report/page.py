@@ -116,6 +116,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
         "discoveries": [discovery(one, i, cautions) for i, one in enumerate(data.discoveries)],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
+        "search": None if data.search is None else sections.search(data.search),
         "notes": data.notes,
         "factors": Table("factors", "Factors", factors.table(data), most=200, named=True),
         "failures": None
@@ -155,6 +156,8 @@ def _tiles(data: ReportData, lost: list[int]) -> list[dict[str, Any]]:
 
 def _tables(view: dict[str, Any]) -> Iterator[Table]:
     """Yield the tables of the page in its order."""
+    if view["search"] is not None:
+        yield from view["search"]["tables"]
     for outcome in view["outcomes"]:
         yield from chain.from_iterable(one.get("tables", ()) for one in outcome["methods"])
         for one in outcome["comparisons"]:

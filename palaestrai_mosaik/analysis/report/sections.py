@@ -21,7 +21,7 @@ from ..missing_runs import executed_text
 from . import tables
 from .best import best_of, better_of
 from .compared import TITLES, Compared
-from .data import LearningData, ReportData
+from .data import LearningData, ReportData, SearchData
 from .headline import beyond, facts, first_fact
 from .indices import leading_method, marks, method_of, pair_marks, pairs, players, ranked, singles
 from .numbers import Mark, slug
@@ -418,6 +418,28 @@ def _whole(levels: Sequence[Mapping[Any, Any]], statistic: str) -> tuple[float, 
     varies = any(math.isfinite(mark_of(row, statistic).low) for row in levels)
     constant = any(row["n"] > 1 and row["distinct"] == 1 for row in levels)
     return (0.0,) if constant and not varies else ()
+
+
+def search(data: SearchData) -> View:
+    """Return what a search has found: the best settings, the way to them, and what mattered."""
+    best = Table("search-best", "Best settings", data.best)
+    found = [best]
+    picture = Markup("")
+    if len(data.history):
+        title = f"{data.outcome}: the best setting so far ({data.better} is better)"
+        frame = data.history.assign(level="best", low=np.nan, high=np.nan)
+        lines = Curves(frame, ("steps", "best"), ("steps of environments", data.outcome))
+        picture = wide("search-history", lambda one, width: line_picture(one, title, lines, width))
+        found.append(Table("search-history", "The search, setting by setting", data.history, most=0))
+    if len(data.importances):
+        found.append(Table("search-importances", "Which factors mattered in the search", data.importances))
+    return {
+        "summary": data.summary,
+        "picture": picture,
+        "tables": found,
+        "confirmed": data.confirmed,
+        "importances": len(data.importances) > 0,
+    }
 
 
 def learning(data: LearningData, place: int, cautions: Cautions) -> View:

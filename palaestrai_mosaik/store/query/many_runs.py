@@ -129,6 +129,24 @@ class ManyRunsQueries(Queries):
         )
         return self._rows(runs, phase, statement, Episode.phase_id, ("episode", "worker", "steps"))
 
+    @reads
+    def steps_across(self, runs: Sequence[str]) -> dict[str, int]:
+        """Return how many steps the environments of each run took: of all phases, workers and evaluations."""
+        found = dict.fromkeys(runs, 0)
+        statement = (
+            select(Instance.uid, func.sum(Episode.steps))
+            .join(Phase, Phase.id == Episode.phase_id)
+            .join(Instance, Instance.id == Phase.instance_id)
+            .group_by(Instance.uid)
+        )
+        with self.database.reading() as session:
+            for chunk in in_chunks(list(runs)):
+                found |= {
+                    uid: int(steps)
+                    for uid, steps in session.execute(statement.where(Instance.uid.in_(chunk)))
+                }
+        return found
+
     def outcomes_across(
         self,
         runs: Sequence[str],

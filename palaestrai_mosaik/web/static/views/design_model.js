@@ -6,7 +6,7 @@ import { number } from "web/format";
 export const SIGNS = {
   waiting: ["", "waiting"], queued: ["…", "queued"], running: ["▸", "running"], finished: ["✓", "finished"], failed: ["✕", "failed"],
   interrupted: ["‖", "stopped"], "timed out": ["T", "failed"], "out of memory": ["M", "failed"], "node failed": ["N", "stopped"],
-  cancelled: ["C", "stopped"], lost: ["?", "stopped"],
+  cancelled: ["C", "stopped"], lost: ["?", "stopped"], pruned: ["P", "stopped"], skipped: ["–", "waiting"],
 };
 /** what `arsenai resume` counts as failed */
 export const FAILED = ["failed", "timed out", "out of memory"];

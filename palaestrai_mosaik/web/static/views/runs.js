@@ -5,7 +5,7 @@ import { fill, h, link } from "web/dom";
 import { date, duration, number } from "web/format";
 import { windowTable } from "web/window_table";
 
-const STATUSES = ["running", "finished", "failed", "interrupted", "lost"];
+const STATUSES = ["running", "finished", "failed", "interrupted", "pruned", "lost"];
 /** Seconds after which the curve of a running run is asked for again, and how long a scroll has to rest before any is. */
 const OLD = 5, REST = 0.12;
 /** More lines cannot be told apart. */

@@ -1,0 +1,188 @@
+"""``arsenai tune``: search for the best settings of a design; and ``resume`` of the folder of a search."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.design.design import Design
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.search import sought
+from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
+from palaestrai_mosaik.execution import Settings
+from palaestrai_mosaik.execution.settings import user_settings
+from palaestrai_mosaik.text import count
+
+from .answers import answer, problems_data
+from .common import store_option
+from .output import compose, quiet, say, say_unless_quiet, status, wants_json, warn, without_progress
+from .run_lists import list_runs, short_path
+from .tables import duration, number, table
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.design.model import DesignSpec
+    from palaestrai_mosaik.execution.design_check import Extent
+    from palaestrai_mosaik.search import TuneSummary
+    from palaestrai_mosaik.search.result import BestSetting
+
+_TITLE = 40
+
+
+def tune(
+    design: str, output: str | None, store: str | None, extent: Extent, allow_modules: Any, **given: Any
+) -> int:
+    """Search for the best settings of ``design`` in its folder, where a search that is there goes on.
+
+    ``given`` are settings of how runs are executed. Returns the exit code.
+    """
+    from .design import check_documents
+
+    loaded = Design.load(design)
+    if loaded.spec.search is None:
+        raise ExecutionError(
+            f"{design} says nothing under 'search', so there is nothing to look for: arsenai generate executes the rows "
+            "of its sampler"
+        )
+    _optuna()
+    for warning in loaded.spec.warnings:
+        warn(str(warning))
+    problems = check_documents(loaded, extent, allow_modules)
+    if problems:
+        if wants_json():
+            answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
+        return UNSOUND
+    path = loaded.folder if output is None else Path(output)
+    modules = None if allow_modules is None else ",".join(allow_modules)
+    settings = user_settings(loaded.spec.resolved.get("execution"), allow_modules=modules, **given)
+    return _tune(loaded.spec, path, store, settings)
+
+
+def resume(
+    folder: DesignFolder, *, store: str | None = None, before: dict[str, Any] | None = None, **options: Any
+) -> int:
+    """Go on with the search in ``folder``; return the exit code."""
+    for name in ("rows", "failed", "ignore_queue"):
+        if options.pop(name, None):
+            raise ExecutionError(
+                f"a search proposes its settings itself: --{name.replace('_', '-')} means nothing here"
+            )
+    options.pop("runs_per_process", None)
+    options["fail_fast"] = options.get("fail_fast") or None
+    settings = user_settings(folder.spec.resolved.get("execution"), before=before, **options)
+    return _tune(folder.spec, folder.path, store, settings)
+
+
+def _optuna() -> None:
+    """Say what is missing before documents are checked, which may take a while."""
+    from palaestrai_mosaik.execution.journal import optuna
+
+    optuna()
+
+
+def _tune(spec: DesignSpec, path: Path, store: str | None, settings: Settings) -> int:
+    from palaestrai_mosaik.search import tune as search
+    from palaestrai_mosaik.search.progress import make_search_progress
+
+    progress = make_search_progress(quiet=without_progress())
+    summary = search(spec, path, store=store, settings=settings, progress=progress)
+    _print(spec, summary, store)
+    if wants_json():
+        answer(_data(spec, summary))
+    if summary.interrupted:
+        return INTERRUPTED
+    confirmed = summary.confirmed is None or summary.confirmed.whole
+    return FINISHED if not summary.states.get("failed") and summary.best and confirmed else FAILED
+
+
+def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
+    assert spec.search is not None
+    name = shlex.quote(short_path(summary.folder))
+    words = [status(f"{n:,} {state}", state) for state, n in sorted(summary.states.items())]
+    runs = sum(summary.ended.values())
+    say_unless_quiet(
+        f"{name}: {count(sum(summary.states.values()), 'setting')}, {count(runs, 'run')} executed now, "
+        f"in {duration(summary.seconds)}"
+    )
+    for word in words:
+        say_unless_quiet(compose("  ", word))
+    if summary.failures:
+        say(compose(status("failed", error=quiet()), ":"), error=quiet())
+        list_runs(({"run": one.run, "error": one.error} for one in summary.failures), error=quiet())
+    if summary.ended_by is not None:
+        say_unless_quiet(f"ended by: {summary.ended_by}")
+    for line in best_lines(spec, summary.best):
+        say_unless_quiet(line)
+    if summary.winner is not None:
+        say_unless_quiet(f"winner     {short_path(summary.folder / summary.winner)}")
+    option = store_option(store)
+    if summary.interrupted or summary.ended_by is None:
+        say_unless_quiet(f"to go on: arsenai resume {name}{option}")
+    elif summary.best:
+        say_unless_quiet(f"next: arsenai report {name}{option}")
+
+
+def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
+    """Yield what is printed of the best settings: a table, and what its figures are."""
+    if not best:
+        return
+    outcomes = [one.name for one in sought(spec)]
+    yield "best settings:" if len(outcomes) == 1 else "Pareto front:"
+    header = ["setting", *(factor.name for factor in spec.factors), *outcomes]
+    fresh = any(one.confirmed for one in best)
+    if fresh:
+        header += [f"{name}, fresh seeds" for name in outcomes]
+    rows = []
+    for one in best:
+        cells: list[Any] = [one.number, *map(_cell, one.factors.values()), *map(number, one.values.values())]
+        if fresh:
+            for name in outcomes:
+                found = one.confirmed.get(name)
+                cells.append(
+                    None if found is None else f"{number(found.mean)} ± {number(found.std)} (n={found.seeds})"
+                )
+        rows.append(cells)
+    yield table(header, rows, indent="  ")
+    if fresh:
+        yield "  fresh seeds: mean ± standard deviation over seeds that the search has not used; trust these"
+    elif spec.search is not None:
+        yield (
+            "  (the search has chosen them by these figures, which are therefore too good: 'confirm: n' executes the "
+            "best with fresh seeds)"
+        )
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return number(value)
+    return value if value is None or isinstance(value, int) else str(value)[:_TITLE]
+
+
+def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
+    confirmed = summary.confirmed
+    return {
+        "design": spec.uid,
+        "folder": summary.folder,
+        "settings": summary.states,
+        "settled": summary.settings,
+        "ended": summary.ended,
+        "ended_by": summary.ended_by,
+        "interrupted": summary.interrupted,
+        "seconds": summary.seconds,
+        "failed": [{"run": one.run, "error": one.error} for one in summary.failures],
+        "best": [best_data(one) for one in summary.best],
+        "confirmed": None
+        if confirmed is None
+        else {"runs": confirmed.considered, "finished": confirmed.finished},
+        "winner": None if summary.winner is None else summary.folder / summary.winner,
+    }
+
+
+def best_data(best: BestSetting) -> dict[str, Any]:
+    """Return one of the best settings for an answer in JSON."""
+    fresh = {
+        name: {"seeds": one.seeds, "mean": one.mean, "std": one.std, "low": one.low, "high": one.high}
+        for name, one in best.confirmed.items()
+    }
+    return {"setting": best.number, "factors": best.factors, "outcomes": best.values, "fresh_seeds": fresh}

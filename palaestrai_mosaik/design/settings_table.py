@@ -1,0 +1,101 @@
+"""``search/settings.csv``: every setting of a search and what became of it, for people, and for all that needs no Optuna.
+
+It is made of the journal, and follows it within seconds while the search goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from palaestrai_mosaik import files
+from palaestrai_mosaik.errors import ExecutionError
+
+#: the file, relative to the folder of the design
+SETTINGS = "search/settings.csv"
+
+SettingState = Literal["running", "complete", "pruned", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRecord:
+    """A setting: the row of the design with this number.
+
+    ``values`` are the means of the objectives over its seeds, none where it is not complete; for a pruned one, the last
+    that it had reported. ``runs`` says how many of its runs were executed, ``steps`` how many steps of environments they
+    took, ``seconds`` how long. ``first`` is the number of the setting with identical documents, if there is an earlier
+    one. ``rejected``: proposals in its place that constraints rejected. ``worker`` executed it; ``asked`` and ``told``
+    are times, UTC in ISO 8601. ``why`` says what a pruner or a failure said.
+    """
+
+    number: int
+    state: SettingState
+    values: tuple[float, ...] = ()
+    runs: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    first: int | None = None
+    rejected: int = 0
+    worker: str = ""
+    asked: str = ""
+    told: str = ""
+    why: str = ""
+
+
+_NAMES = tuple(field.name for field in fields(SettingRecord))
+
+
+def write_settings(path: Path, settings: Sequence[SettingRecord]) -> None:
+    """Put the table of a search in place in the design folder ``path``."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_NAMES)
+    for one in settings:
+        cells = {name: getattr(one, name) for name in _NAMES}
+        cells["values"] = " ".join(map(repr, one.values))
+        writer.writerow(["" if cell is None else cell for cell in cells.values()])
+    try:
+        files.make_folder((path / SETTINGS).parent)
+        files.write_text(path / SETTINGS, text.getvalue(), durable=False)
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path / SETTINGS}: {error.strerror}") from error
+
+
+def read_settings(path: Path) -> list[SettingRecord]:
+    """Return the settings of the search in the design folder ``path``, in order; none where there are none yet.
+
+    Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the table was edited.
+    """
+    try:
+        with files.open_text(path / SETTINGS, newline="") as stream:
+            return list(_records(csv.DictReader(stream)))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ExecutionError(f"{path / SETTINGS} is not the table of a search: {error}") from error
+
+
+def _records(lines: Iterator[dict[str, str]] | csv.DictReader[str]) -> Iterator[SettingRecord]:
+    for line in lines:
+        state = line["state"]
+        if state not in ("running", "complete", "pruned", "failed"):
+            raise ValueError(f"unknown state {json.dumps(state)}")
+        yield SettingRecord(
+            int(line["number"]),
+            state,  # type: ignore[arg-type]
+            tuple(map(float, line["values"].split())),
+            int(line["runs"]),
+            int(line["steps"]),
+            float(line["seconds"]),
+            int(line["first"]) if line["first"] else None,
+            int(line["rejected"]),
+            line["worker"],
+            line["asked"],
+            line["told"],
+            line["why"],
+        )

@@ -1,0 +1,91 @@
+"""Executes the best settings of a search with seeds that it has not used: the honest figure.
+
+They are an ordinary design, in the folder ``confirm`` in that of the search: the best settings as given points, with
+``confirm`` repetitions each. So it is executed, resumed, analysed and compared as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik import files
+from palaestrai_mosaik.design.design import Design
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.run_names import run_file
+from palaestrai_mosaik.design.settings_table import SettingRecord
+from palaestrai_mosaik.errors import DocumentError, ExecutionError
+from palaestrai_mosaik.execution import FolderProgress, Settings, Summary, run_folder
+from palaestrai_mosaik.seeding import integer_seed
+
+from .ranking import FRONT, ranked
+
+#: the folder of the design that confirms, which of its rows is which setting, and the document of the winner
+CONFIRM, ROWS, WINNER = "confirm", "search/confirmed.csv", "search/winner.yml"
+
+
+def confirm(
+    spec: DesignSpec,
+    path: Path,
+    records: Sequence[SettingRecord],
+    *,
+    store: str | None,
+    settings: Settings,
+    progress: FolderProgress,
+) -> Summary | None:
+    """Execute the best settings of a search that is over with fresh seeds; ``None`` where nothing is to be confirmed."""
+    assert spec.search is not None
+    chosen = ranked(spec, records)[:FRONT]
+    if not spec.search.confirm or not chosen:
+        return None
+    folder = confirming_design(spec, path, [one.number for one in chosen]).generate(
+        path / CONFIRM, force=True
+    )
+    lines = "".join(f"{row},{one.number}\n" for row, one in enumerate(chosen))
+    try:
+        files.write_text(path / ROWS, f"row,setting\n{lines}", durable=False)
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path / ROWS}: {error.strerror}") from error
+    return run_folder(folder, which="unfinished", store=store, settings=settings, progress=progress)
+
+
+def confirming_design(spec: DesignSpec, path: Path, numbers: Sequence[int]) -> Design:
+    """Return the design that executes the settings ``numbers`` of the search in ``path`` with seeds of its own."""
+    assert spec.search is not None
+    unit = DesignFolder.open(path).sample.unit
+    data: dict[str, Any] = {
+        key: value for key, value in spec.resolved.items() if key not in ("search", "output")
+    }
+    data |= {
+        "uid": f"{spec.uid}-confirm",
+        "seed": integer_seed(spec.seed, "confirm"),
+        "repetitions": spec.search.confirm,
+        "sampler": {
+            "name": "points",
+            "unit": True,
+            "columns": [axis.name for axis in spec.axes],
+            "rows": [unit[number].tolist() for number in numbers],
+        },
+    }
+    return Design.from_mapping(data, source=f"the best settings of {spec.uid!r}")
+
+
+def confirmed_rows(path: Path) -> tuple[DesignFolder, list[int]] | None:
+    """Return the design that confirms the search in ``path``, and the setting of each of its rows; if there is one."""
+    try:
+        lines = files.read_text(path / ROWS).splitlines()[1:]
+        return DesignFolder.open(path / CONFIRM), [int(line.partition(",")[2]) for line in lines]
+    except (FileNotFoundError, DocumentError):
+        return None
+
+
+def write_winner(path: Path, spec: DesignSpec, number: int) -> str:
+    """Write the run document of the setting ``number``, as it was executed with the first seed; return its name in the folder."""
+    try:
+        text = files.read_text(path / run_file(spec.uid, number, 0))
+        files.write_text(path / WINNER, text, durable=False)
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path / WINNER}: {error.strerror}") from error
+    return WINNER

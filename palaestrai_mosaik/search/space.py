@@ -1,0 +1,150 @@
+"""The space of a search: Optuna's distribution of each axis of a design, and proposals that keep its constraints.
+
+A continuous axis is searched in [0, 1], which the inverse distribution function of its factors maps to values; so every
+distribution of a factor works, and where a design would sample more, the search looks more at first. Few whole numbers,
+and levels, are searched by their index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from palaestrai_mosaik.design.decode import decode, keep
+from palaestrai_mosaik.design.distributions import INSIDE, bounded, middles, whole_numbers
+from palaestrai_mosaik.design.expressions import Expression
+from palaestrai_mosaik.design.model import INACTIVE, Axis, DesignSpec
+from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.execution.journal import Journal, optuna, quiet
+
+from .samplers import proposers
+
+#: the coordinate of an axis that is inactive, which nobody looks at
+_NOWHERE = 0.5
+#: so many whole numbers at most are searched by their index
+_FEW = 1000
+
+
+class Proposal(NamedTuple):
+    """A setting that keeps the constraints: its parameters for Optuna, its point, and how many were rejected before it."""
+
+    params: dict[str, Any]
+    unit: tuple[float, ...]
+    rejected: int
+
+
+class Space:
+    """The axes of ``spec`` as Optuna searches them."""
+
+    def __init__(self, spec: DesignSpec):
+        self.spec = spec
+        self.distributions = {axis.name: _distribution(axis) for axis in spec.axes}
+        self._order = tuple(_in_order(spec))
+
+    def propose(self, journal: Journal, number: int) -> Proposal:
+        """Return what the sampler proposes for the trial ``number``.
+
+        Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the constraints reject all that it proposes.
+        """
+        rejected = 0
+        for sampler, tries in proposers(self.spec, number):
+            with quiet():
+                # (a new one: a study keeps the trials that it has seen)
+                study = optuna().load_study(
+                    study_name=journal.study.study_name, storage=journal.storage, sampler=sampler
+                )
+                trial = journal.trial(number)
+                sampler.before_trial(study, trial)
+                for _ in range(tries):
+                    params, unit = self._sample(study, sampler, trial)
+                    if keep(self.spec, decode(self.spec, np.array([unit], dtype=np.float64))):
+                        return Proposal(params, tuple(unit), rejected)
+                    rejected += 1
+        raise ExecutionError(
+            f"the constraints reject {rejected:,} proposals in a row for setting {number}: "
+            f"{'; '.join(self.spec.constraints)}"
+        )
+
+    def _sample(self, study: Any, sampler: Any, trial: Any) -> tuple[dict[str, Any], list[float]]:
+        """Return parameters of Optuna for the axes that are active, and the point."""
+        together = sampler.infer_relative_search_space(study, trial)
+        relative: Mapping[str, Any] = sampler.sample_relative(study, trial, together)
+        unit = [_NOWHERE] * len(self.spec.axes)
+        params: dict[str, Any] = {}
+        for index in self._order:
+            axis = self.spec.axes[index]
+            if not self._is_active(axis, unit):
+                continue
+            distribution = self.distributions[axis.name]
+            if axis.name in relative:
+                value = relative[axis.name]
+            else:
+                value = sampler.sample_independent(study, trial, axis.name, distribution)
+            params[axis.name] = value
+            unit[index] = coordinate(axis, value)
+        return params, unit
+
+    def _is_active(self, axis: Axis, unit: Sequence[float]) -> bool:
+        """Whether any factor of ``axis`` sets something at a point, of which the axes before are known."""
+        if all(factor.when is None for factor in axis.factors):
+            return True
+        values = decode(self.spec, np.array([unit], dtype=np.float64))[0]
+        return any(values[factor.name] is not INACTIVE for factor in axis.factors)
+
+
+def coordinate(axis: Axis, value: Any) -> float:
+    """Return where a parameter of Optuna lies on the axis: in [0, 1]."""
+    if axis.levels is not None:
+        return float(middles(axis)[int(value)])
+    count = _count(axis)
+    if count is not None:
+        return (int(value) + 0.5) / count
+    if all(bounded(factor) for factor in axis.factors):
+        return float(value)
+    return min(max(float(value), INSIDE), 1 - INSIDE)
+
+
+def _distribution(axis: Axis) -> Any:
+    """Return what Optuna draws for the axis."""
+    distributions = optuna().distributions
+    if axis.levels is not None:
+        if axis.nominal:
+            return distributions.CategoricalDistribution(tuple(range(axis.levels)))
+        return distributions.IntDistribution(0, axis.levels - 1)
+    count = _count(axis)
+    if count is not None:
+        return distributions.IntDistribution(0, count - 1)
+    return distributions.FloatDistribution(0.0, 1.0)
+
+
+def _count(axis: Axis) -> int | None:
+    """Return how many whole numbers the axis has, if they are few and all have the same share."""
+    if any(factor.kind != "int" or factor.dist != "uniform" for factor in axis.factors):
+        return None
+    counts = {whole_numbers(factor) for factor in axis.factors}
+    count = counts.pop()
+    return None if counts or count is None or count > _FEW else count
+
+
+def _in_order(spec: DesignSpec) -> Iterator[int]:
+    """Yield the indices of the axes, each after those that its factors' conditions look at."""
+    axis_of = {factor.name: index for index, axis in enumerate(spec.axes) for factor in axis.factors}
+    needs = {
+        index: {
+            axis_of[name]
+            for factor in axis.factors
+            if factor.when is not None
+            for name in Expression.parse(factor.when, spec.factors).names
+        }
+        - {index}
+        for index, axis in enumerate(spec.axes)
+    }
+    left = list(needs)
+    while left:
+        free = [index for index in left if not needs[index] & set(left)]
+        # (two zipped axes may look at each other: their order means nothing then)
+        for index in free or left:
+            yield index
+            left = [other for other in left if other != index]
