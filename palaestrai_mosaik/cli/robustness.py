@@ -42,7 +42,7 @@ def lines_of(one: Robustness) -> Iterator[str]:
         own = cells.setdefault(row["level"], [row["level"], row["scenarios"]])
         low, high = number(row["low"]), number(row["high"])
         between = None if NOTHING in (low, high) else f"[{low}, {high}]"
-        own += [row["value"], _BEST if row["best"] else None, between]
+        own += [row["value"], _BEST if row["best"] else "", between]
     yield table(headers, list(cells.values()), indent="  ")
     lost = int(one.table["lost"].max())
     if lost:

@@ -15,7 +15,7 @@ from support.factors import design, levels, number
 
 from palaestrai_mosaik.analysis.comparison import Robustness, robustness
 from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.model import AnalysisSpec, DesignSpec, OutcomeSpec
+from palaestrai_mosaik.design.model import AnalysisSpec, Axis, DesignSpec, OutcomeSpec
 from palaestrai_mosaik.design.samplers import sample
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
@@ -152,6 +152,13 @@ def test_factors_that_are_neither_are_averaged() -> None:
     (found,) = ask(made)
     assert found.over == ("load", "season")
     assert set(found.table["scenarios"]) == {6}
+
+
+def test_what_is_zipped_with_the_decision_is_told() -> None:
+    both = Axis("both", (FACTORS[0], levels("gain", 1, 2, 3)))
+    (found,) = ask(results([both, FACTORS[1]]))
+    assert found.over == ("load",)
+    assert found.warnings == ("varies together with gain: what differs may be due to either",)
 
 
 def test_scenarios_with_lost_runs_are_left_out_for_all() -> None:

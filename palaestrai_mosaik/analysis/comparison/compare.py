@@ -331,11 +331,7 @@ def compare_design(
     found = []
     for runs, name, options in collected:
         one = _compare(runs, name, options, counted)
-        together = _zipped(spec, runs.by)
-        if together:
-            said = f"varies together with {', '.join(together)}: what differs may be due to either"
-            one = replace(one, warnings=(*one.warnings, said))
-        found.append(one)
+        found.append(replace(one, warnings=(*one.warnings, *zip_warnings(spec, runs.by))))
     return found
 
 
@@ -374,10 +370,13 @@ def _others(spec: DesignSpec, family: Sequence[str]) -> list[Axis]:
     return [axis for axis in spec.axes if not any(factor.name in family for factor in axis.factors)]
 
 
-def _zipped(spec: DesignSpec, family: Sequence[str]) -> list[str]:
-    """Return the factors that are zipped with those of the family."""
+def zip_warnings(spec: DesignSpec, family: Sequence[str]) -> list[str]:
+    """Return a warning where factors are zipped with those of the family."""
     axes = [axis.factors for axis in spec.axes if any(factor.name in family for factor in axis.factors)]
-    return [factor.name for factors in axes for factor in factors if factor.name not in family]
+    together = [factor.name for factors in axes for factor in factors if factor.name not in family]
+    if not together:
+        return []
+    return [f"varies together with {', '.join(together)}: what differs may be due to either"]
 
 
 def with_factors(

@@ -23,7 +23,7 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
 
-from .compare import choose_families, with_factors
+from .compare import choose_families, with_factors, zip_warnings
 from .runs import ComparisonOptions, Runs, collect
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def robustness(
         for name in specs:
             options = ComparisonOptions(common_seeds=spec.seed_policy == "common")
             runs = collect(own, family, name, factors, options)
-            performances[name] = _performance(runs, pooled)
+            performances[name] = _performance(runs, pooled, zip_warnings(spec, family))
         draw = (spec.seed, spec.analysis.confidence, resamples)
         for name in outcomes or specs:
             better = specs[name].better
@@ -193,8 +193,9 @@ def _over(results: Results, family: Sequence[str], over: Sequence[str]) -> tuple
     return kept, [name for name in others if name not in kept]
 
 
-def _performance(runs: Runs, pooled: Sequence[str]) -> _Performance:
-    warnings = []
+def _performance(runs: Runs, pooled: Sequence[str], known: Sequence[str]) -> _Performance:
+    """Return the performance of each level in each scenario; ``known``: warnings that concern all of them."""
+    warnings = list(known)
     if pooled:
         warnings.append(f"performance in a scenario is the mean over {', '.join(pooled)}")
     frame = runs.frame
