@@ -120,6 +120,8 @@ class DesignWatch:
         if _modified(self.folder.path / MANIFEST) != self._generated and self._is_exchanged():
             found.append(
                 "the design's folder was generated anew since it was opened: end this command and start it again"
+                if self.folder.spec.search is None
+                else "the search has new settings since the folder was opened: end this command and start it again"
             )
         return found
 
