@@ -230,9 +230,9 @@ def _refuse_unreadable(folder: Path) -> None:
 
 
 def open_parts(paths: Sequence[Path]) -> Any:
-    """Return the parts of one stream as a :class:`pyarrow.dataset.Dataset`; see :func:`damage_reported`.
+    """Return the parts of one stream as a :class:`pyarrow.dataset.Dataset`; reading it needs :func:`damage_reported`.
 
-    The last of ``paths`` may be its open part.
+    The last of ``paths`` may be its open part. Raises :class:`StoreError`.
     """
     import pyarrow.dataset as ds
 
@@ -242,9 +242,10 @@ def open_parts(paths: Sequence[Path]) -> Any:
     whole = [str(_closed(path)) for path in (paths if rows is None else paths[:-1])]
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     form = ds.ParquetFileFormat(default_fragment_scan_options=options)
-    found = [ds.dataset(whole, format=form)] if whole else []
-    found += [ds.dataset(rows)] if rows is not None else []
-    return found[0] if len(found) == 1 else ds.dataset(found)
+    with damage_reported(paths):
+        found = [ds.dataset(whole, format=form)] if whole else []
+        found += [ds.dataset(rows)] if rows is not None else []
+        return found[0] if len(found) == 1 else ds.dataset(found)
 
 
 @contextmanager

@@ -254,7 +254,7 @@ def test_a_constant_outcome_is_told_and_not_compared(tmp_path, capsys):
     assert pairs[["p", "p_holm", "difference_low", "favours"]].isna().all(axis=None)
     assert main(["report", folder]) == 0
     told = capsys.readouterr().out
-    assert "All 20 runs gave the same last, 36: there is nothing to compare or to explain." in told
+    assert "All 20 runs gave the same last, 36: there is nothing to compare or explain." in told
     assert "best" not in told
 
 

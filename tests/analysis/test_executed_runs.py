@@ -284,7 +284,7 @@ def test_shared_runs_are_told_in_a_report():
     data = made_up(rows=8, repetitions=1)
     runs = data.runs.assign(run=["one"] * 4 + [f"own-{i}" for i in range(4)])
     page = render(replace(data, runs=runs, comparisons=()))["index.html"]
-    assert "These are 8 runs (5 executed) of 1 seed." in page
+    assert "They stand for 8 runs (5 executed) of 1 seed." in page
     assert re.search(r"runs that were executed</th><td[^>]*>5<", page)
     told = data.sensitivity.assign(used=60, lost=4, executed=35)
     assert "60 runs used, 35 executed, 4 lost" in render(replace(data, sensitivity=told))["index.html"]

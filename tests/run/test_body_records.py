@@ -59,7 +59,7 @@ def test_channels_of_alike_bodies_have_the_place_of_the_number():
     assert [c.uid for c in body.sensors] == ["pendulum.{body}.observation"]
     assert [c.uid for c in body.actuators] == ["pendulum.{body}.action"]
     assert body.rewards == ["pendulum.{body}.reward"]
-    around = environment_record(SimpleNamespace(name="P", params={}), handle)
+    around = environment_record(SimpleNamespace(name="P", params={}, frames=None), handle)
     assert around.incarnations == 3
     assert [c.uid for c in (*around.sensors, *around.rewards)] == [
         *("pendulum.{body}.observation", "pendulum.{body}.reward")
