@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,11 @@ import numpy as np
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from .digests import Packed, RowDigest, StatisticsDigest
-from .frame_stream import Frame, FrameDigest, FrameStream
+from .frame_stream import Frame, FrameDigest
+from .list_stream import ListDigest, ListStream
 from .parts import open_part, part_path
 from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, Header
-from .streams import AnyStream, StatisticsStream
+from .streams import AnyStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,39 +37,25 @@ class ResumedRows:
 
     def restore(self, stream: AnyStream) -> None:
         """Let ``stream`` go on behind these rows."""
-        assert not isinstance(stream, StatisticsStream | FrameStream)
+        assert not isinstance(stream, ListStream)
         stream.restore(self.rows, self.parts, self.digest, self.values)
 
 
 @dataclass(frozen=True)
-class ResumedStatistics:
-    """The statistics: how many rows, and their digest."""
+class ResumedRecords:
+    """Statistics or rendered frames: how many, and their digest."""
 
     rows: int
     parts: int
-    digest: StatisticsDigest
+    digest: ListDigest
 
     def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` go on behind these rows."""
-        assert isinstance(stream, StatisticsStream)
+        """Let ``stream`` go on behind these records."""
+        assert isinstance(stream, ListStream)
         stream.restore(self.rows, self.parts, self.digest)
 
 
-@dataclass(frozen=True)
-class ResumedFrames:
-    """Rendered frames: how many, and their digest."""
-
-    rows: int
-    parts: int
-    digest: FrameDigest
-
-    def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` go on behind these frames."""
-        assert isinstance(stream, FrameStream)
-        stream.restore(self.rows, self.parts, self.digest)
-
-
-Kept = ResumedRows | ResumedStatistics | ResumedFrames
+Kept = ResumedRows | ResumedRecords
 
 
 def read_kept(kind: str, folder: Path, parts: int, progress: ProgressCallback | None = None) -> Kept:
@@ -78,9 +66,9 @@ def read_kept(kind: str, folder: Path, parts: int, progress: ProgressCallback | 
     a part that is missing or cannot be read.
     """
     if kind == "statistics":
-        return _read_statistics(folder, parts, progress)
+        return _read_records(StatisticsDigest(), _LINE, folder, parts, progress)
     if kind == "frames":
-        return _read_frames(folder, parts, progress)
+        return _read_records(FrameDigest(), Frame._fields, folder, parts, progress)
     return _read_rows(folder, parts, AGENT_HEADER if kind == "agent" else ENVIRONMENT_HEADER, progress)
 
 
@@ -120,24 +108,20 @@ def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallb
     return ResumedRows(rows, parts, digest, values)
 
 
-def _read_statistics(folder: Path, parts: int, progress: ProgressCallback | None) -> ResumedStatistics:
-    digest, rows, counted = StatisticsDigest(), 0, PartsProgress(progress, parts)
+def _read_records(
+    digest: ListDigest,
+    columns: Sequence[str],
+    folder: Path,
+    parts: int,
+    progress: ProgressCallback | None,
+) -> ResumedRecords:
+    rows, counted = 0, PartsProgress(progress, parts)
     for number in range(parts):
         table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
-        digest.add(zip(*(table[name].to_pylist() for name in _LINE), strict=True))
+        digest.add(zip(*(table[name].to_pylist() for name in columns), strict=True))
         rows += table.num_rows
         counted.end()
-    return ResumedStatistics(rows, parts, digest)
-
-
-def _read_frames(folder: Path, parts: int, progress: ProgressCallback | None) -> ResumedFrames:
-    digest, rows, counted = FrameDigest(), 0, PartsProgress(progress, parts)
-    for number in range(parts):
-        table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
-        digest.add(map(Frame, *(table[name].to_pylist() for name in Frame._fields)))
-        rows += table.num_rows
-        counted.end()
-    return ResumedFrames(rows, parts, digest)
+    return ResumedRecords(rows, parts, digest)
 
 
 def _count(file: pq.ParquetFile) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,11 +16,11 @@ from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 from .arrow_columns import KEYS, arrow_column, text_column
 from .digests import Line, StatisticsDigest
 from .frame_stream import FrameStream
+from .list_stream import ListStream
 from .models import to_json
-from .open_parts import OpenPart
 from .parts import PartWriter, wall_folder
 from .records import AgentRecord, BodyRecord, EnvironmentRecord, channel_columns, distinct, slug
-from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, PART_ROWS, FlushPolicy, RowStream, Vector
+from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, PART_ROWS, RowStream, Vector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -246,103 +245,30 @@ class EnvironmentStream(RowStream):
         return text_column(self._states.get(row) for row in range(start, end))
 
 
-class StatisticsStream:
+class StatisticsStream(ListStream[Line]):
     """The statistics that agents report, in long format."""
 
     def __init__(self, folder: Path, metadata: dict[str, Any], on_look: Callable[[], None]):
-        self._writer = PartWriter(folder, metadata)
-        self._on_look = on_look
-        self._pace = FlushPolicy(PART_ROWS)
-        # as in the streams of rows
-        self._open = OpenPart(folder)
-        self._writing = threading.Lock()
-        self._shown = 0
-        self._lines: list[Line] = []
-        self._rows_written = 0
-        self._digest = StatisticsDigest()
-        #: the number of parts written so far
-        self.parts = 0
-
-    @property
-    def folder(self) -> Path:
-        """Where the parts lie."""
-        return self._writer.folder
-
-    @property
-    def rows(self) -> int:
-        """The number of rows appended so far."""
-        return self._rows_written + len(self._lines)
-
-    @property
-    def rows_written(self) -> int:
-        """The number of rows that are in complete parts."""
-        return self._rows_written
+        super().__init__(PartWriter(folder, metadata), PART_ROWS, StatisticsDigest(), on_look)
 
     def append(self, agent: str, worker: int, episode: int, step: int, key: str, value: float) -> None:
         """Record that ``agent`` had ``key`` = ``value`` after ``step``."""
-        if len(self._lines) >= self._pace.next_look:
-            if self._pace.due(len(self._lines), self.parts):
-                self.flush()
-            self._on_look()
+        self._look()
         try:
-            self._lines.append((agent, int(worker), int(episode), int(step), str(key), float(value)))
+            self._records.append((agent, int(worker), int(episode), int(step), str(key), float(value)))
         except (TypeError, ValueError) as error:
             raise StoreError(f"statistic {key!r} of agent {agent!r}: {value!r} is not a number") from error
 
-    def digest(self) -> str:
-        """Return the SHA-256 of all rows so far, worker by worker, as hex digits."""
-        return self._whole_digest().hexdigest()
-
-    def restore(self, rows: int, parts: int, digest: StatisticsDigest) -> None:
-        """Go on behind the ``rows`` that the first ``parts`` parts hold; ``digest`` is theirs."""
-        self._rows_written, self.parts, self._digest = rows, parts, digest
-
-    def flush(self) -> None:
-        """Write the rows that are still in memory, if any, as a part."""
-        if not self._lines:
-            return
-        with self._writing:
-            self._writer.write(self.parts, _columns_of(self._lines))
-            self._shown = 0
-            self._open.discard()
-            digest = self._whole_digest()
-            written = self.rows
-            self._pace.written()
-            # As in the streams of rows, no call from here on.
-            self._digest = digest
-            self._rows_written = written
-            self._lines = []
-            self.parts += 1
-
-    def show(self) -> None:
-        """Write rows that are still in memory to the open part; see :meth:`.RowStream.show`."""
-        with self._writing:
-            start, lines = self._shown, self._lines[self._shown :]
-            if not lines:
-                return
-            try:
-                self._open.extend(self._writer.path(self.parts), _columns_of(lines), first=start == 0)
-                self._shown = start + len(lines)
-            except StoreError:
-                self._open.discard()
-                self._shown = 0
-
-    def _whole_digest(self) -> StatisticsDigest:
-        digest = self._digest.copy()
-        digest.add(self._lines)
-        return digest
-
-
-def _columns_of(lines: Sequence[Line]) -> dict[str, pa.Array]:
-    agents, workers, episodes, steps, keys, values = zip(*lines, strict=True)
-    return {
-        "agent": text_column(agents),
-        "worker": arrow_column(np.array(workers, dtype=np.int16)),
-        "episode": arrow_column(np.array(episodes, dtype=np.int32)),
-        "step": arrow_column(np.array(steps, dtype=np.int64)),
-        "key": text_column(keys),
-        "value": arrow_column(np.array(values, dtype=np.float64)),
-    }
+    def _columns(self, records: Sequence[Line]) -> dict[str, pa.Array]:
+        agents, workers, episodes, steps, keys, values = zip(*records, strict=True)
+        return {
+            "agent": text_column(agents),
+            "worker": arrow_column(np.array(workers, dtype=np.int16)),
+            "episode": arrow_column(np.array(episodes, dtype=np.int32)),
+            "step": arrow_column(np.array(steps, dtype=np.int64)),
+            "key": text_column(keys),
+            "value": arrow_column(np.array(values, dtype=np.float64)),
+        }
 
 
 #: the folder of an instance's directory that holds the streams
