@@ -29,7 +29,9 @@ MOST = 10_000
 def graph_of(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
     """Return a world that is built as a graph; see :func:`.world_graph.world_graph`."""
     graph = nx.MultiDiGraph()
-    written = {entity.full_id: uid for (_, uid), entity in builder.entities.items() if uid}
+    # (what a world made for palaestrai-mosaik names may also be a simulator as a whole, which is no entity)
+    named = [(getattr(entity, "full_id", None), uid) for (_, uid), entity in builder.entities.items() if uid]
+    written = {full_id: uid for full_id, uid in named if full_id is not None}
     # mosaik's graph has all entities, also children that nothing is connected to
     for node, data in builder.world.entity_graph.nodes(data=True):
         entity = written.get(node, node[len(data["sid"]) + 1 :])
