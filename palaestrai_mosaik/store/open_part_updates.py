@@ -9,13 +9,15 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from time import thread_time
+from time import monotonic, thread_time
 from typing import Protocol
 
 #: seconds between two updates, if they are cheap
 SECONDS = 0.5
 #: updates take this share of the time at most (as CPU time): where rows are wide and many, they get rarer
 SHARE = 1 / 200
+#: seconds of CPU time that may be used ahead of that: a single update that takes long does not delay the next ones
+ALLOWANCE = 0.1
 
 
 class Shown(Protocol):
@@ -43,6 +45,10 @@ class OpenPartUpdates:
 
     def start(self) -> None:
         """Begin."""
+        # Every part needs it. Imported in the thread, it would take longer than some hundred updates, and a process
+        # that is forked meanwhile could never import it.
+        import pyarrow  # noqa: F401
+
         self._thread.start()
 
     def stop(self) -> None:
@@ -53,6 +59,7 @@ class OpenPartUpdates:
 
 
 def _update(of: weakref.WeakMethod[Streams], stopped: threading.Event) -> None:
+    left, looked = ALLOWANCE, monotonic()
     pause = SECONDS
     while not stopped.wait(pause):
         streams = of()
@@ -62,4 +69,7 @@ def _update(of: weakref.WeakMethod[Streams], stopped: threading.Event) -> None:
         for stream in streams():
             stream.show()
         del streams
-        pause = max(SECONDS, (thread_time() - before) / SHARE)
+        now = monotonic()
+        left = min(ALLOWANCE, left + SHARE * (now - looked)) - (thread_time() - before)
+        looked = now
+        pause = max(SECONDS, -left / SHARE)
