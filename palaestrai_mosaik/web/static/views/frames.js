@@ -2,6 +2,7 @@
 
 import { get, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
+import { episodeChoice } from "web/episode_choice";
 import { film } from "web/film";
 import { number } from "web/format";
 import { player } from "web/player";
@@ -13,21 +14,17 @@ export async function show(element, context) {
   const { run, signal, failed } = context;
   const query = context.query ?? new URLSearchParams();
   let index = await get(`run/${run}/frames`, {}, signal);
-  let other = null; // another run that is shown beside this one: {run, index}
   let sides = []; // what is shown: {film, image, caption}
   let ticks = [0]; // at which a frame of one of them was rendered
 
-  const main = h("select", { "aria-label": "Episode", onchange: () => act(load) });
-  const beside = h("select", { "aria-label": "Beside it", onchange: () => act(load) });
-  const another = h("input", { type: "text", size: 18, placeholder: "another run", "aria-label": "Another run beside it",
-    onchange: () => act(async () => { await choose(another.value.trim()); await load(); }) });
+  const choice = episodeChoice({ run, view: "frames", query, index: () => index, episodes, load, signal, failed });
+  const { main, controls, act } = choice;
   const follow = h("input", { type: "checkbox", checked: true });
   const live = h("label", { hidden: true }, follow, "follow the newest frame");
   const time = player({ label: said, changed: paint, signal });
   const pictures = h("div", { class: "drawings" }), note = h("p", { class: "quiet note" });
   fill(element,
-    h("div", { class: "controls" }, h("label", {}, "Episode", main), h("label", {}, "Beside", beside),
-      !offline && h("label", {}, "of run", another), live),
+    h("div", { class: "controls" }, controls.main, controls.beside, controls.another, live),
     time.element, note, pictures,
     h("p", { class: "quiet" }, "Keys: space plays, arrows step, Home and End go to the ends."));
 
@@ -40,30 +37,9 @@ export async function show(element, context) {
       title: `${several ? `${one.environment}: ` : ""}${names.get(one.phase)}, ${one.evaluation ? "evaluation" : "episode"} `
         + `${one.episode}${one.worker ? `, worker ${one.worker}` : ""}` }));
   }
-  function options(select, list, wanted, empty) {
-    fill(select, empty && h("option", { value: "" }, empty),
-      list.map((one) => h("option", { value: one.key, selected: one.key === wanted }, one.title)));
-  }
-  function choices() {
-    const own = episodes(index), theirs = episodes(other?.index ?? index);
-    options(main, own, main.value || query.get("at") || own.at(-1)?.key);
-    options(beside, theirs, beside.value || query.get("beside"), "nothing");
-  }
-  async function choose(name) {
-    other = name ? { run: name, index: await get(`run/${name}/frames`, {}, signal) } : null;
-    options(beside, episodes(other?.index ?? index), "", "nothing");
-    if (other) beside.value = episodes(other.index).at(-1)?.key ?? "";
-  }
 
   // ----- loading
-  async function act(what) {
-    try {
-      await what();
-    } catch (error) {
-      if (!signal.aborted) failed(error);
-    }
-  }
-  async function filmOf(ofRun, of, key) {
+  async function filmOf({ run: ofRun, index: of, key }) {
     const one = episodes(of).find((episode) => episode.key === key);
     const asked = { environment: one.environment, phase: one.phase, worker: one.worker, episode: one.episode,
       evaluation: one.evaluation ? 1 : undefined };
@@ -76,14 +52,14 @@ export async function show(element, context) {
       fill(note, index.running ? "No frame has been rendered yet." : "No frames were rendered.");
       return;
     }
-    const films = [await filmOf(run, index, main.value)];
-    if (beside.value) films.push(await filmOf(other?.run ?? run, other?.index ?? index, beside.value));
+    const films = [];
+    for (const one of choice.shown()) films.push(await filmOf(one));
     sides = films.map((one) => ({ film: one, image: h("img", { alt: "", class: "frame" }), caption: h("figcaption", { class: "quiet" }) }));
     for (const { image } of sides) image.addEventListener("load", () => enlarge(image));
     fill(pictures, sides.map((side) => h("section", { class: "card" }, h("h2", {}, side.film.title),
       h("figure", { class: "rendered" }, side.image, side.caption))));
     pictures.classList.toggle("two", sides.length > 1);
-    remember();
+    choice.remember();
     grown();
   }
   /** Show films that may have more frames than before. */
@@ -95,14 +71,6 @@ export async function show(element, context) {
     fill(note, one.states > 1 && one.states <= last && `${number(one.states)} of ${number(last + 1)} states were rendered.`);
     time.set(query.has("state") ? Number(query.get("state")) : time.state());
     query.delete("state");
-  }
-  function remember() {
-    const said = new URLSearchParams({ at: main.value, ...(beside.value && { beside: beside.value }), ...(other && { other: other.run }) });
-    try {
-      history.replaceState(null, "", `#/run/${encodeURIComponent(run)}/frames?${said}`);
-    } catch {
-      // a page inside of another one has no address of its own
-    }
   }
 
   // ----- painting
@@ -133,8 +101,8 @@ export async function show(element, context) {
   }
 
   // ----- the beginning, and what goes on
-  if (query.get("other")) await act(() => choose(query.get("other")));
-  choices();
+  await choice.begin();
+  choice.update();
   await load();
   if (!index.running || offline) return;
   live.hidden = false;
@@ -142,7 +110,7 @@ export async function show(element, context) {
     const newest = () => episodes(index).filter((one) => !one.evaluation).at(-1)?.key ?? "";
     const wasNewest = main.value === newest();
     index = await get(`run/${run}/frames`, {}, signal);
-    choices();
+    choice.update();
     if (!wasNewest) return index.running;
     if (follow.checked && newest() !== main.value) {
       main.value = newest();

@@ -3,6 +3,7 @@
 import { COLOURS, colour, figure } from "web/chart";
 import { get, offline, watch } from "web/data";
 import { fill, h, table } from "web/dom";
+import { episodeChoice } from "web/episode_choice";
 import { number } from "web/format";
 import { letters, nameOf, partOf, scene } from "web/motion";
 import { player } from "web/player";
@@ -25,14 +26,12 @@ export async function show(element, context) {
   }
   let environment = index.environments.find((one) => one.environment === query.get("environment")) ?? index.environments[0];
   let incarnation = Number(query.get("incarnation") ?? 0);
-  let other = null; // another run that is shown beside this one: {run, index}
   const sides = []; // what is drawn: {scene, drawing, place}
-  const keys = () => [chosen(main), chosen(beside)];
   let pinned = null, looked = null, paintedAt = 0, later = null;
 
   // ----- controls
-  const main = h("select", { "aria-label": "Episode", onchange: () => act(load) });
-  const beside = h("select", { "aria-label": "Beside it", onchange: () => act(load) });
+  const choice = episodeChoice({ run, view: "grid", query, index: () => index, episodes, load, signal, failed });
+  const { main, controls, act } = choice;
   const environments = h("select", { "aria-label": "Environment", onchange: () => {
     environment = index.environments.find((one) => one.environment === environments.value);
     incarnation = 0;
@@ -42,8 +41,6 @@ export async function show(element, context) {
     incarnation = Math.max(0, Math.min(environment.incarnations - 1, Number(copies.value)));
     act(load);
   } });
-  const another = h("input", { type: "text", size: 18, placeholder: "another run", "aria-label": "Another run beside it",
-    onchange: () => act(async () => { await choose(another.value.trim()); await load(); }) });
   const follow = h("input", { type: "checkbox", checked: true });
   const live = h("label", { hidden: true }, follow, "follow the newest state");
   const worst = h("button", { type: "button", onclick: () => time.go(sides[0].scene.motion.worst.index) }, "Worst state");
@@ -65,10 +62,9 @@ export async function show(element, context) {
   fill(element,
     h("div", { class: "controls" },
       index.environments.length > 1 && h("label", {}, "Environment", environments),
-      h("label", {}, "Episode", main),
+      controls.main,
       h("label", { class: "copies" }, "Copy", copies),
-      h("label", {}, "Beside", beside),
-      !offline && h("label", {}, "of run", another), live),
+      controls.beside, controls.another, live),
     time.element, note, legends,
     h("div", { class: "scenes" }, h("div", { class: "stage" }, drawings, zooms),
       h("aside", { "aria-label": "Values of a part" }, h("div", { class: "controls" }, h("label", {}, "Part", find)), details, chart.element)),
@@ -83,34 +79,13 @@ export async function show(element, context) {
       .map((one) => ({ ...one, phase: phase.phase, key: `${phase.phase}.${one.worker}.${one.episode}${one.evaluation ? "e" : ""}`,
         title: `${phase.name}, ${one.evaluation ? "evaluation" : "episode"} ${one.episode}${one.worker ? `, worker ${one.worker}` : ""}` })));
   }
-  function options(select, list, wanted, empty) {
-    fill(select, empty && h("option", { value: "" }, empty),
-      list.map((one) => h("option", { value: one.key, selected: one.key === wanted }, one.title)));
-  }
   function choices() {
-    const own = episodes(index), theirs = episodes(other?.index ?? index);
-    options(main, own, chosen(main) || query.get("at") || own.at(-1)?.key);
-    options(beside, theirs, chosen(beside) || query.get("beside"), "nothing");
+    choice.update();
     copies.parentElement.hidden = environment.incarnations < 2;
-  }
-  function chosen(select) {
-    return select.value;
-  }
-  async function choose(name) {
-    other = name ? { run: name, index: await get(`run/${name}/grid`, {}, signal) } : null;
-    options(beside, episodes(other?.index ?? index), "", "nothing");
-    if (other) beside.value = episodes(other.index).at(-1)?.key ?? "";
   }
 
   // ----- loading
-  async function act(what) {
-    try {
-      await what();
-    } catch (error) {
-      if (!signal.aborted) failed(error);
-    }
-  }
-  async function sceneOf(ofRun, of, key) {
+  async function sceneOf({ run: ofRun, index: of, key }) {
     const one = episodes(of).find((episode) => episode.key === key);
     const where = of.environments.find((place) => place.environment === environment.environment) ?? of.environments[0];
     const asked = { environment: where.environment, phase: one.phase };
@@ -121,9 +96,8 @@ export async function show(element, context) {
     return scene(topology, motion, ofRun === run ? one.title : `${ofRun}: ${one.title}`);
   }
   async function load() {
-    const [first, second] = keys();
-    const scenes = [await sceneOf(run, index, first)];
-    if (second) scenes.push(await sceneOf(other?.run ?? run, other?.index ?? index, second));
+    const scenes = [];
+    for (const one of choice.shown()) scenes.push(await sceneOf(one));
     const seen = sides.map((side) => side.drawing.view());
     for (const side of sides.splice(0)) side.drawing.close();
     scenes.forEach((one, i) => {
@@ -137,7 +111,7 @@ export async function show(element, context) {
       own.length > 0 && h("optgroup", { label: KINDS[kind] }, own.map((one) => h("option", { value: `${kind}:${one.id}` }, nameOf(one))))));
     find.value = partOf(sides[0].scene, pinned) ? pinned : "";
     for (const side of sides) side.drawing.choose(pinned);
-    remember();
+    choice.remember({ ...(index.environments.length > 1 && { environment: environment.environment }), ...(incarnation && { incarnation }) });
     grown();
   }
   /** Show scenes that may have more states than before. */
@@ -155,16 +129,6 @@ export async function show(element, context) {
     far && `Worst voltage: ${worst.title}, ${sides[0].scene.moment(far.index)}.`);
     time.set(query.has("state") ? Number(query.get("state")) : time.state());
     query.delete("state");
-  }
-  function remember() {
-    const [first, second] = keys();
-    const said = new URLSearchParams({ at: first, ...(second && { beside: second }), ...(other && { other: other.run }),
-      ...(index.environments.length > 1 && { environment: environment.environment }), ...(incarnation && { incarnation }) });
-    try {
-      history.replaceState(null, "", `#/run/${encodeURIComponent(run)}/grid?${said}`);
-    } catch {
-      // a page inside of another one has no address of its own
-    }
   }
 
   // ----- painting
@@ -318,23 +282,23 @@ export async function show(element, context) {
     clearTimeout(later);
     for (const side of sides) side.drawing.close();
   });
-  if (query.get("other")) await act(() => choose(query.get("other")));
+  await choice.begin();
   choices();
   await load();
   if (!index.running || offline) return;
   live.hidden = false;
   watch(1, signal, async () => {
     const newest = () => episodes(index).filter((one) => !one.evaluation).at(-1)?.key;
-    const wasNewest = chosen(main) === newest();
+    const wasNewest = main.value === newest();
     index = await get(`run/${run}/grid`, {}, signal);
     environment = index.environments.find((one) => one.environment === environment.environment) ?? environment;
     choices();
     if (!wasNewest) return index.running;
-    if (follow.checked && newest() !== chosen(main)) {
+    if (follow.checked && newest() !== main.value) {
       main.value = newest();
       await load();
     } else {
-      sides[0].scene = await sceneOf(run, index, chosen(main));
+      sides[0].scene = await sceneOf(choice.shown()[0]);
     }
     grown();
     if (follow.checked && !time.playing()) time.set(Infinity);
