@@ -8,13 +8,14 @@ episode without any value makes the outcome NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from palaestrai_mosaik.design.folds import fold
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
@@ -34,15 +35,6 @@ if TYPE_CHECKING:
 SOURCES = {"reward": "NAME", "reading": "ID", "setpoint": "ID", "statistic": "NAME"}
 #: folds that the store keeps of every episode
 _KEPT = ("sum", "mean", "min", "max")
-_FOLDS: dict[str, Callable[[FloatVector], Any]] = {
-    "mean": np.mean,
-    "median": np.median,
-    "sum": np.sum,
-    "min": np.min,
-    "max": np.max,
-    "first": lambda values: values[0],
-    "last": lambda values: values[-1],
-}
 _MOST_NAMES = 20
 _KEYS = ("worker", "episode", "step")
 
@@ -53,11 +45,6 @@ _Episodes = dict[tuple[int, int], FloatArray]
 @dataclass(frozen=True, slots=True)
 class PerBody(OutcomeSpec):
     """An outcome of an agent's episodes that is divided by the number of the agent's bodies."""
-
-
-def fold(values: FloatVector, how: str) -> float:
-    """Return all ``values`` as one; NaN where there are none, or one of them is NaN."""
-    return float(_FOLDS[how](values)) if len(values) else float("nan")
 
 
 def outside(values: FloatVector, band: tuple[float, float] | None) -> FloatVector:

@@ -9,13 +9,13 @@ once more, after it was killed, does not ask again about what it has reported al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.design.folds import fold
 from palaestrai_mosaik.design.model import OutcomeSpec, Pruner
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.runner import Interrupt
@@ -26,15 +26,6 @@ from .journal import Journal, make_pruner, open_journal, quiet
 
 #: the attribute of a trial that says where the pruner has stopped it
 STOPPED = "stopped"
-_FOLDS: dict[str, Callable[[Any], Any]] = {
-    "mean": np.mean,
-    "median": np.median,
-    "sum": np.sum,
-    "min": np.min,
-    "max": np.max,
-    "first": lambda values: values[0],
-    "last": lambda values: values[-1],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +80,7 @@ class EarlyStopping:
         if phase.index != self._reporting.phase or reports[0].evaluation != outcome.evaluation:
             return
         self._values += [_value(report, outcome) for report in reports]
-        so_far = float(_FOLDS[outcome.episode](np.array(self._values)))
+        so_far = fold(np.array(self._values), outcome.episode)
         value = float(np.mean([*self._reporting.earlier, so_far]))
         step = self._next
         self._next += 1
