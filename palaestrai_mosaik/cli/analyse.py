@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from palaestrai_mosaik.analysis.comparison import Comparison
+    from palaestrai_mosaik.analysis.comparison.robustness import Robustness
     from palaestrai_mosaik.analysis.report import ReportData, SearchData
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import SensitivityResult
@@ -327,14 +328,7 @@ def compare(
     for one in found:
         say("\n".join(_comparison_lines(one)), end="\n\n")
     written = list(_write_comparisons(found, directory))
-    for file in written:
-        say_unless_quiet(file)
-    if results.not_collected:
-        warn(results.not_collected)
-    for one in found:
-        for warning in one.warnings:
-            warn(f"{one.title}: {warning}")
-    say_unless_quiet(next_step(results.folder.path, store))
+    _say_compared(results, found, written, store)
     if wants_json():
         compared = [_comparison_data(one) for one in found]
         names = [outcome.name for outcome in results.outcome_specs]
@@ -371,6 +365,17 @@ def compare_robustness(
         _write_table(robustness_table(found, name), directory / file, _DIGITS)
         for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
     ]
+    _say_compared(results, found, written, store)
+    if wants_json():
+        compared = [data_of(one) for one in found]
+        answer({**_design_data(results, names), "robustness": compared, "files": written})
+    return FINISHED
+
+
+def _say_compared(
+    results: Results, found: Sequence[Comparison | Robustness], written: Sequence[Path], store: str | None
+) -> None:
+    """Print which files were written, what a reader has to know about the comparisons, and what comes next."""
     for file in written:
         say_unless_quiet(file)
     if results.not_collected:
@@ -379,10 +384,6 @@ def compare_robustness(
         for warning in one.warnings:
             warn(f"{one.title}: {warning}")
     say_unless_quiet(next_step(results.folder.path, store))
-    if wants_json():
-        compared = [data_of(one) for one in found]
-        answer({**_design_data(results, names), "robustness": compared, "files": written})
-    return FINISHED
 
 
 def _comparison_data(one: Comparison) -> dict[str, Any]:
