@@ -1,7 +1,7 @@
 """The folder of a search: one of a design, to which rows are added as the search proposes them.
 
 It is as generating would write a design with these rows, so all that reads folders reads it. Documents are put in place
-before the tables that name them, and the manifest, which says how many rows there are, comes last: whoever reads the
+before the tables that name them, and the manifest, which says how many rows there are, comes last: a reader of the
 folder meanwhile finds a beginning of the search.
 """
 

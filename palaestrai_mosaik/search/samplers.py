@@ -1,6 +1,6 @@
 """Optuna's samplers by the names that designs use.
 
-A sampler is made anew for every setting, and seeded by the setting's number. So what it proposes depends on the journal
+A new sampler is made for every setting, and seeded by the setting's number. So what it proposes depends on the journal
 alone, and a search that was killed and goes on is the search that it would have been.
 """
 

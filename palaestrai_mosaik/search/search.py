@@ -1,4 +1,4 @@
-"""The loop of a search: settings are proposed, their runs executed, and what they gave is told.
+"""The loop of a search: it proposes settings, executes their runs, and tells the sampler what they gave.
 
 A :class:`Search` is what an executor takes its jobs from: whenever a run can be started, it gives the next one, which
 is the next seed of a setting, or the first of a new one. Each record goes back to it. The journal is written at each
@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 #: seconds between two times that the tables are written, and that settings of dead workers are looked for
 _WRITE_EVERY, _LOOK_EVERY = 1.0, 60.0
-#: how often a run is begun again whose process was killed, by whoever
+#: how often a run restarts after its process was killed from outside
 _ATTEMPTS = 3
 #: a search ends that proposes so many settings in a row that it has proposed before, or where so many fail and none does not
 _MOST_REPEATED, _MOST_FAILED = 100, 10

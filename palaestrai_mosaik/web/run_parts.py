@@ -12,7 +12,7 @@ from .resources import address
 
 #: of all that a file has of a run over time, of its log and of the picture of its world, in bytes
 TIME, _LOG, _WORLD = 600_000, 60_000, 150_000
-#: what says on whose machine a run was executed
+#: which machine executed a run
 _PLACE = ("host", "pid")
 
 

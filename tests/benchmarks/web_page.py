@@ -81,7 +81,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def enter(browser: Browser, address: str, view: str) -> None:
-    """Open the page with its token, and then a view anew."""
+    """Open the page with its token, and then a view in a new document."""
     browser.open(address)
     browser.open(address.partition("?")[0] + view)
 

@@ -1,4 +1,4 @@
-"""Open parts: what has been recorded since the last part file is found while a run goes on, and by whoever comes after a kill."""
+"""Open parts: what has been recorded since the last part file is found while a run goes on, and after it was killed."""
 
 from __future__ import annotations
 

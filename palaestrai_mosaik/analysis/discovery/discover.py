@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: boxes of a method
 MOST_BOXES = 4
-#: a box that overlaps less with those of the resamples is told as unstable
+#: a box that overlaps less with those of the resamples is reported as unstable
 _STABLE = 0.5
 
 BOX_COLUMNS = (
