@@ -31,6 +31,7 @@ from palaestrai_mosaik.text import count as counted
 from .described import described
 from .load import load
 from .model import Axis, DesignSpec
+from .rounds import Rounds, rounds_in
 from .rows import SampledRows
 from .run_names import is_run_file
 from .sample import Sample, pack, unpack
@@ -40,14 +41,20 @@ _LIBRARIES = ("numpy", "scipy", "SALib")
 
 
 def manifest(
-    spec: DesignSpec, rows: SampledRows, first_rows: Mapping[int, int], documents: int
+    spec: DesignSpec,
+    rows: SampledRows,
+    first_rows: Mapping[int, int],
+    documents: int,
+    rounds: Rounds | None = None,
 ) -> dict[str, Any]:
     """Return the manifest as plain data.
 
     ``first_rows`` gives, for every row whose documents equal those of an earlier one, the
-    number of that one. All of it but ``versions`` depends on the design alone.
+    number of that one. All of it but ``versions`` depends on the design alone, and where it has ``rounds``, on what was
+    measured.
     """
     runs = rows.count * spec.repetitions
+    options = {key: value for key, value in spec.sampler.options.items() if key != "until"}
     return {
         "format": FORMAT,
         "versions": {
@@ -60,11 +67,12 @@ def manifest(
         "sampler": {
             "name": spec.sampler.name,
             "n": spec.sampler.n,
-            "options": dict(spec.sampler.options),
+            "options": options,
             "arguments": dict(rows.sample.arguments),
             "warnings": list(rows.sample.warnings),
             "blocks": pack(rows.sample.block),
         },
+        **(rounds.entries() if rounds is not None else {}),
         "axes": [_axis(axis) for axis in spec.axes],
         "counts": {
             "drawn": rows.drawn,
@@ -200,22 +208,15 @@ class DesignFolder:
         """The runs that are executed: those that stand for themselves."""
         return tuple(run for run in self.runs if run.run == run.uid)
 
+    @property
+    def rounds(self) -> Rounds | None:
+        """The rounds in which rows were added; ``None`` where all rows were drawn at once."""
+        return rounds_in(self.manifest)
+
     @cached_property
     def sample(self) -> Sample:
         """The points of the rows. Raises :class:`~palaestrai_mosaik.errors.DocumentError`."""
-        axes = [axis["name"] for axis in self.manifest["axes"]]
-        unit = _read_unit(self.path / SAMPLE, axes)
-        rows = self.manifest["counts"]["rows"]
-        if self.spec.search is not None:
-            unit = unit[:rows]
-        if len(unit) != rows:
-            refuse(self.path / SAMPLE, f"{len(unit)} rows stand here, {rows} were generated")
-        sampler = self.manifest["sampler"]
-        try:
-            block = unpack(sampler["blocks"], len(unit))
-        except ValueError as error:
-            refuse(self.path / MANIFEST, str(error))
-        return Sample(unit, block, sampler["arguments"], tuple(sampler["warnings"]))
+        return read_sample(self.path, self.manifest, growing=self.spec.search is not None)
 
     def contents(self, hashes: Collection[str]) -> dict[str, str]:
         """Return the contents of the documents with these hashes, by hash, as far as they can be known.
@@ -392,6 +393,26 @@ def read_manifest(path: Path) -> dict[str, Any]:
             "generating writes it; put the former text back, or generate the design into another folder",
         )
     return dict(manifest)
+
+
+def read_sample(path: Path, manifest: Mapping[str, Any], *, growing: bool = False) -> Sample:
+    """Return the points of the rows of the folder at ``path``; ``growing``: there may be more than the manifest has.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    """
+    axes = [axis["name"] for axis in manifest["axes"]]
+    unit = _read_unit(path / SAMPLE, axes)
+    rows = manifest["counts"]["rows"]
+    if growing:
+        unit = unit[:rows]
+    if len(unit) != rows:
+        refuse(path / SAMPLE, f"{len(unit)} rows stand here, {rows} were generated")
+    sampler = manifest["sampler"]
+    try:
+        block = unpack(sampler["blocks"], len(unit))
+    except ValueError as error:
+        refuse(path / MANIFEST, str(error))
+    return Sample(unit, block, sampler["arguments"], tuple(sampler["warnings"]))
 
 
 def _read_runs(file: Path) -> Iterator[PlannedRun]:

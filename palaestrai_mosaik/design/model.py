@@ -198,7 +198,7 @@ class DesignSpec:
     design's identity, is the SHA-256 (hex) of the canonical JSON of that without ``output`` and
     ``execution``, and of the order of the axes. A design with a ``search`` has no sample: its rows are the settings
     that the search tries, and ``repetitions`` is the number of seeds of each. How much it may spend, and how it is
-    confirmed, is no part of its identity: a search may go on with more.
+    confirmed, is no part of its identity: a search may go on with more. The same is true for ``until`` of the sampler.
     """
 
     uid: str
@@ -264,6 +264,8 @@ class DesignSpec:
 _NO_IDENTITY = ("output", "execution")
 #: keys of the search that do not identify it: how far it goes
 _NO_IDENTITY_OF_SEARCH = ("budget", "confirm")
+#: the option of samplers that says how far they go
+_NO_IDENTITY_OF_SAMPLER = "until"
 
 
 def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -306,6 +308,9 @@ def identity(spec: DesignSpec, whole: Mapping[str, Any]) -> dict[str, Any]:
     The order of the axes belongs to it, as the sample does; the canonical form of a mapping has none.
     """
     kept = {key: value for key, value in whole.items() if key not in _NO_IDENTITY}
+    if "sampler" in kept:
+        sampler = whole["sampler"].items()
+        kept["sampler"] = {key: value for key, value in sampler if key != _NO_IDENTITY_OF_SAMPLER}
     if spec.search is not None:
         search = whole["search"].items()
         kept["search"] = {key: value for key, value in search if key not in _NO_IDENTITY_OF_SEARCH}

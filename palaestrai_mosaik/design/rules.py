@@ -258,7 +258,7 @@ def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str
         fitting = [one.name for one in METHODS.values() if fits(one, sampler)]
         yield (
             f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(samplers)}); "
-            f"methods that fit {sampler.name}: {', '.join(fitting)}"
+            f"methods that fit {sampler.name}: {', '.join(fitting) or 'none'}"
         )
         return
     refused = [factor.name for factor in spec.factors if method.refuses(factor)]
