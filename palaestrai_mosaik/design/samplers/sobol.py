@@ -22,7 +22,7 @@ from .until import doubled, fraction, last_n, until_faults, until_option
 #: SALib's base sequence has 30 bits
 _LARGEST = 2**30
 #: without a limit, a sample doubles so often that it has so many times the rows of its first round
-_GROWTH = 32
+_GROWTH = 64
 
 
 def draw(spec: DesignSpec) -> Sample:
