@@ -24,7 +24,7 @@ from palaestrai_mosaik.search.result import best_settings, history
 from ..resources import Query, ResourceError, Source, resource
 from .design_watch import DesignWatch, watch
 
-_STATES: tuple[str, ...] = get_args(SettingState)
+_STATES: tuple[SettingState, ...] = get_args(SettingState)
 #: characters of what a pruner or a failure said
 _LONGEST = 300
 

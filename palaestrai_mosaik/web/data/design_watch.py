@@ -133,7 +133,7 @@ class DesignWatch:
             f"the scheduler did not answer, and its runs are shown as lost or waiting: {problem}"
             for problem in self.states().states.problems
         ]
-        return found + [self._exchanged] * (self._exchanged is not None)
+        return [*found, *([] if self._exchanged is None else [self._exchanged])]
 
     def _follow(self) -> None:
         """Take in the rows that were added to the folder, if its manifest was replaced since it was read."""
