@@ -50,10 +50,12 @@ def analyse(
     outcomes: Sequence[str],
     output: str | None,
     discover: Sequence[str] = (),
+    beside: str | None = None,
 ) -> int:
     """Print the outcomes of the design in ``folder``, what they depend on, and where conditions hold; write all as CSV.
 
-    With ``discover`` and without ``methods``, boxes are looked for and nothing else. Returns 1 where a method that was
+    With ``discover`` and without ``methods``, boxes are looked for and nothing else. ``beside`` is another folder: of a
+    search, that of Sobol' indices of the same factors, or the other way round. Returns 1 where a method that was
     asked for (by ``methods`` or the design) could not be used on an outcome, no method could, or a condition holds
     where no box can be looked for.
     """
@@ -61,6 +63,7 @@ def analyse(
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import choose_outcomes, sensitivity, tidy
 
+    from .beside import beside_data, beside_of, lines_of_beside
     from .common import find_folder
     from .discovery import data_of, lines_of, write_discoveries
 
@@ -70,6 +73,7 @@ def analyse(
         boxes_only = bool(discover) and not methods
         found = () if boxes_only else sensitivity(results, methods, names, drawing)
         discovered = () if methods and not discover else discover_design(results, discover, searching)
+    together = None if beside is None else beside_of(results, beside, store)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
     say(_outcome_table(results, names), end="\n\n")
@@ -85,12 +89,16 @@ def analyse(
     if searched is not None:
         for line in _search_lines(results.spec, searched):
             say(line)
+    if together is not None:
+        say("\n".join(lines_of_beside(together)), end="\n\n")
     written = [_write_table(results.table(), directory / "outcomes.csv")]
     if searched is not None:
         written += [
             _write_table(frame, directory / f"search-{name}.csv", _DIGITS)
             for name, frame in _search_tables(results.spec, searched).items()
         ]
+    if together is not None:
+        written.append(_write_table(together.table(), directory / "beside.csv", _DIGITS))
     if found:
         written.append(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
     if discovered:
@@ -113,6 +121,7 @@ def analyse(
             {
                 **_design_data(results, names),
                 "search": None if searched is None else searched.data(),
+                "beside": None if together is None else beside_data(together),
                 "outcomes": _moments(results, names),
                 "methods": [
                     {
@@ -468,7 +477,14 @@ def _labelled(one: Comparison, frame: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def report(folder: str | None, *, store: str | None, output: str | None, theatre: Sequence[str]) -> int:
+def report(
+    folder: str | None,
+    *,
+    store: str | None,
+    output: str | None,
+    theatre: Sequence[str],
+    beside: str | None = None,
+) -> int:
     """Write the report of the design in ``folder``; print where it is, and its first sentences.
 
     Args:
@@ -476,11 +492,13 @@ def report(folder: str | None, *, store: str | None, output: str | None, theatre
         store: where the results are.
         output: where the report goes; ``None``: into the folder of the design.
         theatre: runs that it leads to, each as one file beside it: ``best``, ``worst``, or uids of runs.
+        beside: of a search, the folder of a design with Sobol' indices of the same factors, or the other way round.
     """
     from palaestrai_mosaik.analysis.report import collect, headline, write_report
     from palaestrai_mosaik.analysis.report.verdict import count_tests, lost_runs
     from palaestrai_mosaik.analysis.results import Results
 
+    from .beside import beside_of
     from .common import find_folder
 
     with _reading() as reading, _drawing("analyse") as analysing, _drawing("compare") as comparing:
@@ -490,6 +508,8 @@ def report(folder: str | None, *, store: str | None, output: str | None, theatre
     searched = _search_of(results, store)
     if searched is not None:
         data = replace(data, search=_search_data(results.spec, searched))
+    if beside is not None:
+        data = replace(data, beside=beside_of(results, beside, store))
     directory = Path(output) if output is not None else results.folder.path / REPORT
     written = _write_theatres(results, data, theatre, directory)
     page = write_report(data, directory)

@@ -24,6 +24,7 @@ from palaestrai_mosaik.errors import StoreError
 
 from ..missing_runs import count_missing_runs
 from . import factors, sections, tables
+from .beside import beside
 from .best import Best
 from .cautions import Cautions
 from .data import ReportData
@@ -117,6 +118,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "discoveries": [discovery(one, i, cautions) for i, one in enumerate(data.discoveries)],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
         "search": None if data.search is None else sections.search(data.search),
+        "beside": None if data.beside is None else beside(data.beside, cautions),
         "notes": data.notes,
         "factors": Table("factors", "Factors", factors.table(data), most=200, named=True),
         "failures": None
@@ -158,6 +160,8 @@ def _tables(view: dict[str, Any]) -> Iterator[Table]:
     """Yield the tables of the page in its order."""
     if view["search"] is not None:
         yield from view["search"]["tables"]
+    if view["beside"] is not None:
+        yield from (one["table"] for one in view["beside"]["outcomes"])
     for outcome in view["outcomes"]:
         yield from chain.from_iterable(one.get("tables", ()) for one in outcome["methods"])
         for one in outcome["comparisons"]:
