@@ -210,7 +210,8 @@ def _table(one: SensitivityResult, shares: Mapping[str, float], factors: Sequenc
     frame = pd.DataFrame(rows)
     for column in ("importance", *INDICES):
         ranks = frame[column].rank(ascending=False, method="min")
-        frame[f"{column}_rank"] = pd.Series(
-            [None if math.isnan(rank) else int(rank) for rank in ranks], dtype=object
-        )
+        found = [None if math.isnan(rank) else int(rank) for rank in ranks]
+        # behind the value and the ends of its interval
+        place = list(frame).index(column if column == "importance" else f"{column}_high")
+        frame.insert(place + 1, f"{column}_rank", pd.Series(found, dtype=object))
     return frame.sort_values("importance", ascending=False, kind="stable", ignore_index=True)

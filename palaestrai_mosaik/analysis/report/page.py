@@ -32,6 +32,7 @@ from .discoveries import discovery
 from .headline import headline
 from .numbers import duration, percent
 from .pictures.canvas import drawing
+from .robust import robustness
 from .tables import Table, jsonable
 from .verdict import count_tests, lost_runs
 from .wording import environment, plain
@@ -116,6 +117,7 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "effects": sections.effects(data),
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
         "discoveries": [discovery(one, i, cautions) for i, one in enumerate(data.discoveries)],
+        "robustness": [robustness(one, i, cautions) for i, one in enumerate(data.robustness)],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
         "search": None if data.search is None else sections.search(data.search),
         "beside": None if data.beside is None else beside(data.beside, cautions),
@@ -170,6 +172,7 @@ def _tables(view: dict[str, Any]) -> Iterator[Table]:
         if outcome["values"]:
             yield outcome["values"]["table"]
     yield from chain.from_iterable(one["tables"] for one in view["discoveries"])
+    yield from chain.from_iterable(one["tables"] for one in view["robustness"])
     yield from (one["table"] for one in view["learning"])
     yield from filter(None, (view["factors"], view["failures"], view["runs"]))
 
