@@ -278,3 +278,16 @@ def test_a_design_without_a_search_says_so(tmp_path: Path) -> None:
     with pytest.raises(ResourceError, match="this design has no search"):
         get(source, "design/search")
     source.close()
+
+
+def test_one_file_shows_the_search(browser: Browser, tmp_path: Path) -> None:
+    path = growing(4)
+    folder = DesignFolder.open(path)
+    page = folder.view().save(tmp_path / "search.html")
+    browser.open(page.as_uri())
+    browser.wait("document.querySelector('.design-search figure canvas')")
+    assert browser.js("document.querySelectorAll('[role=gridcell]').length") == 4
+    assert browser.js("document.querySelector('[data-tile=settings] b').textContent") == "4"
+    assert browser.errors() == []
+    # the same search, the same bytes
+    assert folder.view().html == page.read_text(encoding="utf-8")
