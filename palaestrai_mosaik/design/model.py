@@ -167,6 +167,19 @@ class OutcomeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RobustnessSpec:
+    """Which decision is to be good in which scenarios.
+
+    ``by``: factors of the decision, empty: those that are compared. ``over``: factors, or axes, that make the
+    scenarios, empty: all others. ``satisfice``: conditions on outcomes; it counts in how many scenarios each holds.
+    """
+
+    by: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+    satisfice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AnalysisSpec:
     """How results are looked at.
 
@@ -174,7 +187,8 @@ class AnalysisSpec:
     (or factors) whose levels are compared, empty: all choices and other nominal factors where
     the design is no sensitivity sample. ``baseline``: the label that others are compared with
     (``None``: all pairs). ``confidence`` of intervals, ``resamples`` of bootstraps. ``discover``:
-    conditions on outcomes; boxes of factors are looked for in which they hold.
+    conditions on outcomes; boxes of factors are looked for in which they hold. ``robustness``: of decisions over
+    scenarios, ``None``: it is not asked for.
     """
 
     methods: tuple[str, ...] = ()
@@ -183,6 +197,7 @@ class AnalysisSpec:
     confidence: float = 0.95
     resamples: int = 1000
     discover: tuple[str, ...] = ()
+    robustness: RobustnessSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -321,9 +336,13 @@ def _plain_analysis(analysis: AnalysisSpec) -> dict[str, Any]:
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in asdict(analysis).items()
     }
+    # what says nothing does not change the hash, which designs had before there were these keys
     if not analysis.discover:
-        # what says nothing does not change the hash, which designs had before there was this key
         del plain["discover"]
+    if analysis.robustness is None:
+        del plain["robustness"]
+    else:
+        plain["robustness"] = {name: list(value) for name, value in asdict(analysis.robustness).items()}
     return plain
 
 

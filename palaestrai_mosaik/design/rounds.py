@@ -41,7 +41,6 @@ class Rounds:
         """Return them as entries of a manifest."""
         return {ROUNDS: [dict(one) for one in self.measured], ENDED: self.ended}
 
-
     def lines(self) -> list[str]:
         """Return a line for each round: how many rows it made, and what was measured then."""
         return [f"round {number}: {_told(one)}" for number, one in enumerate(self.measured, start=1)]
@@ -52,10 +51,16 @@ def _told(measured: Mapping[str, Any]) -> str:
     if "interval" in measured:
         if measured["interval"] is None:
             return f"{rows}, no indices of {measured['outcome']} yet: {measured['refused']}"
-        of = f" ({measured['index']} of {measured['factor']}, {measured['outcome']})" if "index" in measured else ""
+        of = (
+            f" ({measured['index']} of {measured['factor']}, {measured['outcome']})"
+            if "index" in measured
+            else ""
+        )
         return f"{rows}, widest interval ±{measured['interval']:.3g}{of}"
     if "holds" in measured:
-        told = f"{rows}, the condition holds in {measured['holds']:,} of {count(int(measured['runs']), 'run')}"
+        told = (
+            f"{rows}, the condition holds in {measured['holds']:,} of {count(int(measured['runs']), 'run')}"
+        )
         if measured["overlap"] is not None:
             told += f", boxes have {100 * measured['overlap']:.0f} % in common with those of the round before"
         return told

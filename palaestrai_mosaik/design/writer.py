@@ -134,7 +134,9 @@ def grow_folder(grown: DesignFolder, rows: SampledRows, rounds: Rounds) -> Desig
     try:
         with _lock(target, target), _scratch(target, target) as scratch:
             if read_manifest(target) != grown.manifest:
-                refuse(target, "the folder was generated again, or has grown, since it was opened; open it again")
+                refuse(
+                    target, "the folder was generated again, or has grown, since it was opened; open it again"
+                )
             if rows.count == grown.manifest["counts"]["rows"]:
                 # nothing but what is known of the rounds
                 text = manifest_text(grown.manifest | rounds.entries())

@@ -64,7 +64,9 @@ def decide_adaptive(results: Results) -> Decision:
     }
     if len(common) == in_a_row and min(common) >= wanted:
         rounds_of = "the last round" if in_a_row == 1 else f"the last {in_a_row} rounds"
-        return Decision(measured, f"the boxes hold still: {100 * min(common):.0f} % in common over {rounds_of}")
+        return Decision(
+            measured, f"the boxes hold still: {100 * min(common):.0f} % in common over {rounds_of}"
+        )
     most = most_rows(spec)
     if len(unit) >= most:
         return Decision(measured, f"the design has {len(unit):,} rows (max_n)")

@@ -54,7 +54,11 @@ def _widest(results: Results, found: Sequence[SensitivityResult]) -> dict[str, A
         for row in rows.to_dict("records"):
             width = float(row["high"] - row["value"])
             if not math.isfinite(width):
-                return {"interval": None, "outcome": one.outcome, "refused": f"{row['index']} has no interval"}
+                return {
+                    "interval": None,
+                    "outcome": one.outcome,
+                    "refused": f"{row['index']} has no interval",
+                }
             if width > widest["interval"]:
                 widest = {
                     "interval": width,

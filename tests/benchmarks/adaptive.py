@@ -87,7 +87,9 @@ class Computed(Results):
         """Return the outcomes of all rows."""
         runs, y = self.folder.runs, planted(self.folder.sample.unit, self._limits)
         columns = {"row": [run.row for run in runs], "run": [run.run for run in runs]}
-        return pd.DataFrame({**columns, "status": "finished", "y": y[[run.row for run in runs]].astype(float)})
+        return pd.DataFrame(
+            {**columns, "status": "finished", "y": y[[run.row for run in runs]].astype(float)}
+        )
 
 
 def adaptive(
@@ -149,7 +151,9 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--most", type=int, default=400)
     arguments = parser.parse_args()
-    print(f"{'box':>5}{'factors':>9}{'hypercube':>11}{'adaptive':>10}{'stops':>8}{'coverage':>10}{'density':>9}")
+    print(
+        f"{'box':>5}{'factors':>9}{'hypercube':>11}{'adaptive':>10}{'stops':>8}{'coverage':>10}{'density':>9}"
+    )
     seeds = range(1, arguments.repeat + 1)
     for name, limits in BOXES.items():
         for factors in arguments.factors:
@@ -159,9 +163,13 @@ def main() -> None:
             cubes = {n: [hypercube(limits, factors, n, seed) for seed in seeds] for n in sizes}
             grown = [adaptive(limits, factors, arguments.most, seed) for seed in seeds]
             # (of one that has stopped, what it had then)
-            by_rows = {n: [one.get(n, last) for one, _, last in grown] for n in range(20, arguments.most + 1, 10)}
+            by_rows = {
+                n: [one.get(n, last) for one, _, last in grown] for n in range(20, arguments.most + 1, 10)
+            }
             stops = statistics.median(rows for _, rows, _ in grown)
-            coverage, density = (statistics.median(v) for v in zip(*(last for *_, last in grown), strict=True))
+            coverage, density = (
+                statistics.median(v) for v in zip(*(last for *_, last in grown), strict=True)
+            )
             needed = [str(fewest(one) or f">{arguments.most}") for one in (cubes, by_rows)]
             print(
                 f"{name:>5}{factors:9}{needed[0]:>11}{needed[1]:>10}{stops:8.0f}{coverage:10.2f}{density:9.2f}",

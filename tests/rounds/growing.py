@@ -32,7 +32,12 @@ def box_design(*, extra=2, steps=1, failures=0.0, **keys):
         path = f"schedule.only.environments.{uid}.environment.params"
         factors[uid] = {"path": f"{path}.x1", "low": 0, "high": 1}
         factors |= {f"{name}_extra": {"path": f"{path}.{name}", "low": 0, "high": 1} for name in own[1:]}
-    agent = {"name": "nobody", "muscle": "idle", "sensors": [], "actuators": ["f1.idle", "f2.idle", "f3.idle"]}
+    agent = {
+        "name": "nobody",
+        "muscle": "idle",
+        "sensors": [],
+        "actuators": ["f1.idle", "f2.idle", "f3.idle"],
+    }
     only = {
         "environments": environments,
         "agents": [agent],

@@ -60,7 +60,9 @@ def test_ishigamis_stopping_n():
             n *= 2
         stops.append(n)
     spec = from_mapping(
-        ishigami_design(sampler={"name": "sobol", "n": 64, "second_order": False, "until": {"interval": 0.05}})
+        ishigami_design(
+            sampler={"name": "sobol", "n": 64, "second_order": False, "until": {"interval": 0.05}}
+        )
     )
     ours = 64
     while widest(sample(with_n(spec, ours)).unit) > 0.05:

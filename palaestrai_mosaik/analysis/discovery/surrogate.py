@@ -112,7 +112,9 @@ class Surrogate:
                 continue
             trees = _fitted(self._table[points.row[~left]], points.holds[~left])
             right[left] = (_probability(trees, self._table[points.row[left]]) > 0.5) == points.holds[left]
-        shares = [right[points.holds == holds].mean() for holds in (True, False) if (points.holds == holds).any()]
+        shares = [
+            right[points.holds == holds].mean() for holds in (True, False) if (points.holds == holds).any()
+        ]
         return float(np.mean(shares))
 
 

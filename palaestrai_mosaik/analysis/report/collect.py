@@ -11,6 +11,7 @@ import numpy as np
 
 from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
+from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
 from palaestrai_mosaik.analysis.discovery import Discovery, discover_design
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
@@ -70,6 +71,8 @@ def collect(
     comparisons, notes = _comparisons(results, comparing)
     discoveries, why = _discoveries(results, discovering)
     notes += [*why, *_growth(folder)]
+    robust, reason = robustness_design(results)
+    notes += [f"no robustness: {reason}"] * bool(reason)
     indices = tidy(found)
     split, levels = _split(results, frame, indices, comparisons[0].comparison.by if comparisons else ())
     lines = len(set(levels.values()))
@@ -118,6 +121,7 @@ def collect(
         folder=folder.path,
         documents={run.uid: run.file for run in folder.documents},
         discoveries=discoveries,
+        robustness=tuple(robust),
     )
 
 

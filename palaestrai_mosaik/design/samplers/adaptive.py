@@ -56,7 +56,11 @@ def stillness(spec: DesignSpec) -> tuple[float, int]:
 
 
 def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) and value.strip() else "an expression over outcomes, such as 'violations > 0.01'"
+    return (
+        None
+        if isinstance(value, str) and value.strip()
+        else "an expression over outcomes, such as 'violations > 0.01'"
+    )
 
 
 def _size(spec: DesignSpec, n: int) -> str | None:
