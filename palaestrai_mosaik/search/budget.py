@@ -34,13 +34,6 @@ def spent(search: SearchSpec, trials: Sequence[Any], spans: Iterable[Span] = ())
     return None
 
 
-def over(search: SearchSpec, trials: Sequence[Any]) -> str | None:
-    """Return which limit has ended a search of which all settings are settled; ``None``: it can go on."""
-    if any(not trial.state.is_finished() for trial in trials):
-        return None
-    return spent(search, trials)
-
-
 def runs_left(search: SearchSpec, trials: Sequence[Any]) -> int | None:
     """Return how many runs the budget has left; ``None`` where it does not count runs."""
     if search.budget.runs is None:

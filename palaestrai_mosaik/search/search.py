@@ -11,26 +11,27 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.analysis.outcomes import take
 from palaestrai_mosaik.design.folder import PlannedRun
 from palaestrai_mosaik.design.growing import GrowingFolder, Setting
-from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.model import DesignSpec, SearchSpec
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import SettingRecord, write_settings
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution import Settings
+from palaestrai_mosaik.execution import Executor, Settings
 from palaestrai_mosaik.execution.claim import wait_for_exits
 from palaestrai_mosaik.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.execution.early_stopping import STOPPED, Reporting, asks_to_stop
 from palaestrai_mosaik.execution.job import Job, JobRecord, Marker, is_stale, now, with_suffix
-from palaestrai_mosaik.execution.journal import Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
 from palaestrai_mosaik.execution.run_store import instances_of
 from palaestrai_mosaik.execution.status import job_path, run_file_stem
 from palaestrai_mosaik.execution.task import GRACE
@@ -121,11 +122,11 @@ class Search:
         self._written = self._looked = -float("inf")
         #: settings that others seem to be at work on: until when they are left alone
         self._avoided: dict[int, float] = {}
-        #: runs that were begun here
-        self._started = 0
         self._failed_before = sum(trial.state.name == "FAIL" for trial in self.journal.trials())
         #: settings in a row that had been proposed before
         self._repeated = 0
+        #: the jobs of the runs that were begun here
+        self.started: list[Job] = []
         #: records of runs that failed
         self.failures: list[JobRecord] = []
         #: why no more settings are begun
@@ -198,6 +199,20 @@ class Search:
             self._store.close()
             self._store = None
 
+    @property
+    def path(self) -> Path:
+        """The folder of the design."""
+        return self._path
+
+    def over(self) -> str | None:
+        """Return why the search is over; ``None``: there are settings to execute or to propose."""
+        return _why_over(self._search, self.journal.trials())
+
+    def runs_of(self, number: int) -> list[PlannedRun]:
+        """Return the runs of a setting that was proposed."""
+        setting = setting_of(self.journal.trial(number))
+        return [] if setting is None else self._growing.planned(setting)[0]
+
     def records(self) -> list[SettingRecord]:
         """Return all settings as they are now, in order."""
         return [record_of(trial) for trial in self.journal.trials()]
@@ -240,7 +255,7 @@ class Search:
 
     def _begin_one(self) -> bool:
         """Take over a setting that nobody works on, or propose one; false where there is none to begin now."""
-        if self._worker.most is not None and self._started >= self._worker.most:
+        if self._worker.most is not None and len(self.started) >= self._worker.most:
             return False
         number = self._taken_over()
         if number is not None:
@@ -305,7 +320,7 @@ class Search:
 
     def _is_executed(self, setting: Setting) -> bool:
         """Whether a process still has a run of a setting of which the worker is gone: it ends within seconds."""
-        runs, _ = self._growing.planned(setting)
+        runs = self.runs_of(setting.number)
         paths = [with_suffix(job_path(self._path, run), ".running") for run in runs]
         mine = self._worker.task
         if not self._working:
@@ -407,15 +422,15 @@ class Search:
         if self.ended_by is None:
             clock = datetime.now(UTC).timestamp()
             mine = (clock - (time.monotonic() - self._begun), clock)
-            self.ended_by = spent(self._search, self.journal.trials(), [mine]) or self._stuck()
+            self.ended_by = spent(self._search, self.journal.trials(), [mine]) or self._stuck(self._repeated)
         return self.ended_by is None
 
-    def _stuck(self) -> str | None:
-        if self._repeated >= _MOST_REPEATED:
-            return f"{_MOST_REPEATED} settings in a row had been tried before"
-        states = [trial.state.name for trial in self.journal.trials()]
-        if states.count("FAIL") >= _MOST_FAILED and not {"COMPLETE", "PRUNED"} & set(states):
-            return f"the first {states.count('FAIL')} settings failed"
+    def _stuck(self, repeated: int) -> str | None:
+        trials = self.journal.trials()
+        why = _hopeless(trials, repeated)
+        if why is not None:
+            return why
+        states = [trial.state.name for trial in trials]
         if self._settings.fail_fast and (self.failures or states.count("FAIL") > self._failed_before):
             return "a run failed"
         return None
@@ -436,21 +451,26 @@ class Search:
         if record is not None and record.status in ("finished", "pruned") and record.instance is not None:
             place = self._place(run, record.instance)
             if place is None and self._worker.store is None:
-                logger.warning("run %s has ended, and its own store is gone: the next submission takes it in", run.uid)
+                logger.warning(
+                    "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
+                )
                 self._give_back(working)
                 return None
             if place is not None and self._has(run, place, record.instance):
                 self._take_in(working, record)
                 return None
+        if record is not None and record.status == "failed" and record.exit_code > 0:
+            # by itself: its worker was killed before it could say so
+            self._take_in(working, record)
+            return None
         own_store = self._worker.own_store or bool(instance_uids(Path(self._own(run).location)))
         finished, resume = self._earlier(run)
         if finished is not None:
             self._take_in(working, self._record_of(run, finished))
             return None
-        self._started += 1
         location = self._own(run) if own_store else self._worker.store
         assert location is not None
-        return Job(
+        job = Job(
             run.uid,
             run.hash,
             self._path / run.file,
@@ -465,6 +485,8 @@ class Search:
             allow_modules=self._settings.allow_modules,
             reporting=self._reporting(working),
         )
+        self.started.append(job)
+        return job
 
     def _own(self, run: PlannedRun) -> StoreLocation:
         return run_store_location(self._path, run_file_stem(run))
@@ -665,6 +687,57 @@ class Search:
                 sampler=make_sampler(self.spec, number),
             )
             study.tell(number, values, state=getattr(optuna().trial.TrialState, state))
+
+
+def why_over(spec: DesignSpec, folder: Path) -> str | None:
+    """Return why the search in ``folder`` is over; ``None``: it is not. Raises :class:`ExecutionError`."""
+    assert spec.search is not None
+    if not (folder / FOLDER / JOURNAL).exists():
+        return None
+    return _why_over(spec.search, open_search(spec, folder).trials())
+
+
+def _why_over(search: SearchSpec, trials: Sequence[Any]) -> str | None:
+    if any(not trial.state.is_finished() for trial in trials):
+        return None
+    return spent(search, trials) or _hopeless(trials, _repeated_last(trials))
+
+
+def _hopeless(trials: Sequence[Any], repeated: int) -> str | None:
+    """Return why other settings would be of no use; ``repeated``: so many in a row had been proposed before."""
+    if repeated >= _MOST_REPEATED:
+        return f"{_MOST_REPEATED} settings in a row had been tried before"
+    states = [trial.state.name for trial in trials]
+    if states.count("FAIL") >= _MOST_FAILED and not {"COMPLETE", "PRUNED"} & set(states):
+        return f"the first {states.count('FAIL')} settings failed"
+    return None
+
+
+def _repeated_last(trials: Sequence[Any]) -> int:
+    """Return how many of the newest settings in a row had been proposed before."""
+    settings = map(setting_of, reversed(trials))
+    return sum(1 for _ in takewhile(lambda one: one is not None and one.first != one.number, settings))
+
+
+def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
+    """Yield the records of what ``executor`` executes of ``search``, until there is nothing more to begin here.
+
+    The caller hands each back to the search (:meth:`Search.ended`) before it takes the next.
+    """
+    left = 0
+    while True:
+        for record in executor.run(search):
+            yield record
+            for run in executor.left_out[left:]:
+                search.leave(run)
+            left = len(executor.left_out)
+            if search.cancelled:
+                executor.cancel()
+        for run in executor.left_out[left:]:
+            search.leave(run)
+        left = len(executor.left_out)
+        if executor.cancelled or not search.waiting:
+            return
 
 
 class _Opened:

@@ -76,7 +76,7 @@ class Claim:
     """The right to do what one process of a search does at a time: a marker as runs have one, of that process."""
 
     def __init__(self, job: Job, marker: Marker):
-        self._job = job
+        self._job, self._held = job, True
         self._beat = Heartbeat(job, marker, Interrupt())
         self._beat.__enter__()
 
@@ -96,7 +96,10 @@ class Claim:
         return None if marker is None else cls(job, marker)
 
     def release(self) -> None:
-        """Give it back."""
+        """Give it back; a second time, nothing is done: another process may have it by then."""
+        if not self._held:
+            return
+        self._held = False
         self._beat.__exit__()
         files.remove(self._job.marker, missing_ok=True)
 
