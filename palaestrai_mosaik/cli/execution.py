@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from palaestrai_mosaik.design.design import Experience, experience
-from palaestrai_mosaik.design.folder import CONFIRM, RESULTS, SCRIPT, STORES, SUBMISSIONS, DesignFolder
-from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError, SchedulerError
+from palaestrai_mosaik.design.folder import CONFIRM, RESULTS, STORES, SUBMISSIONS, DesignFolder
+from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError
 from palaestrai_mosaik.execution import (
     Settings,
     StoreLocation,
@@ -20,15 +18,12 @@ from palaestrai_mosaik.execution import (
     submit_missing,
 )
 from palaestrai_mosaik.execution.cluster.collect import Collected, collect_folder
-from palaestrai_mosaik.execution.cluster.script import write_script
-from palaestrai_mosaik.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions
-from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, plan_submission
-from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
+from palaestrai_mosaik.execution.cluster.submit import cancel_folder, plan_submission
 from palaestrai_mosaik.execution.runs import RunsToExecute
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
-from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.text import count
 
 from .answers import answer
 from .common import find_folder, store_option
@@ -44,7 +39,8 @@ from .output import (
     without_progress,
 )
 from .run_lists import factors_of, list_runs, print_left_out, short_path
-from .tables import byte_size, duration, number
+from .submissions import dry_lines, job_numbers, print_collected, submitted_lines
+from .tables import duration
 
 _LISTED = 20
 
@@ -321,7 +317,7 @@ def cancel(folder: str | None) -> int:
     if confirming is not None:
         cancelled = cancelled.with_(cancel_folder(confirming.path))
     if cancelled.foreign:
-        jobs = _jobs(cancelled.foreign)
+        jobs = job_numbers(cancelled.foreign)
         say(
             f"left: {jobs}: the name is that of a submission of this folder, but the script is not this folder's"
         )
@@ -329,86 +325,9 @@ def cancel(folder: str | None) -> int:
         say_unless_quiet("nothing to cancel: Slurm has no job of this folder")
         return FINISHED
     tasks = f"{count(cancelled.running, 'running task')}, {cancelled.queued:,} queued"
-    say_unless_quiet(f"cancelled {_jobs(cancelled.jobs)}: {tasks}")
+    say_unless_quiet(f"cancelled {job_numbers(cancelled.jobs)}: {tasks}")
     say_unless_quiet(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
     return FINISHED
-
-
-def submitted_lines(folder: DesignFolder, submission: Submission) -> Iterator[str]:
-    """Yield what is printed of a submission that was made."""
-    what = "a search" if submission.search else count(submission.runs, "run")
-    jobs = _jobs([array.job for array in submission.arrays])
-    yield (
-        f"submission {submission.number}: {what} in "
-        f"{count(submission.tasks, 'task')}, {jobs} ({submission.name})"
-    )
-    yield f"script     {short_path(folder.path / SCRIPT)}"
-    yield f"output     {short_path(Submissions(folder.path).output(submission.number))}"
-
-
-def _jobs(jobs: Sequence[str]) -> str:
-    return f"{'job' if len(jobs) == 1 else 'jobs'} {listed(jobs, _LISTED)}"
-
-
-def dry_lines(
-    folder: DesignFolder,
-    settings: Settings,
-    seconds_per_run: float | None,
-    submission: Submission,
-    tasks: Sequence[int],
-) -> Iterator[str]:
-    """Write the script of a submission; yield what it would take, of which each task has so many runs."""
-    known = experience(folder.path)
-    if seconds_per_run is not None:
-        known = replace(known, runs=0, seconds=seconds_per_run)
-    script = write_script(folder.path, submission)
-    yield f"script     {short_path(script)}; nothing was submitted"
-    try:
-        limit, why = Slurm().array_size, ""
-    except SchedulerError as error:
-        limit, why = None, f"the maximum size of job arrays is unknown: {error}"
-    planned = estimate(tasks, settings.slurm, known, limit)
-    throttle = settings.slurm.throttle
-    of_each = "" if planned.arrays is not None and len(planned.arrays) == 1 else " of each"
-    together = "" if throttle is None else f", {count(throttle, 'task')}{of_each} at a time"
-    arrays = why if planned.arrays is None else f"{count(len(planned.arrays), 'job array')}{together}"
-    yield f"queue      {count(planned.runs, 'run')} in {count(planned.tasks, 'task')}; {arrays}"
-    yield (
-        f"tasks      {count(planned.runs_per_task, 'run')} each, {planned.runs_at_a_time:,} at a time, on "
-        f"{count(settings.slurm.cpus, 'core')}"
-    )
-    yield from _time(planned, settings, known)
-    yield from _space(planned)
-
-
-def _time(planned: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
-    if planned.task_seconds is None or planned.core_seconds is None:
-        yield "time       unknown: give --seconds-per-run, or execute some runs first"
-        return
-    source = "as given" if not known.runs else f"median of {known.runs} earlier"
-    whole = "as many tasks at a time as the cluster has room for"
-    if planned.seconds is not None:
-        whole = f"{duration(planned.seconds)} in all, without waiting"
-    yield f"time       {duration(planned.task_seconds)} for a task: {duration(known.seconds)} per run ({source}); {whole}"
-    yield f"hours      {number(planned.core_seconds / 3600)} of a core"
-    if planned.fitting is not None and planned.fitting < planned.runs_per_task:
-        yield (
-            f"warning: {count(max(planned.fitting, 0), 'run')} fit into the time limit {settings.slurm.time} of a task, "
-            f"not {planned.runs_per_task:,}: give more time, fewer runs per task, or --requeue"
-        )
-
-
-def _space(planned: DryRun) -> Iterator[str]:
-    if planned.files is None or planned.size is None:
-        yield "results    unknown: execute some runs first"
-        return
-    yield f"results    {planned.files:,} files and folders, {byte_size(planned.size)}"
-    if planned.collected_files is not None and planned.collected_size is not None:
-        left = f"{planned.collected_files:,} files and folders, {byte_size(planned.collected_size)}"
-        database = "without the database, of unknown size before some are collected"
-        if planned.database is not None:
-            database = f"{byte_size(planned.database)} of it in the database"
-        yield f"collected  {left}, {database} (arsenai collect --remove)"
 
 
 def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
@@ -453,34 +372,3 @@ def _confirming(folder: DesignFolder) -> DesignFolder | None:
     if folder.spec.search is None or not any((path / name).is_dir() for name in (SUBMISSIONS, STORES)):
         return None
     return DesignFolder.open(path)
-
-
-def print_collected(folder: DesignFolder, found: Collected) -> None:
-    """Print what was collected, and what could not be."""
-    for line in _lines(folder, found):
-        say_unless_quiet(line)
-    for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
-        for path, reason in list(reasons.items())[:_LISTED]:
-            say(f"{what}: {path.name}: {reason}", error=True)
-        if len(reasons) > _LISTED:
-            say(f"and {len(reasons) - _LISTED:,} more", error=True)
-
-
-def _lines(folder: DesignFolder, found: Collected) -> Iterator[str]:
-    new = found.runs.total()
-    words = ", ".join(f"{n:,} {status}" for status, n in sorted(found.runs.items()))
-    yield f"collected: {count(new, 'run')}" + (f" ({words})" if new else "")
-    left = [
-        (found.before, "collected before"),
-        (found.going_on, "not ended yet (arsenai status)"),
-        (found.empty, "that recorded nothing"),
-        (len(found.damaged), "whose store cannot be read"),
-    ]
-    for runs, which in left:
-        if runs:
-            yield f"left out: {count(runs, 'run')} {which}"
-    if found.removed:
-        yield (
-            f"removed: {count(found.removed, 'store')} of finished runs in {folder.path / STORES} "
-            f"({count(found.files, 'file')}, {byte_size(found.freed)} are free now)"
-        )

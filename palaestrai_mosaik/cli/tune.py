@@ -19,6 +19,7 @@ from .answers import answer, problems_data
 from .common import store_option
 from .output import compose, quiet, say, say_unless_quiet, status, wants_json, warn, without_progress
 from .run_lists import list_runs, short_path
+from .submissions import dry_lines, print_collected, submitted_lines
 from .tables import duration, number, table
 
 if TYPE_CHECKING:
@@ -104,8 +105,6 @@ def submit(
     if done.not_collected is not None:
         say(f"not collected: {done.not_collected}", error=True)
     if dry_run and done.submitted.tasks:
-        from .execution import dry_lines
-
         for line in dry_lines(folder, settings, seconds_per_run, *_expected(folder, done, settings)):
             say(line)
     if wants_json():
@@ -128,8 +127,6 @@ def _expected(
 
 
 def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | None) -> Iterator[str]:
-    from .execution import submitted_lines
-
     name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
     made = done.submitted
     if made.live:
@@ -217,8 +214,6 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say(compose(status("failed", error=quiet()), ":"), error=quiet())
         list_runs(({"run": one.run, "error": one.error} for one in summary.failures), error=quiet())
     if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
-        from .execution import print_collected
-
         print_collected(DesignFolder.open(summary.folder), summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
