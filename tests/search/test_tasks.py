@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -128,6 +129,26 @@ def test_what_was_stopped_early_is_collected_too():
     assert main(["collect", "f", "--remove", "--quiet"]) == 0
     assert list(Path("f/stores").glob("[!.]*")) == []
     assert outcomes() == outcomes("whole")
+
+
+def test_a_run_that_is_killed_when_it_is_to_stop_early_stops_there_the_next_time():
+    search = {"budget": {"runs": 12}, "prune": "median", "sampler": "random"}
+    submitted(search_design(search=search, episodes=4, noise=0.2), tasks=2)
+    execute_search_task(Path("f"), 1, 0, name="77_0")
+    known = told()
+    number = max(int(one["number"]) for one in settings() if one["state"] == "pruned")
+    # as if its process, and the worker, had been killed right after the pruner's decision
+    journal = Path("f/search/journal.log")
+    lines = journal.read_text().splitlines(keepends=True)
+    decided = [n for n, line in enumerate(lines) if '"stopped"' in line]
+    journal.write_text("".join(lines[: decided[-1] + 1]))
+    Path(f"f/jobs/valley-{number}-r0.json").unlink()
+    shutil.rmtree(f"f/stores/valley-{number}-r0")
+    outcome = execute_search_task(Path("f"), 1, 1, name="77_1")
+    # what came after it in the journal had ended, and is not executed again
+    assert (outcome.finished, outcome.exit_code) == (1, 0)
+    assert told() == known
+    assert JobRecord.read(Path(f"f/jobs/valley-{number}-r0.json")).status == "pruned"
 
 
 def test_tasks_together_spend_no_more_than_the_budget():
