@@ -89,6 +89,9 @@ def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -
     name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
     if data["search_over"] is False:
         if not data["submissions"] and not data["running"]:
+            if data["failed_tasks"] is not None:
+                n, output = data["failed_tasks"]["tasks"], short_path(data["failed_tasks"]["output"])
+                yield f"{count(n, 'task')} of the newest submission failed: what they printed is in {output}"
             yield f"the search is not over: arsenai resume {name}"
         return
     yield f"the search is over: {data['search_over']}"
@@ -116,6 +119,7 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
         "runs": len(folder.runs),
         "documents": len(states.runs),
         **_search(folder),
+        "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
         "failed": [
@@ -179,6 +183,16 @@ def _search_over(folder: DesignFolder) -> str | bool | None:
     except ExecutionError:
         # (a folder that cannot be written: nobody goes on there)
         return None
+
+
+def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None:
+    """Return how many tasks that worked on a search have failed of its newest submission."""
+    if not states.searching:
+        return None
+    from palaestrai_mosaik.search.cluster import failed_tasks
+
+    found = failed_tasks(folder.path, states.searching)
+    return None if found is None else {"tasks": found.tasks, "output": found.output}
 
 
 def _confirmed(folder: DesignFolder) -> dict[str, int]:

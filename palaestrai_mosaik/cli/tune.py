@@ -65,16 +65,15 @@ def resume(
     folder: DesignFolder, *, store: str | None = None, before: dict[str, Any] | None = None, **options: Any
 ) -> int:
     """Go on with the search in ``folder``; return the exit code."""
-    _refuse_choices(options)
-    options.pop("ignore_queue", None)
+    _refuse_choices(options, "ignore_queue")
     options.pop("runs_per_process", None)
     options["fail_fast"] = options.get("fail_fast") or None
     settings = user_settings(folder.spec.resolved.get("execution"), before=before, **options)
     return _tune(folder.spec, folder.path, store, settings)
 
 
-def _refuse_choices(options: dict[str, Any]) -> None:
-    for name in ("rows", "failed"):
+def _refuse_choices(options: dict[str, Any], *more: str) -> None:
+    for name in ("rows", "failed", *more):
         if options.pop(name, None):
             raise ExecutionError(
                 f"a search proposes its settings itself: --{name.replace('_', '-')} means nothing here"
@@ -217,6 +216,9 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         print_collected(DesignFolder.open(summary.folder), summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
+    if summary.failed_tasks is not None and summary.ended_by is None:
+        failed, output = summary.failed_tasks
+        say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
     if summary.ended_by is not None:
         say_unless_quiet(f"ended by: {summary.ended_by}")
     for line in best_lines(spec, summary.best):
@@ -254,10 +256,12 @@ def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
     if fresh:
         yield "  fresh seeds: mean ± standard deviation over seeds that the search has not used; trust these"
     elif spec.search is not None:
-        yield (
-            "  (the search has chosen them by these figures, which are therefore too good: 'confirm: n' executes the "
-            "best with fresh seeds)"
+        honest = (
+            "wait for those with fresh seeds"
+            if spec.search.confirm
+            else "'confirm: n' executes the best with fresh seeds"
         )
+        yield f"  (the search has chosen them by these figures, which are therefore too good: {honest})"
 
 
 def _cell(value: Any) -> Any:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder
@@ -132,6 +132,22 @@ def states_of(folder: Path) -> dict[int, dict[int, TaskState]]:
     }
 
 
+class FailedTasks(NamedTuple):
+    """How many tasks of a submission have failed, and the folder of what they printed."""
+
+    tasks: int
+    output: Path
+
+
+def failed_tasks(folder: Path, states: Mapping[int, Mapping[int, TaskState]]) -> FailedTasks | None:
+    """Return how many tasks have failed of the newest submission that works on a search; ``None``: none of them has."""
+    if not states:
+        return None
+    newest = max(states)
+    failed = sum(state.failed for state in states[newest].values())
+    return FailedTasks(failed, Submissions(folder).output(newest)) if failed else None
+
+
 def give_back(folder: Path, states: Mapping[int, Mapping[int, TaskState]]) -> None:
     """Give back the settings that tasks had when they were killed, and record that their runs were interrupted.
 
@@ -181,6 +197,7 @@ class TaskWatch:
         settled: how many settings were settled meanwhile.
         ended: how many runs were executed meanwhile, by how they ended.
         failures: the records of those that failed.
+        states: what Slurm said last of the tasks, by number, for each submission.
     """
 
     def __init__(self, search: Search, fail_fast: bool, progress: SearchProgress):
@@ -192,6 +209,7 @@ class TaskWatch:
         }
         self._cancelled = self._cancel_sent = 0
         self._silent = self._stopped = False
+        self.states: dict[int, dict[int, TaskState]] = {}
         self.settled, self.ended, self.failures = 0, Counter[str](), []  # type: int, Counter[str], list[JobRecord]
 
     @property
@@ -205,13 +223,13 @@ class TaskWatch:
 
     def wait(self) -> None:
         """Wait until no task waits or runs."""
-        asked, states = -math.inf, {}  # type: float, dict[int, dict[int, TaskState]]
-        over = False
+        asked, over = -math.inf, False
         while not over:
             if time.monotonic() - asked >= _SQUEUE_POLL or self._cancelled > self._cancel_sent:
-                asked, states = time.monotonic(), self._ask(states)
-                give_back(self._path, states)
-                over = bool(states) and all(state.ended for one in states.values() for state in one.values())
+                asked, self.states = time.monotonic(), self._ask(self.states)
+                give_back(self._path, self.states)
+                words = [state for of_one in self.states.values() for state in of_one.values()]
+                over = bool(words) and all(state.ended for state in words)
             # (once more after the end)
             self._look()
             if not over:

@@ -25,7 +25,7 @@ from palaestrai_mosaik.execution.runs import OWN_STORES, collect_stores, make_ex
 from palaestrai_mosaik.execution.task import GRACE
 from palaestrai_mosaik.store.location import StoreLocation
 
-from .cluster import Submitted, TaskWatch
+from .cluster import FailedTasks, Submitted, TaskWatch, failed_tasks
 from .cluster import submit as submit_search
 from .confirm import confirm, make_confirming, write_winner
 from .progress import SearchProgress
@@ -50,6 +50,7 @@ class TuneSummary:
         interrupted: whether the user ended it.
         collected: what was brought from runs' own stores to the common one; ``None``: no run has one.
         not_collected: why that could not be done.
+        failed_tasks: how many tasks on Slurm have failed of the newest submission, if any; it has what they printed.
     """
 
     folder: Path
@@ -65,6 +66,7 @@ class TuneSummary:
     seconds: float = 0.0
     collected: Collected | None = None
     not_collected: str | None = None
+    failed_tasks: FailedTasks | None = None
 
 
 def tune(
@@ -160,6 +162,7 @@ def _wait_for_tasks(
                 progress.end()
             summary.settings, summary.ended = watch.settled, dict(watch.ended)
             summary.failures, summary.interrupted = watch.failures, watch.cancelled
+            summary.failed_tasks = failed_tasks(search.path, watch.states)
             search.settle()
     finally:
         search.close()

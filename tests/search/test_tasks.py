@@ -282,6 +282,13 @@ def test_status_knows_the_tasks_of_a_search(slurm, capsys):
     submitted(search_design(search={"budget": {"runs": 2}, "confirm": 2}), tasks=3)
     assert main(["status", "f"]) == 0
     assert "submission 1 (slurm, 77): tasks 3 running" in capsys.readouterr().out
+    slurm["state"] = TaskState.FAILED
+    assert main(["status", "f"]) == 0
+    out = capsys.readouterr().out
+    assert "3 tasks of the newest submission failed: what they printed is in f/submissions/0001" in out
+    assert "the search is not over: arsenai resume f" in out
+    # (what has ended is not asked again)
+    Path("f/submissions/0001.ended.json").unlink()
     execute_search_task(Path("f"), 1, 0, name="77_0")
     slurm["state"] = TaskState.COMPLETED
     capsys.readouterr()
