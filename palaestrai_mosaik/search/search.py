@@ -260,25 +260,29 @@ class Search:
         number = self._taken_over()
         if number is not None:
             return self._take_over(number)
-        # one process at a time looks what is left of the budget and proposes
-        turn = self._turn(PROPOSING, _TURN)
-        if turn is None:
-            self.waiting = True
-            return False
-        try:
-            if self._may_propose():
-                id_ = self.journal.storage.create_new_trial(self.journal.study._study_id)
-                number = int(self.journal.storage.get_trial_number_from_id(id_))
-                claim = self._claim(number)
-                # (else another one that looks for settings of dead processes was faster)
-                if claim is not None:
-                    self._begin_claimed(number, claim)
-                return True
-        finally:
-            turn.release()
+        if self.ended_by is None:
+            # one process at a time looks what is left of the budget and proposes
+            turn = self._turn(PROPOSING, _TURN)
+            if turn is None:
+                self.waiting = True
+                return False
+            try:
+                if self._may_propose():
+                    self._begin_new()
+                    return True
+            finally:
+                turn.release()
         # before this process ends: those of others may have died since it has looked
         number = None if self._working else self._taken_over(last=True)
         return number is not None and self._take_over(number)
+
+    def _begin_new(self) -> None:
+        id_ = self.journal.storage.create_new_trial(self.journal.study._study_id)
+        number = int(self.journal.storage.get_trial_number_from_id(id_))
+        claim = self._claim(number)
+        # (else another one that looks for settings of dead processes was faster)
+        if claim is not None:
+            self._begin_claimed(number, claim)
 
     def _take_over(self, number: int) -> bool:
         """Go on with a setting that was proposed and not settled; false where another process must propose before."""
