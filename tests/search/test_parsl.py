@@ -52,6 +52,7 @@ def test_one_worker_makes_the_search_that_this_machine_would_make():
     assert (submission.executor, submission.tasks, submission.runs) == ("parsl", 10, 10)
 
 
+@pytest.mark.slow
 def test_a_worker_dies_ctrl_c_comes_and_resume_goes_on():
     search = {"budget": {"runs": 12}, "seeds_per_setting": 2, "confirm": 1}
     name = written(on_pilots(2, muscle=SLOW, steps=12, search=search, noise=0.2))

@@ -110,6 +110,7 @@ def test_a_submitted_search_is_followed_by_what_resume_does_next(capsys):
     assert "resume" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_cancel_give_settings_back():
     tuned(slow_search(), "whole", jobs=1)
     name = written(slow_search(steps=12))
