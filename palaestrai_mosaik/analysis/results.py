@@ -64,9 +64,13 @@ class Results:
         #: outcomes that were read, by the uid of the instance; what has finished does not change any more
         self._known: dict[OutcomeSpec, dict[str, float]] = {}
 
-    def refreshed(self) -> Results:
-        """Return the results as they are now. Outcomes that were read already are not read again."""
-        fresh = Results(self.folder, self._given, self._progress)
+    def refreshed(self, folder: DesignFolder | None = None) -> Results:
+        """Return the results as they are now. Outcomes that were read already are not read again.
+
+        Args:
+            folder: the folder as it is now, if rows were added to it; ``None``: the same.
+        """
+        fresh = Results(folder or self.folder, self._given, self._progress)
         fresh._known = self._known
         return fresh
 

@@ -13,7 +13,7 @@ from palaestrai_mosaik.design.rules import check_sampler, default_methods
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.seeding import integer_seed
-from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, IndexVector, IntArray
+from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector, IndexVector, IntArray
 
 from .missing_runs import UsedRuns, keep
 from .results import Results, labels
@@ -125,7 +125,7 @@ def _analyse(prepared: _PreparedStudy, progress: ProgressCallback) -> Sensitivit
     notes = list(kept.notes)
     refused = kept.refused
     rows: Sequence[Index] = ()
-    if not refused and np.ptp(study.y) <= _ROUNDING * np.abs(study.y).max():
+    if not refused and is_constant(study.y):
         refused = f"constant outcome: it is {study.y[0]:.6g} in all {_constant(study)}, so that there is nothing to explain"
     if not refused:
         try:
@@ -142,10 +142,15 @@ def _analyse(prepared: _PreparedStudy, progress: ProgressCallback) -> Sensitivit
     return SensitivityResult(outcome, method.name, frame, *counts, tuple(notes), refused)
 
 
+def is_constant(y: FloatVector) -> bool:
+    """Return whether an outcome is the same everywhere, but for rounding."""
+    return bool(np.ptp(y) <= _ROUNDING * np.abs(y).max())
+
+
 def _constant(study: Study) -> str:
     """Return what has one value: repetitions may differ where their means do not."""
     runs = study.repetitions
-    if runs is None or np.ptp(runs.y) <= _ROUNDING * np.abs(runs.y).max():
+    if runs is None or is_constant(runs.y):
         return "runs"
     return "rows (mean of the repetitions)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,10 @@ from .tables import NOTHING, byte_size, number, table
 if TYPE_CHECKING:
     import pandas as pd
 
+    from palaestrai_mosaik.analysis.beside import Beside
     from palaestrai_mosaik.analysis.comparison import Comparison
     from palaestrai_mosaik.analysis.comparison.robustness import Robustness
+    from palaestrai_mosaik.analysis.discovery import Discovery
     from palaestrai_mosaik.analysis.report import ReportData, SearchData
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import SensitivityResult
@@ -50,85 +52,154 @@ def analyse(
     outcomes: Sequence[str],
     output: str | None,
     discover: Sequence[str] = (),
+    beside: str | None = None,
 ) -> int:
     """Print the outcomes of the design in ``folder``, what they depend on, and where conditions hold; write all as CSV.
 
-    With ``discover`` and without ``methods``, boxes are looked for and nothing else. Returns 1 where a method that was
-    asked for (by ``methods`` or the design) could not be used on an outcome, no method could, or a condition holds
-    where no box can be looked for.
+    With ``discover`` and without ``methods``, boxes are looked for and nothing else. ``beside`` is another folder: of a
+    search, that of Sobol' indices of the same factors, or the other way round. Returns 1 where a method that was
+    asked for (by ``methods`` or the design) could not be used on an outcome, no method could, a condition holds
+    where no box can be looked for, or the robustness that the design asks for cannot be computed.
     """
-    from palaestrai_mosaik.analysis.discovery import discover_design
     from palaestrai_mosaik.analysis.results import Results
-    from palaestrai_mosaik.analysis.sensitivity import choose_outcomes, sensitivity, tidy
+    from palaestrai_mosaik.analysis.sensitivity import choose_outcomes
 
+    from .beside import beside_data, beside_of
     from .common import find_folder
-    from .discovery import data_of, lines_of, write_discoveries
+    from .discovery import data_of
+    from .robustness import data_of as robustness_data
 
-    with _reading() as reading, _drawing("analyse") as drawing, _drawing("discover") as searching:
+    with _reading() as reading:
         results = Results(find_folder(folder), store, reading)
         names = choose_outcomes(results, outcomes)
-        boxes_only = bool(discover) and not methods
-        found = () if boxes_only else sensitivity(results, methods, names, drawing)
-        discovered = () if methods and not discover else discover_design(results, discover, searching)
+        one = _analysed(results, methods, names, discover)
+    one.search = _search_of(results, store)
+    one.beside = None if beside is None else beside_of(results, beside, store)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
     say(_outcome_table(results, names), end="\n\n")
-    for one in found:
-        say("\n".join(_sensitivity_lines(one)), end="\n\n")
-    if not found and not boxes_only and results.spec.search is None:
-        say(
-            f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
-        )
-    for discovery in discovered:
-        say("\n".join(lines_of(discovery)), end="\n\n")
-    searched = _search_of(results, store)
-    if searched is not None:
-        for line in _search_lines(results.spec, searched):
-            say(line)
-    written = [_write_table(results.table(), directory / "outcomes.csv")]
-    if searched is not None:
-        written += [
-            _write_table(frame, directory / f"search-{name}.csv", _DIGITS)
-            for name, frame in _search_tables(results.spec, searched).items()
-        ]
-    if found:
-        written.append(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
-    if discovered:
-        written += write_discoveries(
-            discovered, directory, lambda frame, file: _write_table(frame, file, _DIGITS)
-        )
+    for block in _analysis_blocks(results, one):
+        say(block, end="\n\n")
+    written = _write_analysis(results, one, directory)
     for file in written:
         say_unless_quiet(file)
-    if results.not_collected:
-        warn(results.not_collected)
-    refused = [one for one in found if one.refused]
-    for one in refused:
-        warn(f"{one.outcome} by {one.method}: {one.refused}")
-    without_box = [one for one in discovered if one.refused]
-    for discovery in without_box:
-        warn(f"{discovery.condition}: {discovery.refused}")
+    for warning in _analysis_warnings(results, one):
+        warn(warning)
     say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
         answer(
             {
                 **_design_data(results, names),
-                "search": None if searched is None else searched.data(),
+                "search": None if one.search is None else one.search.data(),
+                "beside": None if one.beside is None else beside_data(one.beside),
                 "outcomes": _moments(results, names),
                 "methods": [
                     {
-                        **{"outcome": one.outcome, "method": one.method, "used": one.used, "lost": one.lost},
-                        **{"executed": one.executed, "refused": one.refused or None, "notes": one.notes},
-                        "indices": one.frame,
+                        **{
+                            "outcome": told.outcome,
+                            "method": told.method,
+                            "used": told.used,
+                            "lost": told.lost,
+                        },
+                        **{"executed": told.executed, "refused": told.refused or None, "notes": told.notes},
+                        "indices": told.frame,
                     }
-                    for one in found
+                    for told in one.indices
                 ],
-                "discoveries": [data_of(one) for one in discovered],
+                "discoveries": [data_of(told) for told in one.discoveries],
+                "robustness": [robustness_data(told) for told in one.robustness],
                 "files": written,
             }
         )
     asked = methods or results.spec.analysis.methods
-    failed = without_box or (refused and (asked or len(refused) == len(found)))
-    return FAILED if failed else FINISHED
+    refused = [told for told in one.indices if told.refused]
+    failed = any(told.refused for told in one.discoveries) or one.no_robustness
+    return FAILED if failed or (refused and (asked or len(refused) == len(one.indices))) else FINISHED
+
+
+@dataclass
+class _Analysis:
+    """What is known of the results of a design; ``boxes_only``: indices were not asked for."""
+
+    boxes_only: bool
+    indices: Sequence[SensitivityResult]
+    discoveries: Sequence[Discovery]
+    robustness: Sequence[Robustness]
+    #: why the robustness that the design asks for is not there
+    no_robustness: str
+    search: SearchResult | None = None
+    beside: Beside | None = None
+
+
+def _analysed(
+    results: Results, methods: Sequence[str], names: Sequence[str], discover: Sequence[str]
+) -> _Analysis:
+    """Compute what was asked for; without any question, all that the design says."""
+    from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
+    from palaestrai_mosaik.analysis.discovery import discover_design
+    from palaestrai_mosaik.analysis.sensitivity import sensitivity
+
+    boxes_only = bool(discover) and not methods
+    with _drawing("analyse") as drawing, _drawing("discover") as searching:
+        found = () if boxes_only else sensitivity(results, methods, names, drawing)
+        discovered = () if methods and not discover else discover_design(results, discover, searching)
+    if methods or discover:
+        return _Analysis(boxes_only, found, discovered, (), "")
+    with _drawing("robustness") as drawing:
+        return _Analysis(boxes_only, found, discovered, *robustness_design(results, drawing))
+
+
+def _analysis_blocks(results: Results, one: _Analysis) -> Iterator[str]:
+    """Yield what is printed of an analysis."""
+    from .beside import lines_of_beside
+    from .discovery import lines_of
+    from .robustness import lines_of as lines_of_robustness
+
+    yield from ("\n".join(_sensitivity_lines(told)) for told in one.indices)
+    if not one.indices and not one.boxes_only and results.spec.search is None:
+        yield f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
+    yield from ("\n".join(lines_of(told)) for told in one.discoveries)
+    yield from ("\n".join(lines_of_robustness(told)) for told in one.robustness)
+    if one.search is not None:
+        yield "\n".join(_search_lines(results.spec, one.search))
+    if one.beside is not None:
+        yield "\n".join(lines_of_beside(one.beside))
+
+
+def _write_analysis(results: Results, one: _Analysis, directory: Path) -> list[Path]:
+    """Write the tables of an analysis; return the files."""
+    from palaestrai_mosaik.analysis.sensitivity import tidy
+
+    from .discovery import write_discoveries
+
+    written = [_write_table(results.table(), directory / "outcomes.csv")]
+    if one.search is not None:
+        written += [
+            _write_table(frame, directory / f"search-{name}.csv", _DIGITS)
+            for name, frame in _search_tables(results.spec, one.search).items()
+        ]
+    if one.beside is not None:
+        written.append(_write_table(one.beside.table(), directory / "beside.csv", _DIGITS))
+    if one.indices:
+        written.append(_write_table(tidy(one.indices), directory / "sensitivity.csv", _DIGITS))
+    if one.discoveries:
+        written += write_discoveries(
+            one.discoveries, directory, lambda frame, file: _write_table(frame, file, _DIGITS)
+        )
+    if one.robustness:
+        written += _write_robustness(one.robustness, directory)
+    return written
+
+
+def _analysis_warnings(results: Results, one: _Analysis) -> Iterator[str]:
+    """Yield what a reader must know of an analysis."""
+    if results.not_collected:
+        yield results.not_collected
+    yield from (f"{told.title}: {warning}" for told in one.robustness for warning in told.warnings)
+    if one.no_robustness:
+        yield f"robustness: {one.no_robustness}"
+    yield from (f"{told.outcome} by {told.method}: {told.refused}" for told in one.indices if told.refused)
+    yield from (f"{told.condition}: {told.refused}" for told in one.discoveries if told.refused)
 
 
 def _search_of(results: Results, store: str | None) -> SearchResult | None:
@@ -148,7 +219,6 @@ def _search_lines(spec: DesignSpec, found: SearchResult) -> Iterator[str]:
     for outcome, shares in found.importances.items():
         yield f"which factors mattered for {outcome}, where the search has looked:"
         yield table(("factor", "share"), list(shares.items()), indent="  ")
-    yield ""
 
 
 def _search_tables(spec: DesignSpec, found: SearchResult) -> dict[str, pd.DataFrame]:
@@ -346,30 +416,45 @@ def compare_robustness(
     outcomes: Sequence[str],
     output: str | None,
 ) -> int:
-    """Print how robust the levels of the factors ``by`` are over scenarios; write tables as CSV."""
-    from palaestrai_mosaik.analysis.comparison.robustness import robustness, robustness_table
+    """Print how robust the levels of the factors ``by`` are over scenarios; write tables as CSV.
+
+    What is not given is as the design says (``analysis.robustness``), as far as it does.
+    """
+    from palaestrai_mosaik.analysis.comparison.robustness import robustness
     from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.design.model import RobustnessSpec
 
     from .common import find_folder
     from .robustness import data_of, lines_of, names_of
 
     with _reading() as reading, _drawing("compare") as drawing:
         results = Results(find_folder(folder), store, reading)
-        found = robustness(results, names_of(by), names_of(over), outcomes, satisfice, drawing)
+        asked = results.spec.analysis.robustness or RobustnessSpec()
+        wanted = names_of(by) or asked.by, names_of(over) or asked.over
+        if not outcomes and results.spec.analysis.robustness is not None:
+            outcomes = [one.name for one in results.outcome_specs if one.better is not None]
+        found = robustness(results, *wanted, outcomes, satisfice or asked.satisfice, drawing)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     names = [outcome.name for outcome in results.outcome_specs]
     say(runs_line(results, names), end="\n\n")
     for one in found:
         say("\n".join(lines_of(one)), end="\n\n")
-    written = [
-        _write_table(robustness_table(found, name), directory / file, _DIGITS)
-        for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
-    ]
+    written = _write_robustness(found, directory)
     _say_compared(results, found, written, store)
     if wants_json():
         compared = [data_of(one) for one in found]
         answer({**_design_data(results, names), "robustness": compared, "files": written})
     return FINISHED
+
+
+def _write_robustness(found: Sequence[Robustness], directory: Path) -> list[Path]:
+    """Write metrics and scenarios of all entries as CSV; return the files."""
+    from palaestrai_mosaik.analysis.comparison.robustness import robustness_table
+
+    return [
+        _write_table(robustness_table(found, name), directory / file, _DIGITS)
+        for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
+    ]
 
 
 def _say_compared(
@@ -468,7 +553,14 @@ def _labelled(one: Comparison, frame: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def report(folder: str | None, *, store: str | None, output: str | None, theatre: Sequence[str]) -> int:
+def report(
+    folder: str | None,
+    *,
+    store: str | None,
+    output: str | None,
+    theatre: Sequence[str],
+    beside: str | None = None,
+) -> int:
     """Write the report of the design in ``folder``; print where it is, and its first sentences.
 
     Args:
@@ -476,11 +568,13 @@ def report(folder: str | None, *, store: str | None, output: str | None, theatre
         store: where the results are.
         output: where the report goes; ``None``: into the folder of the design.
         theatre: runs that it leads to, each as one file beside it: ``best``, ``worst``, or uids of runs.
+        beside: of a search, the folder of a design with Sobol' indices of the same factors, or the other way round.
     """
     from palaestrai_mosaik.analysis.report import collect, headline, write_report
     from palaestrai_mosaik.analysis.report.verdict import count_tests, lost_runs
     from palaestrai_mosaik.analysis.results import Results
 
+    from .beside import beside_of
     from .common import find_folder
 
     with _reading() as reading, _drawing("analyse") as analysing, _drawing("compare") as comparing:
@@ -490,6 +584,8 @@ def report(folder: str | None, *, store: str | None, output: str | None, theatre
     searched = _search_of(results, store)
     if searched is not None:
         data = replace(data, search=_search_data(results.spec, searched))
+    if beside is not None:
+        data = replace(data, beside=beside_of(results, beside, store))
     directory = Path(output) if output is not None else results.folder.path / REPORT
     written = _write_theatres(results, data, theatre, directory)
     page = write_report(data, directory)

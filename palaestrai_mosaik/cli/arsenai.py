@@ -332,6 +332,7 @@ def _add_analysis_commands(command: Command) -> None:
         help="find boxes of factors in which a condition on outcomes holds, such as 'violations > 0.01'; may be "
         "repeated; without --methods, do nothing else",
     )
+    _add_beside(analyse)
     _add_outcomes(analyse)
 
     compare = command(
@@ -377,6 +378,8 @@ def _add_analysis_commands(command: Command) -> None:
         "best,worst",
     )
 
+    _add_beside(report)
+
     theatre = command(
         "theatre",
         lazy("theatre", "theatre_of_design", one_thread=True),
@@ -398,6 +401,15 @@ def _add_analysis_commands(command: Command) -> None:
 def _add_folder(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("folder", nargs="?", metavar="FOLDER", help="made by 'arsenai generate'")
     sub.add_argument("--store", metavar="LOCATION", help=f"{STORE_HELP} (default: FOLDER/results)")
+
+
+def _add_beside(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--beside",
+        metavar="FOLDER",
+        help="of a search: the folder of a design with Sobol' indices of the same factors, or the other way round; with "
+        "--store, the results of both are there",
+    )
 
 
 def _add_outcomes(sub: argparse.ArgumentParser) -> None:

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.model import DesignSpec, Factor
+from palaestrai_mosaik.design.rounds import in_rounds
+from palaestrai_mosaik.design.samplers import adaptive, sobol
+from palaestrai_mosaik.design.samplers.adaptive import ADAPTIVE
+from palaestrai_mosaik.design.samplers.sobol import SOBOL
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.vocabulary import design_schema
 from palaestrai_mosaik.errors import FINISHED, UNSOUND, DocumentError, ExecutionError, Problem
@@ -201,6 +205,8 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
         return
     yield f"rows       {_rows(planned.rows, planned.drawn)}"
     yield f"runs       {_runs(planned.runs, planned.repetitions)}, {spec.seed_policy} seeds"
+    if in_rounds(spec):
+        yield f"rounds     {_growth(spec)}"
     yield f"documents  {_documents(planned.runs, planned.documents)}, {byte_size(planned.size)}"
     if estimate.seconds_per_run is None or estimate.seconds is None:
         yield "time       unknown: give --seconds-per-run, or execute some runs first"
@@ -215,6 +221,26 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
             "" if estimate.database is None else f", {byte_size(estimate.database)} of it in the database"
         )
         yield f"results    {byte_size(estimate.size)}{files}{database}, as in earlier runs"
+
+
+def _growth(spec: DesignSpec) -> str:
+    """Return how a design grows that begins with the rows that are planned."""
+    if spec.sampler.name == ADAPTIVE.name:
+        most, each = adaptive.most_rows(spec), adaptive.batch_of(spec)
+        overlap, rounds = adaptive.stillness(spec)
+        return (
+            f"{count(each, 'row')} more near the boundary of {adaptive.condition_of(spec)}, again and again, until boxes "
+            f"have {100 * overlap:g} % in common over {count(rounds, 'round')}; at most {_up_to(spec, most)}"
+        )
+    largest = sobol.with_n(spec, sobol.largest_n(spec))
+    return (
+        f"n doubles until intervals are within ±{sobol.wanted_interval(spec):g}; at most to {largest.sampler.n:,}, "
+        f"{_up_to(spec, SOBOL.rows(largest))}"
+    )
+
+
+def _up_to(spec: DesignSpec, rows: int) -> str:
+    return f"{count(rows, 'row')} ({count(rows * spec.repetitions, 'run')})"
 
 
 def _search_lines(spec: DesignSpec) -> Iterable[str]:

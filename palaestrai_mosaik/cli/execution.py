@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from palaestrai_mosaik.design.folder import CONFIRM, RESULTS, STORES, SUBMISSIONS, DesignFolder
+from palaestrai_mosaik.design.rounds import Rounds
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError
 from palaestrai_mosaik.execution import (
     Settings,
@@ -86,15 +87,19 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         before=before,
     )
     which: RunsToExecute = "failed" if failed else "unfinished" if again else "missing"
-    summary = run_folder(
-        opened,
-        which=which,
-        rows=row_numbers(opened, rows),
-        store=store,
-        settings=settings,
-        progress=make_progress(quiet=without_progress()),
-        ignore_queue=ignore_queue,
-    )
+    options: dict[str, Any] = {
+        "which": which,
+        "store": store,
+        "settings": settings,
+        "progress": make_progress(quiet=without_progress()),
+        "ignore_queue": ignore_queue,
+    }
+    if opened.rounds is not None and rows is None:
+        from palaestrai_mosaik.rounds import run_rounds
+
+        opened, summary = run_rounds(opened, **options, told=_print_round)
+    else:
+        summary = run_folder(opened, rows=row_numbers(opened, rows), **options)
     _print_summary(opened, summary, store)
     if wants_json():
         answer(_summary_data(opened, summary))
@@ -171,6 +176,16 @@ def row_numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] 
         if asked[-1] > last:
             raise ExecutionError(f"the design has no row {asked[-1]}: it has rows 0 to {last}")
     return set().union(*rows)
+
+
+def _print_round(rounds: Rounds) -> None:
+    """Print what the round gave that was executed last, and whether there is another."""
+    lines = rounds.lines()
+    if rounds.ended:
+        say_unless_quiet(f"{lines[-1]}\nno more rows: {rounds.ended}")
+    elif len(lines) > 1:
+        more = int(rounds.measured[-1]["rows"]) - int(rounds.measured[-2]["rows"])
+        say_unless_quiet(f"{lines[-2]}; {count(more, 'row')} more")
 
 
 def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) -> None:
@@ -272,6 +287,12 @@ def submit(
         options |= {"rows": rows, "which": which, "seconds_per_run": seconds_per_run}
         return submit_search(opened, **options, **given)
     settings = user_settings(opened.spec.resolved.get("execution"), **given, executor="slurm")
+    if opened.rounds is not None and rows is None and not dry_run:
+        from palaestrai_mosaik.rounds import advance
+
+        before, opened = opened.rounds, advance(opened, store)
+        if opened.rounds is not None and opened.rounds != before:
+            _print_round(opened.rounds)
     summary = submit_missing(
         opened,
         which=which,

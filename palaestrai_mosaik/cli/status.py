@@ -52,6 +52,10 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     say(f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which")
     say(f"{count(data['documents'], 'document')} are executed")
     say(table(("status", "documents"), data["counts"].items(), indent="  ", statuses="status"))
+    if opened.rounds is not None:
+        for line in opened.rounds.lines():
+            say(line)
+        say(_growth(opened, store))
     if data["settings"] is not None:
         words = ", ".join(f"{n:,} {state}" for state, n in data["settings"].items())
         say(f"search with {data['search']}: {count(sum(data['settings'].values()), 'setting')} ({words})")
@@ -118,6 +122,8 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
         "folder": str(folder.path),
         "runs": len(folder.runs),
         "documents": len(states.runs),
+        "rounds": None if folder.rounds is None else list(folder.rounds.measured),
+        "rounds_ended": None if folder.rounds is None else folder.rounds.ended or None,
         **_search(folder),
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
@@ -147,6 +153,14 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
         "seconds_left": left.seconds,
         "processes": left.processes,
     }
+
+
+def _growth(folder: DesignFolder, store: str | None) -> str:
+    """Return whether rows are added to a design that grows, and by which command."""
+    assert folder.rounds is not None
+    if folder.rounds.ended:
+        return f"no more rows: {folder.rounds.ended}"
+    return f"rows are added when these have been executed: arsenai run {shlex.quote(short_path(folder.path))}{store_option(store)}"
 
 
 def _search(folder: DesignFolder) -> dict[str, Any]:

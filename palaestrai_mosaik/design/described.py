@@ -29,13 +29,15 @@ def described(spec: DesignSpec, more: str = "") -> str:
 
 def _rows(spec: DesignSpec) -> Iterator[str]:
     for factor in spec.factors:
-        cells = (factor.name, _values(factor), factor.when or "")
+        cells = (factor.name, values_of(factor), factor.when or "")
         yield f"<tr>{''.join(f'<td>{escape(one)}</td>' for one in cells)}</tr>"
 
 
-def _values(factor: Factor) -> str:
+def values_of(factor: Factor) -> str:
+    """Return what a factor may be, as text: its levels, or its range and distribution."""
     if factor.kind == "levels":
         return listed(factor.labels, _LEVELS)
     ends = "" if factor.low is None or factor.high is None else f" from {factor.low:g} to {factor.high:g}"
     kind = "whole numbers" if factor.kind == "int" else "numbers"
-    return f"{kind}{ends}" + ("" if factor.dist == "uniform" else f", {factor.dist}")
+    params = "".join(f", {name} {value:g}" for name, value in factor.params.items())
+    return f"{kind}{ends}" + ("" if factor.dist == "uniform" else f", {factor.dist}") + params

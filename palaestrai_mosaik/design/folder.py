@@ -23,7 +23,7 @@ import numpy as np
 
 from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import DocumentError, Problem
-from palaestrai_mosaik.experiment import content_digest
+from palaestrai_mosaik.experiment import content_digest, dumps
 from palaestrai_mosaik.experiment import load as load_run
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.text import count as counted
@@ -31,6 +31,7 @@ from palaestrai_mosaik.text import count as counted
 from .described import described
 from .load import load
 from .model import Axis, DesignSpec
+from .rounds import Rounds, rounds_in
 from .rows import SampledRows
 from .run_names import is_run_file
 from .sample import Sample, pack, unpack
@@ -40,14 +41,20 @@ _LIBRARIES = ("numpy", "scipy", "SALib")
 
 
 def manifest(
-    spec: DesignSpec, rows: SampledRows, first_rows: Mapping[int, int], documents: int
+    spec: DesignSpec,
+    rows: SampledRows,
+    first_rows: Mapping[int, int],
+    documents: int,
+    rounds: Rounds | None = None,
 ) -> dict[str, Any]:
     """Return the manifest as plain data.
 
     ``first_rows`` gives, for every row whose documents equal those of an earlier one, the
-    number of that one. All of it but ``versions`` depends on the design alone.
+    number of that one. All of it but ``versions`` depends on the design alone, and where it has ``rounds``, on what was
+    measured.
     """
     runs = rows.count * spec.repetitions
+    options = {key: value for key, value in spec.sampler.options.items() if key != "until"}
     return {
         "format": FORMAT,
         "versions": {
@@ -60,11 +67,12 @@ def manifest(
         "sampler": {
             "name": spec.sampler.name,
             "n": spec.sampler.n,
-            "options": dict(spec.sampler.options),
+            "options": options,
             "arguments": dict(rows.sample.arguments),
             "warnings": list(rows.sample.warnings),
             "blocks": pack(rows.sample.block),
         },
+        **(rounds.entries() if rounds is not None else {}),
         "axes": [_axis(axis) for axis in spec.axes],
         "counts": {
             "drawn": rows.drawn,
@@ -165,6 +173,8 @@ class DesignFolder:
         self.spec = spec
         self.manifest = manifest
         self.runs = runs
+        #: contents of documents by their hash, as far as somebody has asked for them
+        self._contents: dict[str, str] = {}
 
     @classmethod
     def open(cls, path: str | Path) -> DesignFolder:
@@ -188,36 +198,45 @@ class DesignFolder:
                 f"the design was edited since the folder was generated (hash {spec.hash[:12]}, the "
                 f"folder's is {written[:12]}); put the edit into a design of your own and generate that",
             )
-        runs = tuple(_read_runs(path / TABLE))
-        counts = manifest["counts"]
-        if spec.search is not None:
-            # a search may be adding rows right now: the manifest comes last
-            runs = runs[: counts["runs"]]
-        if len(runs) != counts["runs"]:
-            refuse(path / TABLE, f"{len(runs)} runs stand here, {counts['runs']} were generated")
-        return cls(path, spec, manifest, runs)
+        return cls(path, spec, manifest, _planned_runs(path, spec, manifest))
+
+    def refreshed(self) -> DesignFolder:
+        """Return the folder as it is now, this object where its manifest is the same.
+
+        Rows may have been added to it since, by a search. The design is read again only if its file has changed.
+
+        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it does not begin with these rows any more.
+        """
+        manifest = read_manifest(self.path)
+        if manifest == self.manifest:
+            return self
+        if manifest["design"]["hash"] != self.manifest["design"]["hash"]:
+            refuse(self.path, "the folder holds another design since it was opened; open it again")
+        # (a search that goes on may have another budget)
+        text = dumps(dict(self.spec.resolved))
+        same = files.read_text(self.path / DESIGN) == text
+        spec = self.spec if same else load(self.path / DESIGN)
+        runs = _planned_runs(self.path, spec, manifest)
+        if runs[: len(self.runs)] != self.runs:
+            refuse(self.path / TABLE, "the rows are others since the folder was opened; open it again")
+        folder = DesignFolder(self.path, spec, manifest, runs)
+        folder._contents = self._contents
+        return folder
 
     @property
     def documents(self) -> tuple[PlannedRun, ...]:
         """The runs that are executed: those that stand for themselves."""
         return tuple(run for run in self.runs if run.run == run.uid)
 
+    @property
+    def rounds(self) -> Rounds | None:
+        """The rounds in which rows were added; ``None`` where all rows were drawn at once."""
+        return rounds_in(self.manifest)
+
     @cached_property
     def sample(self) -> Sample:
         """The points of the rows. Raises :class:`~palaestrai_mosaik.errors.DocumentError`."""
-        axes = [axis["name"] for axis in self.manifest["axes"]]
-        unit = _read_unit(self.path / SAMPLE, axes)
-        rows = self.manifest["counts"]["rows"]
-        if self.spec.search is not None:
-            unit = unit[:rows]
-        if len(unit) != rows:
-            refuse(self.path / SAMPLE, f"{len(unit)} rows stand here, {rows} were generated")
-        sampler = self.manifest["sampler"]
-        try:
-            block = unpack(sampler["blocks"], len(unit))
-        except ValueError as error:
-            refuse(self.path / MANIFEST, str(error))
-        return Sample(unit, block, sampler["arguments"], tuple(sampler["warnings"]))
+        return read_sample(self.path, self.manifest, growing=self.spec.search is not None)
 
     def contents(self, hashes: Collection[str]) -> dict[str, str]:
         """Return the contents of the documents with these hashes, by hash, as far as they can be known.
@@ -227,13 +246,12 @@ class DesignFolder:
         """
         from .expansion import Expansion
 
-        wanted = set(hashes)
+        wanted = set(hashes) - self._contents.keys()
         by_row: dict[int, list[PlannedRun]] = {}
         for run in self.documents:
             if run.hash in wanted:
                 by_row.setdefault(run.row, []).append(run)
-        expansion, values = Expansion(self.spec), self.values()
-        found = {}
+        expansion, values = Expansion(self.spec), self.values() if by_row else []
         for row, runs in by_row.items():
             documents = None
             with suppress(DocumentError):
@@ -244,17 +262,17 @@ class DesignFolder:
                     content = documents.content(run.seed)
                 content = content or _content(self.path / run.file, run.hash)
                 if content is not None:
-                    found[run.hash] = content
-        return found
+                    self._contents[run.hash] = content
+        return {hash_: self._contents[hash_] for hash_ in hashes if hash_ in self._contents}
 
-    def values(self) -> list[dict[str, Any]]:
-        """Return what the factors are in each row, by name: level values, labels of choices.
+    def values(self, first: int = 0) -> list[dict[str, Any]]:
+        """Return what the factors are in each row from ``first`` on, by name: level values, labels of choices.
 
         Where a factor is inactive, its value is :data:`~palaestrai_mosaik.design.model.INACTIVE`.
         """
         from .decode import decode
 
-        return decode(self.spec, self.sample.unit)
+        return decode(self.spec, self.sample.unit[first:])
 
     def view(self, height: int = HEIGHT) -> Page:
         """Return the page of the design, which a notebook shows: states, outcomes, indices and comparisons.
@@ -394,6 +412,38 @@ def read_manifest(path: Path) -> dict[str, Any]:
             "generating writes it; put the former text back, or generate the design into another folder",
         )
     return dict(manifest)
+
+
+def read_sample(path: Path, manifest: Mapping[str, Any], *, growing: bool = False) -> Sample:
+    """Return the points of the rows of the folder at ``path``; ``growing``: there may be more than the manifest has.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    """
+    axes = [axis["name"] for axis in manifest["axes"]]
+    unit = _read_unit(path / SAMPLE, axes)
+    rows = manifest["counts"]["rows"]
+    if growing:
+        unit = unit[:rows]
+    if len(unit) != rows:
+        refuse(path / SAMPLE, f"{len(unit)} rows stand here, {rows} were generated")
+    sampler = manifest["sampler"]
+    try:
+        block = unpack(sampler["blocks"], len(unit))
+    except ValueError as error:
+        refuse(path / MANIFEST, str(error))
+    return Sample(unit, block, sampler["arguments"], tuple(sampler["warnings"]))
+
+
+def _planned_runs(path: Path, spec: DesignSpec, manifest: Mapping[str, Any]) -> tuple[PlannedRun, ...]:
+    """Return the runs of the folder at ``path``, as many as its manifest says."""
+    runs = tuple(_read_runs(path / TABLE))
+    planned = manifest["counts"]["runs"]
+    if spec.search is not None:
+        # a search may be adding rows right now: the manifest comes last
+        runs = runs[:planned]
+    if len(runs) != planned:
+        refuse(path / TABLE, f"{len(runs)} runs stand here, {planned} were generated")
+    return runs
 
 
 def _read_runs(file: Path) -> Iterator[PlannedRun]:

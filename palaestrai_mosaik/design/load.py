@@ -174,12 +174,12 @@ class _Reader:
         self, spec: DesignSpec, execution: dict[str, Any] | None, places: Mapping[str, Place]
     ) -> DesignSpec:
         """Return the sound ``spec`` with what follows from all of it."""
-        from .rules import check_sampler, check_without_value
+        from .rules import check_robustness, check_sampler, check_without_value
 
         wrong, doubtful = check_without_value(spec.sampler.name, self._without_value)
         for place, message in doubtful:
             self._found.warn(place, message)
-        for place, message in (*wrong, *check_sampler(spec)):
+        for place, message in (*wrong, *check_sampler(spec), *check_robustness(spec)):
             written = places.get(str(place[1])) if place[:1] == ("factors",) and len(place) > 1 else None
             self._found.error(place if written is None else (*written, *place[2:]), message)
         whole = resolved(spec, execution)

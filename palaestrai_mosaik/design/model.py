@@ -167,6 +167,19 @@ class OutcomeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RobustnessSpec:
+    """Which decision is to be good in which scenarios.
+
+    ``by``: factors of the decision, empty: those that are compared. ``over``: factors, or axes, that make the
+    scenarios, empty: all others. ``satisfice``: conditions on outcomes; it counts in how many scenarios each holds.
+    """
+
+    by: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+    satisfice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AnalysisSpec:
     """How results are looked at.
 
@@ -174,7 +187,8 @@ class AnalysisSpec:
     (or factors) whose levels are compared, empty: all choices and other nominal factors where
     the design is no sensitivity sample. ``baseline``: the label that others are compared with
     (``None``: all pairs). ``confidence`` of intervals, ``resamples`` of bootstraps. ``discover``:
-    conditions on outcomes; boxes of factors are looked for in which they hold.
+    conditions on outcomes; boxes of factors are looked for in which they hold. ``robustness``: of decisions over
+    scenarios, ``None``: it is not asked for.
     """
 
     methods: tuple[str, ...] = ()
@@ -183,6 +197,7 @@ class AnalysisSpec:
     confidence: float = 0.95
     resamples: int = 1000
     discover: tuple[str, ...] = ()
+    robustness: RobustnessSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -198,7 +213,7 @@ class DesignSpec:
     design's identity, is the SHA-256 (hex) of the canonical JSON of that without ``output`` and
     ``execution``, and of the order of the axes. A design with a ``search`` has no sample: its rows are the settings
     that the search tries, and ``repetitions`` is the number of seeds of each. How much it may spend, and how it is
-    confirmed, is no part of its identity: a search may go on with more.
+    confirmed, is no part of its identity: a search may go on with more. The same is true for ``until`` of the sampler.
     """
 
     uid: str
@@ -264,6 +279,8 @@ class DesignSpec:
 _NO_IDENTITY = ("output", "execution")
 #: keys of the search that do not identify it: how far it goes
 _NO_IDENTITY_OF_SEARCH = ("budget", "confirm")
+#: the option of samplers that says how far they go
+_NO_IDENTITY_OF_SAMPLER = "until"
 
 
 def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -306,6 +323,9 @@ def identity(spec: DesignSpec, whole: Mapping[str, Any]) -> dict[str, Any]:
     The order of the axes belongs to it, as the sample does; the canonical form of a mapping has none.
     """
     kept = {key: value for key, value in whole.items() if key not in _NO_IDENTITY}
+    if "sampler" in kept:
+        sampler = whole["sampler"].items()
+        kept["sampler"] = {key: value for key, value in sampler if key != _NO_IDENTITY_OF_SAMPLER}
     if spec.search is not None:
         search = whole["search"].items()
         kept["search"] = {key: value for key, value in search if key not in _NO_IDENTITY_OF_SEARCH}
@@ -316,9 +336,13 @@ def _plain_analysis(analysis: AnalysisSpec) -> dict[str, Any]:
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in asdict(analysis).items()
     }
+    # what says nothing does not change the hash, which designs had before there were these keys
     if not analysis.discover:
-        # what says nothing does not change the hash, which designs had before there was this key
         del plain["discover"]
+    if analysis.robustness is None:
+        del plain["robustness"]
+    else:
+        plain["robustness"] = {name: list(value) for name, value in asdict(analysis.robustness).items()}
     return plain
 
 

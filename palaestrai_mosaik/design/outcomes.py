@@ -13,8 +13,8 @@ from palaestrai_mosaik.experiment.located import Findings, Located, show
 
 from .expressions import Expression
 from .factors import did_you_mean_factor
-from .model import AnalysisSpec, Factor, OutcomeSpec
-from .vocabulary import ANALYSIS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED
+from .model import AnalysisSpec, Factor, OutcomeSpec, RobustnessSpec
+from .vocabulary import ANALYSIS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED, ROBUSTNESS
 
 #: what conditions call the status of a run
 STATUS = "status"
@@ -192,11 +192,29 @@ def read_analysis(
         confidence,
         resamples,
         _conditions(found, parts.get("discover"), outcomes),
+        _robustness(found, parts.get("robustness"), outcomes),
     )
 
 
-def _conditions(found: Findings, at: Located | None, outcomes: Sequence[OutcomeSpec]) -> tuple[str, ...]:
-    texts = _words(found, at, "discover (conditions over outcomes)")
+def _robustness(
+    found: Findings, at: Located | None, outcomes: Sequence[OutcomeSpec]
+) -> RobustnessSpec | None:
+    """Return what is asked for; the names of factors are checked with the design."""
+    given = None if at is None else found.section(at, ROBUSTNESS)
+    if given is None:
+        return None
+    parts = {key: part for key, part in given.items() if part.value is not None}
+    return RobustnessSpec(
+        tuple(_words(found, parts.get("by"), "by (factors of the decision)")),
+        tuple(_words(found, parts.get("over"), "over (factors that make scenarios)")),
+        _conditions(found, parts.get("satisfice"), outcomes, "satisfice"),
+    )
+
+
+def _conditions(
+    found: Findings, at: Located | None, outcomes: Sequence[OutcomeSpec], key: str = "discover"
+) -> tuple[str, ...]:
+    texts = _words(found, at, f"{key} (conditions over outcomes)")
     for text in texts:
         try:
             # where the design names no outcomes, those of its runs are not known yet

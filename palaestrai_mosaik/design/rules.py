@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
-from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
+from palaestrai_mosaik.errors import DocumentError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.experiment.located import show
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.text import joined
@@ -13,6 +14,7 @@ from palaestrai_mosaik.text import joined
 from .distributions import bounded
 from .methods import METHODS, Method
 from .model import DesignSpec, Factor
+from .outcomes import STATUS, read_condition
 from .registry import Registry, T
 from .samplers import MAX_VALUES, SAMPLERS, Sampler, flag, units
 from .search import check_search
@@ -41,6 +43,52 @@ def check_sampler(spec: DesignSpec) -> list[Found]:
     if not found:
         found = [*_max_runs(spec, sampler), *_numbers(spec, sampler)]
     return [*found, *_constraints(spec, sampler), *_methods(spec, sampler)]
+
+
+def check_robustness(spec: DesignSpec) -> Iterator[Found]:
+    """Yield what is wrong with ``robustness`` of the analysis of ``spec``, whose factors and outcomes are sound."""
+    asked, place = spec.analysis.robustness, ("analysis", "robustness")
+    if asked is None:
+        return
+    factors = {factor.name: factor for factor in spec.factors}
+    axis_of = {factor.name: axis for axis in spec.axes for factor in axis.factors}
+    axis_of |= {axis.name: axis for axis in spec.axes}
+    by = asked.by or spec.analysis.compare or [name for name, factor in factors.items() if factor.nominal]
+    if not by:
+        yield (
+            place,
+            "robustness needs 'by', the factors of the decision: no factor is a choice or has levels without order",
+        )
+    unknown = [name for name in asked.by if name not in factors]
+    for name in unknown:
+        yield (*place, "by"), f"by names {name!r}, which is no factor{did_you_mean(name, factors)}"
+    for name in asked.by:
+        if name in factors and factors[name].kind != "levels":
+            yield (*place, "by"), f"by names {name!r}, which has no levels that could be compared"
+    # (without 'by' and 'compare', each of the factors is a decision of its own, and the others are scenarios)
+    decided = {axis_of[name].name for name in asked.by or spec.analysis.compare if name in axis_of}
+    for name in asked.over:
+        if name not in axis_of:
+            yield (*place, "over"), f"over names {name!r}, which is no factor{did_you_mean(name, axis_of)}"
+        elif axis_of[name].name in decided:
+            yield (
+                (*place, "over"),
+                f"over names {name!r}, which is a factor of the decision (by), or zipped with one",
+            )
+    if by and not unknown and all(axis.name in decided for axis in spec.axes):
+        yield (
+            place,
+            "robustness needs a factor beside those of the decision (by): else there are no scenarios",
+        )
+    if not any(outcome.better for outcome in spec.outcomes):
+        yield place, "robustness needs to know what is good: give an outcome better: higher, or better: lower"
+    for text in asked.satisfice:
+        with suppress(DocumentError):  # (which was reported)
+            if STATUS in read_condition(text, [outcome.name for outcome in spec.outcomes]).names:
+                yield (
+                    (*place, "satisfice"),
+                    f"the condition {text!r} names the status: scenarios have outcomes, no status",
+                )
 
 
 def check_without_value(name: str, keys: Sequence[str]) -> tuple[list[Found], list[Found]]:
@@ -258,7 +306,7 @@ def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str
         fitting = [one.name for one in METHODS.values() if fits(one, sampler)]
         yield (
             f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(samplers)}); "
-            f"methods that fit {sampler.name}: {', '.join(fitting)}"
+            f"methods that fit {sampler.name}: {', '.join(fitting) or 'none'}"
         )
         return
     refused = [factor.name for factor in spec.factors if method.refuses(factor)]

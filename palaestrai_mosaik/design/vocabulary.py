@@ -101,6 +101,7 @@ OUTCOME = Section(
     },
     required=("of",),
 )
+ROBUSTNESS = Section("robustness of the analysis", {"by": _SEVERAL, "over": _SEVERAL, "satisfice": _SEVERAL})
 ANALYSIS = Section(
     "analysis",
     {
@@ -110,6 +111,7 @@ ANALYSIS = Section(
         "confidence": Field({"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
         "resamples": integer(1, default=1000),
         "discover": _SEVERAL,
+        "robustness": Field(maybe(ROBUSTNESS.schema())),
     },
 )
 

@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ from .folder import (
     GENERATED,
     REPLACED,
     REPLACING,
+    DesignFolder,
     FileLock,
     PlannedRun,
     execution_lock,
@@ -42,9 +43,12 @@ from .folder import (
     manifest_text,
     read_checksums,
     read_manifest,
+    read_sample,
     refuse,
 )
+from .load import load
 from .model import INACTIVE, DesignSpec, Factor
+from .rounds import ENDED, ROUNDS, Rounds, first_round, rounds_in
 from .rows import ExpandedRow, SampledRows, draw_rows, expand
 from .run_names import run_file, run_uid
 from .sample import Sample
@@ -99,9 +103,10 @@ def write_folder(
             place = target if target.is_dir() else target.parent
             held.enter_context(_lock(place, target))
             _check(target, spec, force)
-            expansion, rows = Expansion(spec), draw_rows(spec)
+            expansion = Expansion(spec)
+            rows, rounds = _kept_rows(target, spec) or _new_rows(spec)
             with _scratch(place, target) as scratch:
-                _fill(scratch, rows, expansion, progress)
+                _fill(scratch, (rows, rounds), expansion, progress)
                 # minutes may have passed, and a folder be where none was
                 if place != target and target.is_dir():
                     held.enter_context(_lock(target, target))
@@ -111,6 +116,71 @@ def write_folder(
     except OSError as error:
         refuse(path, f"the folder cannot be written: {error.strerror or error}")
     return Written(path, outcome, expansion.warnings)
+
+
+def grow_folder(grown: DesignFolder, rows: SampledRows, rounds: Rounds) -> DesignFolder:
+    """Write the folder of a design with rows of another round, and return it. What is there stays as it is.
+
+    Args:
+        grown: the folder.
+        rows: all of its rows, the former ones first.
+        rounds: its rounds, with that of the new rows.
+
+    Raises:
+        DocumentError: a document is not sound, or another process generates into the folder or executes it. Nothing
+            has changed then.
+    """
+    target = Path(os.path.realpath(grown.path))
+    try:
+        with _lock(target, target), _scratch(target, target) as scratch:
+            if read_manifest(target) != grown.manifest:
+                refuse(
+                    target, "the folder was generated again, or has grown, since it was opened; open it again"
+                )
+            if rows.count == grown.manifest["counts"]["rows"]:
+                # nothing but what is known of the rounds
+                text = manifest_text(grown.manifest | rounds.entries())
+                files.write_text(target / folder.MANIFEST, text, durable=False)
+            else:
+                _fill(scratch, (rows, rounds), Expansion(grown.spec), None)
+                with _not_executed(target):
+                    _exchange(scratch, target, GENERATED)
+    except BlockingIOError as error:
+        refuse(target, f"the folder {error.strerror}: wait for it, or end it")
+    except OSError as error:
+        refuse(target, f"the folder cannot be written: {error.strerror or error}")
+    return DesignFolder.open(grown.path)
+
+
+def _new_rows(spec: DesignSpec) -> tuple[SampledRows, Rounds | None]:
+    rows = draw_rows(spec)
+    return rows, first_round(spec, rows.count)
+
+
+def _kept_rows(target: Path, spec: DesignSpec) -> tuple[SampledRows, Rounds | None] | None:
+    """Return the rows of a folder of this design that has grown: it does not shrink. ``None`` where it has not.
+
+    Whether no more rows are added is decided again: ``until`` may have changed.
+    """
+    if not (target / folder.MANIFEST).is_file():
+        return None
+    known = read_manifest(target)
+    rounds = rounds_in(known)
+    if known["design"]["hash"] != spec.hash or rounds is None or rounds.number == 1:
+        return None
+    written = dict(read_checksums(target / folder.CHECKSUMS)).get(folder.SAMPLE)
+    if not (target / folder.SAMPLE).is_file() or _digest(target / folder.SAMPLE) != written:
+        refuse(
+            target / folder.SAMPLE,
+            f"the rows of {rounds.number} rounds stood here, and the file was edited or is missing; put it back, or "
+            "generate the design into another folder (-o) and execute that with the store of this one: what was "
+            "executed is not executed again",
+        )
+    counts = known["counts"]
+    sample = read_sample(target, known)
+    if (target / folder.DESIGN).is_file() and load(target / folder.DESIGN).resolved != spec.resolved:
+        rounds = replace(rounds, ended="")
+    return SampledRows(sample, counts["drawn"]), rounds
 
 
 def _holds_design(target: Path) -> bool:
@@ -153,8 +223,14 @@ def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
 # ----- what is written
 
 
-def _fill(scratch: Path, rows: SampledRows, expansion: Expansion, progress: ProgressCallback | None) -> None:
+def _fill(
+    scratch: Path,
+    drawn: tuple[SampledRows, Rounds | None],
+    expansion: Expansion,
+    progress: ProgressCallback | None,
+) -> None:
     spec = expansion.spec
+    rows, rounds = drawn
     files.make_folder(scratch / folder.RUNS)
     sums: list[str] = []
 
@@ -193,7 +269,7 @@ def _fill(scratch: Path, rows: SampledRows, expansion: Expansion, progress: Prog
         add(folder.DESIGN, dumps(dict(spec.resolved)), write)
         add(folder.SAMPLE, sample_text(spec, rows.sample), write)
     files.write_text(scratch / folder.CHECKSUMS, "".join(sums), durable=False)
-    text = manifest_text(manifest(spec, rows, first_rows, documents))
+    text = manifest_text(manifest(spec, rows, first_rows, documents, rounds))
     files.write_text(scratch / folder.MANIFEST, text, durable=False)
 
 
@@ -339,7 +415,9 @@ def _differences(scratch: Path, target: Path) -> list[str]:
             names |= {f"{folder.RUNS}/{name}" for name in os.listdir(place / folder.RUNS)}
     changed = [name for name in sorted(names) if _bytes(scratch / name) != _bytes(target / name)]
     former, new = read_manifest(target), read_manifest(scratch)
-    if {**former, "versions": None} != {**new, "versions": None}:
+    # (what is known of rounds follows from the rows)
+    no_difference: dict[str, Any] = {"versions": None, ROUNDS: None, ENDED: None}
+    if former | no_difference != new | no_difference:
         changed.append(folder.MANIFEST)
     return changed
 

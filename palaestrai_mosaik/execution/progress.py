@@ -32,7 +32,8 @@ class _Counting(FolderProgress):
         self.total = self.done = self.failed = 0
 
     def begin(self, total: int, processes: int) -> None:
-        self.total = total
+        # (a design that grows is executed in rounds)
+        self.total, self.done, self.failed = total, 0, 0
 
     def ended(self, record: JobRecord) -> None:
         self.done += 1

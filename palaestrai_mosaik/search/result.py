@@ -16,6 +16,7 @@ from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import count
 
 from .confirm import confirmed_rows
@@ -89,13 +90,20 @@ def search_result(spec: DesignSpec, path: Path, store: str | None) -> SearchResu
 
 
 def best_settings(
-    spec: DesignSpec, path: Path, records: Sequence[SettingRecord], store: str | None
+    spec: DesignSpec,
+    path: Path,
+    records: Sequence[SettingRecord],
+    store: str | Store | None,
+    folder: DesignFolder | None = None,
 ) -> list[BestSetting]:
-    """Return the best settings of the search in ``path``; those that were confirmed come first, by that figure."""
+    """Return the best settings of the search in ``path``; those that were confirmed come first, by that figure.
+
+    ``folder`` is that at ``path``, if it is open, with all rows of ``records``.
+    """
     chosen = ranked(spec, records)
     if not chosen:
         return []
-    folder = DesignFolder.open(path)
+    folder = folder or DesignFolder.open(path)
     values, outcomes = folder.values(), sought(spec)
     confirmed = _confirmed(spec, path, store)
     found = [
@@ -118,7 +126,7 @@ def best_settings(
     return sorted(found, key=rank)
 
 
-def _confirmed(spec: DesignSpec, path: Path, store: str | None) -> dict[int, dict[str, Confirmed]]:
+def _confirmed(spec: DesignSpec, path: Path, store: str | Store | None) -> dict[int, dict[str, Confirmed]]:
     """Return the outcomes over fresh seeds, by setting and name; nothing where none was confirmed (yet)."""
     from palaestrai_mosaik.analysis.results import Results
 

@@ -294,6 +294,10 @@ class Stream(Base):
     digest: Mapped[str | None]
 
 
+#: ``ended_by`` of episodes that were cut short: what they have recorded is kept, but they do not count
+CUT_SHORT = ("failed", "interrupted")
+
+
 class Episode(Base):
     """An episode of a worker; evaluation episodes are counted on their own."""
 

@@ -234,10 +234,15 @@ def design_page(
     source = Source(store, folder)
     try:
         carried = Carried(source)
+        # (states first: a search may add rows in between)
+        states = carried.take("design/states")
         facts = carried.get("design")
         # (where the folder is, stays with its user)
         carried.add({"design": {**facts, "folder": folder.path.name}})
-        states, outcomes = carried.take("design/states"), carried.take("design/outcomes")
+        outcomes = carried.take("design/outcomes")
+        if facts["search"]:
+            # (its version names times of files)
+            carried.add({"design/search": {**carried.get("design/search"), "version": ""}})
         analysis_of(source)[1].listener = analysing
         try:
             carried.take("design/analysis")

@@ -71,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": LEAVES | {"experiment", "design", "store"},
     "search": LEAVES | {"experiment", "design", "execution", "analysis", "runner", "store"},
     "testing": LEAVES | {"environment", "agent", "simulation"},
-    "web": LEAVES | {"experiment", "runner", "store", "design", "execution", "analysis"},
+    "web": LEAVES | {"experiment", "runner", "store", "design", "execution", "analysis", "search"},
     "cli": LEAVES
     | {"experiment", "simulation", "palaestrai", "runner", "store", "design", "execution", "analysis", "web"}
     | {"search"},

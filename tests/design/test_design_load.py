@@ -12,7 +12,14 @@ from support.documents import agent, environment, named, phase
 
 from palaestrai_mosaik.design.expansion import DocumentBuilder
 from palaestrai_mosaik.design.load import from_mapping, load, loads
-from palaestrai_mosaik.design.model import INACTIVE, AnalysisSpec, DesignSpec, OutcomeSpec, SamplerSpec
+from palaestrai_mosaik.design.model import (
+    INACTIVE,
+    AnalysisSpec,
+    DesignSpec,
+    OutcomeSpec,
+    RobustnessSpec,
+    SamplerSpec,
+)
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import dumps
 from palaestrai_mosaik.experiment import from_mapping as run_from_mapping
@@ -289,6 +296,17 @@ BAND = {"name": "band", "path": f"{GAIN[:-4]}band", "levels": [[0, 1], [1, 2], [
         ({"analysis": {"compare": ["gain"]}}, "'gain', which has no levels that could be compared"),
         ({"analysis": {"compare": ["bnd"]}}, "did you mean 'band'?"),
         ({"analysis": {"baseline": "[0,1)"}}, "baseline is '[0,1)', no label of a level (did you mean '[0,1]'?)"),
+        ({"analysis": {"robustness": []}}, "robustness of the analysis must be a mapping, found"),
+        ({"analysis": {"robustness": {"ovr": "gain"}}}, "analysis.robustness.ovr: unknown key 'ovr' in robustness of the analysis (did you mean 'over'?)"),
+        ({"analysis": {"robustness": {"by": "bnd"}}}, "analysis.robustness.by: by names 'bnd', which is no factor (did you mean 'band'?)"),
+        ({"analysis": {"robustness": {"by": "gain"}}}, "by names 'gain', which has no levels that could be compared"),
+        ({"analysis": {"robustness": {"by": "band", "over": ["gian"]}}}, "analysis.robustness.over: over names 'gian', which is no factor (did you mean 'gain'?)"),
+        ({"analysis": {"robustness": {"by": "band", "over": "band"}}}, "over names 'band', which is a factor of the decision (by), or zipped with one"),
+        ({"factors": [BAND], "analysis": {"robustness": {"by": "band"}}}, "robustness needs a factor beside those of the decision (by)"),
+        ({"factors": [gain(low=0, high=1)], "analysis": {"robustness": {}}}, "robustness needs 'by', the factors of the decision"),
+        ({"analysis": {"robustness": {"by": "band"}}}, "robustness needs to know what is good: give an outcome better: higher"),
+        ({"outcomes": {"x": {"of": "steps"}}, "analysis": {"robustness": {"satisfice": "y > 1"}}}, "analysis.robustness.satisfice: "),
+        ({"outcomes": {"x": {"of": "steps"}}, "analysis": {"robustness": {"satisfice": "status == 'failed'"}}}, "names the status: scenarios have outcomes, no status"),
         ({"analysis": {"confidence": 95}}, "confidence must be a number between 0 and 1"),
         ({"sampler": {"n": 4}}, "sampler needs the key 'name'"),
         ({"sampler": {"name": "lhss", "n": 4}}, "no sampler is called 'lhss' (did you mean 'lhs'?)"),
@@ -313,6 +331,22 @@ BAND = {"name": "band", "path": f"{GAIN[:-4]}band", "levels": [[0, 1], [1, 2], [
 def test_contradictions_of_a_design(keys: dict[str, Any], message: str) -> None:
     factors = keys.pop("factors", [gain(low=0, high=1), BAND])
     assert message in problems(*factors, **keys)
+
+
+def test_robustness_is_read_and_does_not_change_the_hash_of_others() -> None:
+    outcomes = {"x": {"of": "steps", "better": "higher"}}
+    factors = [gain(low=0, high=1), BAND]
+    plain = design(*factors, outcomes=outcomes)
+    assert "robustness" not in plain.resolved["analysis"] and plain.analysis.robustness is None
+    told = {"by": "band", "satisfice": ["x > 1"]}
+    asked = design(*factors, outcomes=outcomes, analysis={"robustness": told})
+    assert asked.analysis.robustness == RobustnessSpec(("band",), (), ("x > 1",))
+    assert asked.hash != plain.hash
+    # what is resolved is a design itself
+    again = from_mapping(asked.resolved)
+    assert (again.hash, again.analysis) == (asked.hash, asked.analysis)
+    empty = design(*factors, outcomes=outcomes, analysis={"robustness": {}})
+    assert empty.analysis.robustness == RobustnessSpec()
 
 
 def test_a_constraint_is_not_refused_for_a_value_it_was_tried_with() -> None:

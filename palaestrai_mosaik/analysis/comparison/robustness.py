@@ -53,7 +53,7 @@ class Robustness:
     Attributes:
         what: the outcome, or the condition.
         by: the factors of the decision.
-        over: the factors of the scenarios.
+        over: the factors of the scenarios, of zipped ones their axis.
         better: which direction of the outcome is good; ``None`` for a condition.
         table: one row per level and metric: level, scenarios (used), lost (left out), metric, value, low, high (NaN
             where there is no value), best (whether no level is better).
@@ -136,12 +136,13 @@ def robustness(
     frame, values = results.outcomes(), results.folder.values()
     for family in families:
         factors, pooled = _over(results, family, over)
+        scenarios = _axes(results, factors)
         own = with_factors(frame, spec, values, family)
         performances: dict[str, _Performance] = {}
         for name in specs:
             options = ComparisonOptions(common_seeds=spec.seed_policy == "common")
             runs = collect(own, family, name, factors, options)
-            performances[name] = _performance(runs, pooled, zip_warnings(spec, family))
+            performances[name] = _performance(runs, _axes(results, pooled), zip_warnings(spec, family))
         draw = (spec.seed, spec.analysis.confidence, resamples)
         for name in outcomes or specs:
             better = specs[name].better
@@ -150,12 +151,52 @@ def robustness(
                     f"robustness needs to know which direction of {name!r} is good: give the outcome 'better: higher' "
                     "or 'better: lower' in the design"
                 )
-            found.append(_of_outcome(name, (family, tuple(factors)), performances[name], better, draw))
+            found.append(_of_outcome(name, (family, scenarios), performances[name], better, draw))
             counted.end(resamples)
         for condition in conditions:
-            found.append(_of_condition(condition, (family, tuple(factors)), performances, draw))
+            found.append(_of_condition(condition, (family, scenarios), performances, draw))
             counted.end(resamples)
     return found
+
+
+def robustness_design(
+    results: Results, progress: ProgressCallback | None = None
+) -> tuple[list[Robustness], str]:
+    """Return the robustness that the design asks for (``analysis.robustness``), and why there is none, if so.
+
+    It is that of all outcomes that say which direction is better, and of its conditions. Nothing and no reason are
+    returned where the design does not ask.
+    """
+    asked = results.spec.analysis.robustness
+    if asked is None:
+        return [], ""
+    known = [outcome.name for outcome in results.outcome_specs if outcome.better is not None]
+    try:
+        return robustness(results, asked.by, asked.over, known, asked.satisfice, progress), ""
+    except PalaestraiMosaikError as error:
+        # (what has a type of its own is wrong elsewhere)
+        if type(error) is not PalaestraiMosaikError:
+            raise
+        return [], str(error)
+
+
+def metric_table(one: Robustness) -> pd.DataFrame:
+    """Return the metrics side by side: a row per level, in the order of the design.
+
+    Columns: ``level``, ``scenarios``, ``lost``, each metric with ``_low`` and ``_high``, and ``best`` (the metrics by which
+    no level is better).
+    """
+    import pandas as pd
+
+    rows: dict[str, dict[str, object]] = {}
+    best: dict[str, list[str]] = {}
+    for told in one.table.to_dict("records"):
+        level = str(told["level"])
+        row = rows.setdefault(level, {"level": level, "scenarios": told["scenarios"], "lost": told["lost"]})
+        row[told["metric"]] = told["value"]
+        row |= {f"{told['metric']}_{end}": told[end] for end in ("low", "high")}
+        best.setdefault(level, []).extend([str(told["metric"])] * bool(told["best"]))
+    return pd.DataFrame([{**row, "best": ", ".join(best[level])} for level, row in rows.items()])
 
 
 def _condition(text: str, outcomes: Sequence[str]) -> Expression:
@@ -191,6 +232,12 @@ def _over(results: Results, family: Sequence[str], over: Sequence[str]) -> tuple
         raise PalaestraiMosaikError("nothing varies beside the compared factors: there are no scenarios")
     kept = list(dict.fromkeys(chosen or others))
     return kept, [name for name in others if name not in kept]
+
+
+def _axes(results: Results, factors: Sequence[str]) -> tuple[str, ...]:
+    """Return what the axes of these factors are called: those that are zipped have one name."""
+    axis_of = {factor.name: axis.name for axis in results.spec.axes for factor in axis.factors}
+    return tuple(axis_of[name] for name in factors)
 
 
 def _performance(runs: Runs, pooled: Sequence[str], known: Sequence[str]) -> _Performance:

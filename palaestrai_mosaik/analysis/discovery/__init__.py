@@ -5,7 +5,16 @@ extra ``discovery`` brings both. Coverage, density, quasi-p values and resamplin
 "Thinking inside the box", Technological Forecasting and Social Change 77.
 """
 
-from .discover import Discovery, FoundBox, discover_design
+from .discover import Discovery, FoundBox, discover_design, shares
 from .figure import discovery_figure
+from .surrogate import Relabelling, Surrogate
 
-__all__ = ["Discovery", "FoundBox", "discover_design", "discovery_figure"]
+__all__ = [
+    "Discovery",
+    "FoundBox",
+    "Relabelling",
+    "Surrogate",
+    "discover_design",
+    "discovery_figure",
+    "shares",
+]

@@ -212,11 +212,12 @@ def _prim() -> Any:
         try:
             from ema_workbench.analysis.prim import Prim
         except ImportError as error:
-            raise _not_installed("PRIM", "EMA Workbench", error) from error
+            raise not_installed("PRIM", "EMA Workbench", error) from error
     return Prim
 
 
-def _not_installed(method: str, package: str, error: ImportError) -> PalaestraiMosaikError:
+def not_installed(method: str, package: str, error: ImportError) -> PalaestraiMosaikError:
+    """Return the error of what needs a package of the extra ``discovery``."""
     return PalaestraiMosaikError(
         f"{method} needs {package} ({error}); install it with: {install_extra('discovery')}"
     )
@@ -248,7 +249,7 @@ def _leaves(points: Points) -> Iterator[Limits]:
     try:
         from sklearn.tree import DecisionTreeClassifier
     except ImportError as error:
-        raise _not_installed("CART", "scikit-learn", error) from error
+        raise not_installed("CART", "scikit-learn", error) from error
     share = float(points.holds.mean())
     # each level without order is a column that is 1 where the row has it
     places: list[tuple[int, int | None]] = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.samplers.adaptive import ADAPTIVE, condition_of
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.text import count
@@ -19,6 +21,7 @@ from .algorithms import METHODS, FoundLimits, Points, quasi_p
 from .boxes import Box, Column, code_rows, limit_text, rule
 from .conditions import LabelledRuns, label_runs, parse_condition, refusal
 from .stability import MOST_RESAMPLES, Stability, mean, percentiles, resample
+from .surrogate import Relabelling, Surrogate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,6 +126,12 @@ class Discovery:
         return pd.DataFrame(told)
 
 
+def conditions_of(spec: DesignSpec) -> tuple[str, ...]:
+    """Return the conditions that a design asks for: those of its analysis, or else that of its adaptive sampler."""
+    adaptive = spec.sampler.name == ADAPTIVE.name and not spec.analysis.discover
+    return (condition_of(spec),) if adaptive else spec.analysis.discover
+
+
 def shares(runs: LabelledRuns, rows: int) -> FloatVector:
     """Return in which share of the runs of each row the condition holds, NaN for a row without any."""
     n = np.bincount(runs.row, minlength=rows)
@@ -140,7 +149,7 @@ def discover_design(
     Args:
         results: the results of the design.
         conditions: expressions over outcomes, such as ``violations > 0.01``; empty: those of the design's
-            ``analysis.discover``. The name ``status`` is that of a run's status, ``finished`` or ``failed``.
+            ``analysis.discover``, or else that of its adaptive sampler. The name ``status`` is that of a run's status, ``finished`` or ``failed``.
         progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
 
     Returns:
@@ -151,7 +160,7 @@ def discover_design(
             the extra ``discovery`` is not installed.
     """
     spec = results.spec
-    parsed = [parse_condition(results, text) for text in dict.fromkeys(conditions or spec.analysis.discover)]
+    parsed = [parse_condition(results, text) for text in dict.fromkeys(conditions or conditions_of(spec))]
     resamples = min(spec.analysis.resamples, MOST_RESAMPLES)
     counted = PartsProgress(progress, len(parsed) * len(METHODS) * resamples)
     if parsed and not results.spec.axes:
@@ -160,21 +169,23 @@ def discover_design(
     found = []
     for condition in parsed:
         runs = label_runs(results, condition)
-        columns = code_rows(
-            spec,
-            results.folder.sample.unit,
-            results.folder.values(),
-            shares(runs, len(results.folder.sample.unit)),
-        )
+        share = shares(runs, len(results.folder.sample.unit))
+        relabelling = Relabelling(results, runs, share) if spec.sampler.name == ADAPTIVE.name else None
+        if relabelling is not None:
+            columns = relabelling.rows
+        else:
+            columns = code_rows(spec, results.folder.sample.unit, results.folder.values(), share)
         refused = refusal(runs, frame, condition.names) if frame is not None else ""
         if refused:
             counted.end(len(METHODS) * resamples)
             found.append(Discovery(condition.text, runs, columns, (), refused, tuple(_lost(runs))))
             continue
         boxes: list[FoundBox] = []
-        notes = list(_lost(runs))
+        points = points_of(columns, runs)
+        relabel = _as_they_are if relabelling is None else relabelling.points
+        notes = [*_lost(runs), *_on_points(points, relabelling)]
         for method in METHODS:
-            own = _boxes(results, runs, columns, method, (resamples, counted))
+            own = _boxes(results, runs, points, relabel, method, (resamples, counted))
             counted.end(resamples)
             boxes += own
             notes += _remarks(method, own)
@@ -203,22 +214,46 @@ def _remarks(method: str, boxes: Sequence[FoundBox]) -> Iterator[str]:
             )
 
 
+def points_of(columns: tuple[Column, ...], runs: LabelledRuns) -> Points:
+    """Return the runs as points; ``columns``: the axes of the rows."""
+    return Points(columns, runs.row, runs.holds, runs.setting[runs.row])
+
+
+def _on_points(points: Points, relabelling: Relabelling | None) -> Iterator[str]:
+    if relabelling is not None:
+        accuracy = Surrogate(points.columns, points).accuracy()
+        yield (
+            "the rows lie where it is uncertain whether the condition holds, so shares of them stand for nothing: boxes are "
+            f"found, and coverage, density and mass measured, at {len(relabelling.columns[0].codes):,} points of the design's "
+            f"distribution, labelled by trees that are right in {100 * accuracy:.0f} % of settings that they have not seen"
+        )
+
+
+def _as_they_are(points: Points) -> Points:
+    return points
+
+
 def _boxes(
     results: Results,
     runs: LabelledRuns,
-    columns: tuple[Column, ...],
+    points: Points,
+    relabel: Callable[[Points], Points],
     method: str,
     counted: tuple[int, PartsProgress],
 ) -> list[FoundBox]:
-    points = Points(columns, runs.row, runs.holds, runs.setting[runs.row])
-    limits = METHODS[method](points, MOST_BOXES)
+    """Return the boxes of a method; ``relabel`` returns the points that stand for runs."""
+
+    def find(drawn: Points, most: int) -> list[FoundLimits]:
+        return METHODS[method](relabel(drawn), most)
+
+    measured = relabel(points)
+    limits = METHODS[method](measured, MOST_BOXES)
     generator = seeding.generator(results.spec.seed, "discovery", runs.condition, method)
-    stable = (
-        resample(points, [one.box for one in limits], METHODS[method], generator, counted) if limits else []
-    )
+    boxes = [one.box for one in limits]
+    stable = resample((points, measured), boxes, find, generator, counted) if limits else []
     confidence = results.spec.analysis.confidence
     return [
-        _box((method, i), one, points, runs, (tested, confidence))
+        _box((method, i), one, (points, measured), runs, (tested, confidence))
         for i, (one, tested) in enumerate(zip(limits, stable, strict=True), start=1)
     ]
 
@@ -226,33 +261,35 @@ def _boxes(
 def _box(
     name: tuple[str, int],
     found: FoundLimits,
-    points: Points,
+    given: tuple[Points, Points],
     runs: LabelledRuns,
     tested: tuple[Stability, float],
 ) -> FoundBox:
+    """Return a box with its figures; ``given``: the runs, and the points at which shares are measured."""
     import pandas as pd
 
     stability, confidence = tested
-    columns, box = points.columns, found.box
-    rows = box.contains(columns)
+    (points, measured), box = given, found.box
+    columns = measured.columns
+    rows = box.contains(points.columns)
     inside = rows[points.row]
-    n, k = int(inside.sum()), int(points.holds[inside].sum())
+    within = measured.holds[measured.inside(box)]
     # of each setting in the box, in which share of its runs the condition holds
     settings, place = np.unique(points.setting[inside], return_inverse=True)
     share = np.bincount(place, weights=points.holds[inside]) / np.maximum(1, np.bincount(place))
     coverage = percentiles(stability.coverage, confidence)
     density = percentiles(stability.density, confidence)
     figures: dict[str, float] = {
-        "coverage": k / int(points.holds.sum()),
+        "coverage": int(within.sum()) / int(measured.holds.sum()),
         "coverage_low": coverage[0],
         "coverage_high": coverage[1],
-        "density": k / n,
+        "density": float(within.mean()),
         "density_low": density[0],
         "density_high": density[1],
-        "mass": n / len(inside),
-        "runs": n,
+        "mass": len(within) / len(measured.holds),
+        "runs": int(inside.sum()),
         "executed": len(np.unique(runs.executed[inside])),
-        "holds": k,
+        "holds": int(points.holds[inside].sum()),
         "settings": len(settings),
         "settings_all": int((share == 1).sum()),
         "settings_some": int(((share > 0) & (share < 1)).sum()),
@@ -262,7 +299,7 @@ def _box(
     limits = [
         (
             *(columns[i].name, side, limit_text(columns[i], side, box.limit(i, side))),
-            *(quasi_p(points, box, i, side), stability.present(i, side)),
+            *(quasi_p(measured, box, i, side), stability.present(i, side)),
             *_interval(columns[i], stability.interval_of(i, side, confidence)),
         )
         for i, side in box.sides()

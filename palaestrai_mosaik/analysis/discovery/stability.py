@@ -59,27 +59,27 @@ def percentiles(values: Sequence[float], confidence: float) -> Interval:
 
 
 def resample(
-    points: Points,
+    given: tuple[Points, Points],
     boxes: Sequence[Box],
     find: Callable[[Points, int], list[FoundLimits]],
     generator: np.random.Generator,
     counted: tuple[int, PartsProgress],
 ) -> list[Stability]:
-    """Return how stable the ``boxes`` are that ``find`` has found of ``points``.
+    """Return how stable the ``boxes`` are that ``find`` has found of the runs.
 
     Settings are drawn with replacement, with all of their runs, and searched for as many boxes. Of these, each box is
     compared with the one that it shares most rows with.
 
     Args:
-        points: the runs.
+        given: the runs, and the points whose shares boxes have in common (the same, or those of a surrogate).
         boxes: the boxes.
         find: the method.
         generator: draws the settings.
         counted: how many resamples are drawn, and what counts them.
     """
-    resamples, progress = counted
+    (points, measured), (resamples, progress) = given, counted
     found = [Stability(resamples) for _ in boxes]
-    inside = [box.contains(points.columns) for box in boxes]
+    inside = [box.contains(measured.columns) for box in boxes]
     settings, place = np.unique(points.setting, return_inverse=True)
     for _ in range(resamples):
         times = np.bincount(generator.integers(len(settings), size=len(settings)), minlength=len(settings))
@@ -87,7 +87,7 @@ def resample(
         again: list[FoundLimits] = []
         if drawn.holds.any() and not drawn.holds.all():
             again = find(drawn, len(boxes))
-        candidates = [(one.box, one.box.contains(points.columns)) for one in again]
+        candidates = [(one.box, one.box.contains(measured.columns)) for one in again]
         for one, box, rows in zip(found, boxes, inside, strict=True):
             _compare(one, box, rows, candidates, points.only(times[place] == 0))
         progress.add(1)
@@ -103,7 +103,7 @@ def _compare(
         one.coverage.append(math.nan)
         one.density.append(math.nan)
         return
-    shares = [_jaccard(rows, other) for _, other in candidates]
+    shares = [jaccard(rows, other) for _, other in candidates]
     best = int(np.argmax(shares))
     like = candidates[best][0]
     one.overlap.append(shares[best])
@@ -118,7 +118,8 @@ def _compare(
             one.limits.setdefault((place, side), []).append(value)
 
 
-def _jaccard(a: BoolVector, b: BoolVector) -> float:
+def jaccard(a: BoolVector, b: BoolVector) -> float:
+    """Return the points that both have, as a share of those that one of them has; 0 where none has any."""
     return float((a & b).sum() / max(1, (a | b).sum()))
 
 

@@ -11,10 +11,13 @@ import numpy as np
 
 from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
+from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
 from palaestrai_mosaik.analysis.discovery import Discovery, discover_design
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
+from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.model import DesignSpec, Factor
+from palaestrai_mosaik.design.samplers.adaptive import ADAPTIVE
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.text import count, joined
@@ -67,7 +70,9 @@ def collect(
     found = sensitivity(results, methods, progress=analysing)
     comparisons, notes = _comparisons(results, comparing)
     discoveries, why = _discoveries(results, discovering)
-    notes += why
+    notes += [*why, *_growth(folder)]
+    robust, reason = robustness_design(results)
+    notes += [f"no robustness: {reason}"] * bool(reason)
     indices = tidy(found)
     split, levels = _split(results, frame, indices, comparisons[0].comparison.by if comparisons else ())
     lines = len(set(levels.values()))
@@ -116,7 +121,22 @@ def collect(
         folder=folder.path,
         documents={run.uid: run.file for run in folder.documents},
         discoveries=discoveries,
+        robustness=tuple(robust),
     )
+
+
+def _growth(folder: DesignFolder) -> Iterator[str]:
+    """Yield what has to be known of rows that were added in rounds."""
+    rounds = folder.rounds
+    if rounds is None:
+        return
+    more = f"no more rows: {rounds.ended}" if rounds.ended else "more rows may be added: arsenai run"
+    yield f"the rows were added in {count(rounds.number, 'round')} ({rounds.lines()[-1]}; {more})"
+    if folder.spec.sampler.name == ADAPTIVE.name:
+        yield (
+            "most rows lie where it is uncertain whether the condition of the sampler holds: means, histograms and shares of "
+            "runs are those of these rows, not of the ranges of the factors"
+        )
 
 
 def _sizes(counts: Mapping[str, int], frame: pd.DataFrame) -> dict[str, str]:

@@ -12,6 +12,8 @@ import numpy as np
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.text import count
 
+from ..beside import Beside
+from ..comparison.robustness import Robustness
 from ..discovery import Discovery
 from ..missing_runs import executed_text
 from .compared import Compared, count_seeds
@@ -66,7 +68,8 @@ class ReportData:
     are none. ``sizes``: what was counted, in words (``rows`` -> ``"48"``). ``commands`` make all of it again.
     ``seconds``: how long each execution took, where the store knows. ``folder`` is that of the design, and
     ``documents`` the file of each executed run in it, by the run's uid. ``discoveries``: where conditions hold.
-    ``search``: what a search has found.
+    ``search``: what a search has found. ``beside``: its importances beside the Sobol' indices of another design.
+    ``robustness``: of decisions over scenarios, as the design asks for it.
     """
 
     spec: DesignSpec
@@ -89,6 +92,8 @@ class ReportData:
     documents: Mapping[str, str] = field(default_factory=dict)
     discoveries: tuple[Discovery, ...] = ()
     search: SearchData | None = None
+    beside: Beside | None = None
+    robustness: tuple[Robustness, ...] = ()
 
     def finite(self, outcome: str) -> pd.DataFrame:
         """Return the runs that gave a finite ``outcome``; all others are lost."""

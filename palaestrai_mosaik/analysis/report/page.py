@@ -24,6 +24,7 @@ from palaestrai_mosaik.errors import StoreError
 
 from ..missing_runs import count_missing_runs
 from . import factors, sections, tables
+from .beside import beside
 from .best import Best
 from .cautions import Cautions
 from .data import ReportData
@@ -31,6 +32,7 @@ from .discoveries import discovery
 from .headline import headline
 from .numbers import duration, percent
 from .pictures.canvas import drawing
+from .robust import robustness
 from .tables import Table, jsonable
 from .verdict import count_tests, lost_runs
 from .wording import environment, plain
@@ -115,8 +117,10 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "effects": sections.effects(data),
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
         "discoveries": [discovery(one, i, cautions) for i, one in enumerate(data.discoveries)],
+        "robustness": [robustness(one, i, cautions) for i, one in enumerate(data.robustness)],
         "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
         "search": None if data.search is None else sections.search(data.search),
+        "beside": None if data.beside is None else beside(data.beside, cautions),
         "notes": data.notes,
         "factors": Table("factors", "Factors", factors.table(data), most=200, named=True),
         "failures": None
@@ -158,6 +162,8 @@ def _tables(view: dict[str, Any]) -> Iterator[Table]:
     """Yield the tables of the page in its order."""
     if view["search"] is not None:
         yield from view["search"]["tables"]
+    if view["beside"] is not None:
+        yield from (one["table"] for one in view["beside"]["outcomes"])
     for outcome in view["outcomes"]:
         yield from chain.from_iterable(one.get("tables", ()) for one in outcome["methods"])
         for one in outcome["comparisons"]:
@@ -166,6 +172,7 @@ def _tables(view: dict[str, Any]) -> Iterator[Table]:
         if outcome["values"]:
             yield outcome["values"]["table"]
     yield from chain.from_iterable(one["tables"] for one in view["discoveries"])
+    yield from chain.from_iterable(one["tables"] for one in view["robustness"])
     yield from (one["table"] for one in view["learning"])
     yield from filter(None, (view["factors"], view["failures"], view["runs"]))
 

@@ -13,6 +13,7 @@ from ..model import DesignSpec
 from ..registry import Registry
 from ..sample import Sample
 from ..subset import capped
+from .adaptive import ADAPTIVE
 from .factorial import FACTORIAL
 from .fast import FAST
 from .finite_differences import FINITE_DIFFERENCES
@@ -53,6 +54,7 @@ SAMPLERS: Registry[Sampler] = Registry(
         FINITE_DIFFERENCES,
         RANDOM,
         POINTS,
+        ADAPTIVE,
     ),
 )
 

@@ -48,6 +48,7 @@ class Sampler:
     the sample, and are used where the design names none and its factors allow them. ``made_for``: the one
     method that the sample is made for, if it is made for one. ``inner``: a sampler to take where ends do not exist. ``alias``: an option that is another
     word for ``n``. ``scales_with``: the option that the number of rows is proportional to, and its value.
+    ``in_rounds``: rows are added, in rounds, when those before have been executed (:mod:`palaestrai_mosaik.rounds`).
     ``check`` finds what is wrong beyond the options one by one.
     """
 
@@ -71,6 +72,7 @@ class Sampler:
     scales_with: Callable[[DesignSpec], tuple[str, int] | None] = field(
         default=lambda spec: ("n", size_of(spec))
     )
+    in_rounds: Callable[[DesignSpec], bool] = field(default=lambda spec: False)
     check: Callable[[DesignSpec], list[Found]] = field(default=lambda spec: [])
 
     def option(self, spec: DesignSpec, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Saltelli's sample for Sobol' indices.
+"""Saltelli's sample for Sobol' indices; with ``until`` it doubles, in rounds, until the indices are known well enough.
 
 Source: Saltelli (2002), "Making best use of model evaluations to compute sensitivity indices",
 by SALib; the base sequence is Sobol's, scrambled after Owen and Matousek.
@@ -6,14 +6,23 @@ by SALib; the base sequence is Sobol's, scrambled after Owen and Matousek.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
+
+from palaestrai_mosaik.errors import did_you_mean
 
 from ..model import DesignSpec
 from ..sample import Sample
-from .option import Option, Sampler, flag, problem, random_of, size_of, units
+from .option import MAX_VALUES, Found, Option, Sampler, flag, problem, random_of, size_of, units, whole
+from .until import doubled, fraction, last_n, until_faults, until_option
 
 #: SALib's base sequence has 30 bits
 _LARGEST = 2**30
+#: without a limit, a sample doubles so often that it has so many times the rows of its first round
+_GROWTH = 64
 
 
 def draw(spec: DesignSpec) -> Sample:
@@ -32,9 +41,64 @@ def draw(spec: DesignSpec) -> Sample:
     return Sample(unit, np.repeat(np.arange(n, dtype=np.int64), len(unit) // n), arguments)
 
 
+def with_n(spec: DesignSpec, n: int) -> DesignSpec:
+    """Return the design with a sample of another size."""
+    return replace(spec, sampler=replace(spec.sampler, n=n))
+
+
+def wanted_interval(spec: DesignSpec) -> float:
+    """Return the half-width that the intervals of all indices shall have at most."""
+    return float(SOBOL.option(spec, "until")["interval"])
+
+
+def wanted_outcomes(spec: DesignSpec) -> tuple[str, ...]:
+    """Return the outcomes whose indices decide; empty: all."""
+    given = SOBOL.option(spec, "until").get("outcomes", ())
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def largest_n(spec: DesignSpec) -> int:
+    """Return the n that the sample grows to at most."""
+    first = size_of(spec)
+    fits = MAX_VALUES // (_rows(spec) // first * max(1, len(spec.axes)))
+    return doubled(first, min(last_n(spec, _GROWTH * first), fits))
+
+
 def _rows(spec: DesignSpec) -> int:
     count = len(units(spec))
     return size_of(spec) * (2 * count + 2 if SOBOL.option(spec, "second_order") else count + 2)
+
+
+def _names(value: Any) -> str | None:
+    listed = [value] if isinstance(value, str) else value
+    sound = isinstance(listed, list) and listed and all(isinstance(one, str) for one in listed)
+    return None if sound else "a list of outcomes' names"
+
+
+def _check(spec: DesignSpec) -> list[Found]:
+    until = SOBOL.option(spec, "until")
+    if until is None:
+        return []
+    keys = {"interval": fraction, "outcomes": _names, "max_n": whole(1)}
+    found = list(until_faults(spec, keys, size_of(spec), lambda n: _rows(with_n(spec, n))))
+    return found or list(_until(spec, until))
+
+
+def _until(spec: DesignSpec, until: dict[str, Any]) -> Iterator[Found]:
+    if "interval" not in until:
+        message = "until needs interval, the half-width that the intervals of S1 and ST shall have at most, such as 0.05"
+        yield ("sampler", "until"), message
+        return
+    if "max_n" in until and (wrong := _size(spec, until["max_n"])) is not None:
+        yield ("sampler", "until", "max_n"), wrong.replace("n must", "max_n must", 1)
+    known = [outcome.name for outcome in spec.outcomes]
+    for name in wanted_outcomes(spec):
+        if known and name not in known:
+            near = did_you_mean(name, known)
+            yield (
+                ("sampler", "until", "outcomes"),
+                f"until names {name!r}, which is no outcome{near}; outcomes: {', '.join(known)}",
+            )
 
 
 def _size(spec: DesignSpec, n: int) -> str | None:
@@ -57,10 +121,13 @@ SOBOL: Sampler = Sampler(
     options=(
         Option("second_order", True, flag, "rows for the interactions of pairs, too"),
         Option("scramble", True, flag, "scramble the sequence by the design's seed"),
+        until_option("double n until interval (half-width of S1 and ST), for outcomes, up to max_n"),
     ),
     groups=True,
     made_for="sobol",
     inner="sobol with scramble: true",
     includes_bounds=lambda spec: SOBOL.option(spec, "scramble") is False,
     methods=("sobol", "shapley"),
+    in_rounds=lambda spec: SOBOL.option(spec, "until") is not None,
+    check=_check,
 )

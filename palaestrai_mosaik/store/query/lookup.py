@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
@@ -14,7 +14,7 @@ from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.text import listed
 
 from ..database import reads
-from ..models import Agent, Environment, Instance, Phase, RunDocument
+from ..models import CUT_SHORT, Agent, Environment, Episode, Instance, Phase, RunDocument
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +34,11 @@ _TOGETHER = 500
 def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """Yield ``values`` in pieces that fit into an ``IN (...)``."""
     return (values[first : first + _TOGETHER] for first in range(0, len(values), _TOGETHER))
+
+
+def finished_episodes() -> ColumnElement[int]:
+    """Return the number of episodes of a group that have finished: those that were cut short do not count."""
+    return func.count(case((Episode.ended_by.in_(CUT_SHORT), None), else_=1))
 
 
 def inside(directory: Path, name: str) -> Path:

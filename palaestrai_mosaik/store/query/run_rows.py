@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from ..database import reads
 from ..models import Agent, Episode, Experiment, Failure, Instance, Outcome, Phase, RunDocument
-from .lookup import Lookup, Queries, frame, in_chunks, restricted
+from .lookup import Lookup, Queries, finished_episodes, frame, in_chunks, restricted
 from .runs import status_of
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class RunRowQueries(Queries):
         Columns: ``id`` (a number that grows with every new run), ``run`` (uid of the instance), ``document`` (its
         uid), ``experiment``, ``status`` (as in :meth:`runs`), ``seed`` (text), ``started``, ``ended`` (seconds since
         1970, NaN while it has not ended), ``phase`` (number of the last phase that began, -1: none did),
-        ``phase_name``, ``phases`` (how many are planned), ``episodes`` (that have ended, without evaluations),
-        ``episodes_planned`` (of all phases and workers; NaN where a phase has no limit), ``steps`` (of these
+        ``phase_name``, ``phases`` (how many are planned), ``episodes`` (that have finished, without evaluations),
+        ``episodes_planned`` (of all phases and workers; NaN where a phase has no limit), ``steps`` (of all
         episodes), ``objective`` (mean of the first agent's objective in the last episode of worker 0; NaN where
         there is none), ``error`` (kind and beginning of the message of the first one, else ``None``).
 
@@ -210,9 +210,9 @@ class RunRowQueries(Queries):
         return found
 
     def _done(self, session: Session, ids: Collection[int] | None) -> dict[int, tuple[int, int]]:
-        """Return for each phase how many episodes have ended, and their steps."""
+        """Return for each phase how many episodes have finished, and the steps of all."""
         statement = (
-            select(Episode.phase_id, func.count(), func.sum(Episode.steps))
+            select(Episode.phase_id, finished_episodes(), func.sum(Episode.steps))
             .where(~Episode.evaluation)
             .group_by(Episode.phase_id)
         )

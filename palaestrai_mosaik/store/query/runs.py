@@ -39,7 +39,7 @@ from ..models import (
     Warned,
 )
 from ..process import still_runs
-from .lookup import Lookup, Queries, frame, in_chunks, restricted
+from .lookup import Lookup, Queries, finished_episodes, frame, in_chunks, restricted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,8 +133,8 @@ class RunQueries(Queries):
         Columns: ``run`` (instance uid), ``document`` (its uid), ``experiment``, ``status``
         (``running``, ``finished``, ``failed``, ``interrupted``, or ``lost``: it did not
         finish, and its process is gone), ``seed``, ``version``, ``started``, ``ended``,
-        ``duration`` (seconds), ``phases``, ``episodes``, ``steps`` (sum over the finished
-        episodes; evaluations do not count in both), ``error`` (the first one's kind and message), ``hash`` (of the
+        ``duration`` (seconds), ``phases``, ``episodes`` (that have finished: not one in which the run has failed or
+        was interrupted), ``steps`` (of all episodes; evaluations do not count in both), ``error`` (the first one's kind and message), ``hash`` (of the
         document), ``host``, ``pid``, ``packages``. ``lost`` is only known on the host
         that ran it.
 
@@ -152,7 +152,7 @@ class RunQueries(Queries):
             counted = select(Phase.instance_id, func.count()).group_by(Phase.instance_id)
             phases = {row[0]: row[1] for row in restricted(session, counted, Phase.instance_id, ids)}
             summed = (
-                select(Phase.instance_id, func.count(), func.sum(Episode.steps))
+                select(Phase.instance_id, finished_episodes(), func.sum(Episode.steps))
                 .join(Episode, (Episode.phase_id == Phase.id) & ~Episode.evaluation)
                 .group_by(Phase.instance_id)
             )
@@ -196,13 +196,13 @@ class RunQueries(Queries):
         """Return one row per phase that began.
 
         Columns: ``phase`` (its number), ``name``, ``mode``, ``workers``, ``episodes`` (as configured),
-        ``episodes_done`` (without evaluations), ``controller``, ``started``, ``ended``, ``reason`` (why it
+        ``episodes_done`` (that have finished, without evaluations), ``controller``, ``started``, ``ended``, ``reason`` (why it
         ended).
 
         Args:
             run: which run, as :meth:`find_run` takes it.
         """
-        counted = select(Episode.phase_id, func.count().label("done")).where(~Episode.evaluation)
+        counted = select(Episode.phase_id, finished_episodes().label("done")).where(~Episode.evaluation)
         done = counted.group_by(Episode.phase_id).subquery("counts")
         columns = {
             "phase": Phase.number,

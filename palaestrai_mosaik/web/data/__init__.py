@@ -4,6 +4,7 @@ from ..resources import get
 from . import curves as curves
 from . import design as design
 from . import design_analysis as design_analysis
+from . import design_search as design_search
 from . import frames as frames
 from . import grid as grid
 from . import record as record

@@ -43,7 +43,7 @@ class BodyOutcomes:
         Args:
             store: the store.
             uid: uid of the run.
-            episodes: how many episodes have ended: they are read again if these are more than before, but of a run
+            episodes: how many episodes have ended, or what else grows as they do: they are read again if it is more, but of a run
                 that goes on not as long as reading would take most of the time.
             running: says whether the run goes on.
 

@@ -54,7 +54,8 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     known = outcomes_of_bodies(store, uid)
     unread = not query.flag("bands", True) and known.version == 0
     if not unread:
-        done = int(phases["episodes_done"].sum()) + evaluations
+        # (an episode that was cut short is not counted, and is the last of its phase)
+        done = int(phases["episodes_done"].sum() + phases["reason"].notna().sum()) + evaluations
         known.look(store, uid, done, lambda: _is_running(store, uid))
     with_statistics = query.flag("statistics", True)
     size = _size_of_statistics(store, uid) if with_statistics else 0

@@ -12,7 +12,7 @@ from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, Axis, Factor
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.execution import RunStatus
-from palaestrai_mosaik.types.arrays import Array
+from palaestrai_mosaik.types.arrays import Array, FloatArray, IntArray
 
 from ..resources import Query, Source, resource
 from .design_watch import log_of, watch
@@ -24,41 +24,65 @@ _LOGARITHMIC = ("loguniform", "lognormal")
 
 @resource("design")
 def design(source: Source, query: Query) -> dict[str, Any]:
-    """Return what is fixed when a design is generated.
+    """Return what is fixed when a design is generated; to the folder of a search, rows are added (:func:`rows`).
 
     ``cells`` are the repetitions of the rows, row by row: for each the number of the run that is executed for it, one
     of ``runs``. Where rows have identical documents, one run is executed for several.
     """
     folder = watch(source).folder
     spec, counts = folder.spec, folder.manifest["counts"]
-    documents = folder.documents
-    number = {run.uid: i for i, run in enumerate(documents)}
-    cells = np.zeros((counts["rows"], spec.repetitions), dtype=np.int64)
-    for run in folder.runs:
-        cells[run.row, run.repetition] = number[run.run]
-    values = folder.values()
+    factors = [_factor(axis, factor) for axis in spec.axes for factor in axis.factors]
+    added = _rows(folder, 0)
     return {
         "uid": spec.uid,
         "folder": str(folder.path),
         "sampler": {
-            "name": spec.sampler.name,
+            "name": spec.sampler.name if spec.search is None else spec.search.sampler,
             "n": spec.sampler.n,
             "options": _options(spec.sampler.options),
         },
+        "search": spec.search is not None,
         "rows": counts["rows"],
         "rejected": counts["rejected"],
         "repetitions": spec.repetitions,
         "seeds": spec.seed_policy,
         "constraints": list(spec.constraints),
         "warnings": list(folder.sample.warnings),
-        "factors": [_factor(axis, factor, values) for axis in spec.axes for factor in axis.factors],
-        "cells": cells.ravel(),
-        "runs": {
-            "uid": [run.uid for run in documents],
-            "row": np.array([run.row for run in documents], dtype=np.int64),
-            "repetition": np.array([run.repetition for run in documents], dtype=np.int64),
-        },
+        "factors": [{**one, "values": values} for one, values in zip(factors, added["values"], strict=True)],
+        "cells": added["cells"],
+        "runs": added["runs"],
         "statuses": [str(status) for status in _STATUSES],
+    }
+
+
+@resource("design/rows")
+def rows(source: Source, query: Query) -> dict[str, Any]:
+    """Return the rows of the design that come after the first ``from`` ones.
+
+    ``rows`` is how many there are in all. ``cells`` and ``runs`` are as of :func:`design`, which counts runs over all rows;
+    ``values`` has the column of each factor.
+    """
+    return _rows(watch(source).folder, query.integer("from", 0) or 0)
+
+
+def _rows(folder: DesignFolder, first: int) -> dict[str, Any]:
+    spec, count = folder.spec, folder.manifest["counts"]["rows"]
+    documents = folder.documents
+    number = {run.uid: i for i, run in enumerate(documents)}
+    cells = np.zeros((count, spec.repetitions), dtype=np.int64)
+    for run in folder.runs:
+        cells[run.row, run.repetition] = number[run.run]
+    values = folder.values(first)
+    added = [run for run in documents if run.row >= first]
+    return {
+        "rows": count,
+        "cells": cells[first:].ravel(),
+        "runs": {
+            "uid": [run.uid for run in added],
+            "row": np.array([run.row for run in added], dtype=np.int64),
+            "repetition": np.array([run.repetition for run in added], dtype=np.int64),
+        },
+        "values": [_column(factor, values) for axis in spec.axes for factor in axis.factors],
     }
 
 
@@ -66,20 +90,9 @@ def _options(options: Mapping[str, Any]) -> list[str]:
     return [f"{name}: {value}" for name, value in options.items() if value is not None]
 
 
-def _factor(axis: Axis, factor: Factor, values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what a factor is, and its value in each row: a number, or the number of its level.
-
-    Where it is inactive, the number is NaN, and that of the level is -1.
-    """
+def _factor(axis: Axis, factor: Factor) -> dict[str, Any]:
+    """Return what a factor is."""
     others = [other.name for other in axis.factors if other is not factor]
-    column: Array
-    if factor.kind == "levels":
-        places = {label: i for i, label in enumerate(factor.labels)}
-        found = labels([factor], values)
-        column = np.array([-1 if label is None else places[label] for label in found], dtype=np.int64)
-    else:
-        numbers = (row[factor.name] for row in values)
-        column = np.array([np.nan if one is INACTIVE else one for one in numbers], dtype=np.float64)
     return {
         "name": factor.name,
         "levels": list(factor.labels) if factor.kind == "levels" else None,
@@ -89,13 +102,28 @@ def _factor(axis: Axis, factor: Factor, values: Sequence[Mapping[str, Any]]) -> 
         "when": factor.when,
         "zipped": others,
         "group": axis.group,
-        "values": column,
     }
+
+
+def _column(factor: Factor, values: Sequence[Mapping[str, Any]]) -> Array:
+    """Return the value of a factor in each row: a number, or the number of its level.
+
+    Where it is inactive, the number is NaN, and that of the level is -1.
+    """
+    if factor.kind == "levels":
+        places = {label: i for i, label in enumerate(factor.labels)}
+        found = labels([factor], values)
+        return np.array([-1 if label is None else places[label] for label in found], dtype=np.int64)
+    numbers = (row[factor.name] for row in values)
+    return np.array([np.nan if one is INACTIVE else one for one in numbers], dtype=np.float64)
 
 
 @resource("design/states")
 def states(source: Source, query: Query) -> dict[str, Any]:
-    """Return how far the runs are: all of them, or with ``since`` those that have changed after that version."""
+    """Return how far the runs are: all of them, or with ``since`` those that have changed after that version.
+
+    ``rows``: how many rows the design has; where a page knows fewer, :func:`rows` has the others.
+    """
     seen = watch(source)
     now = seen.states()
     since = query.integer("since", 0) or 0
@@ -108,6 +136,7 @@ def states(source: Source, query: Query) -> dict[str, Any]:
     picked = chosen.tolist()
     return {
         "version": now.version,
+        "rows": seen.folder.manifest["counts"]["rows"],
         "finished": now.finished,
         "counts": {str(status): number for status, number in counts.items() if number},
         "seconds_per_run": now.left.seconds_per_run,
@@ -138,7 +167,10 @@ def outcomes(source: Source, query: Query) -> dict[str, Any]:
     try:
         specs, frame = results.outcome_specs, results.outcomes()
     except StoreError as error:
-        return {"finished": finished, "outcomes": _unread(seen.folder), "problem": str(error)}
+        return {"finished": finished, "outcomes": _unread(results.folder), "problem": str(error)}
+    # (of a search, the frame has what was executed whole)
+    repetitions = results.spec.repetitions
+    cells = frame["row"].to_numpy(int) * repetitions + frame["repetition"].to_numpy(int)
     return {
         "finished": finished,
         "outcomes": [
@@ -146,12 +178,18 @@ def outcomes(source: Source, query: Query) -> dict[str, Any]:
                 "name": spec.name,
                 "better": spec.better,
                 "of": spec.of,
-                "values": frame[spec.name].to_numpy(float),
+                "values": _in_cells(frame[spec.name].to_numpy(float), cells, len(results.folder.runs)),
             }
             for spec in specs
         ],
         "problem": None,
     }
+
+
+def _in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
+    found = np.full(count, np.nan)
+    found[cells] = values
+    return found
 
 
 def _unread(folder: DesignFolder) -> list[dict[str, Any]]:

@@ -8,14 +8,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from palaestrai_mosaik.analysis.results import Results
-from palaestrai_mosaik.design.folder import JOBS, MANIFEST, STORES, SUBMISSIONS, DesignFolder, read_manifest
+from palaestrai_mosaik.design.folder import JOBS, MANIFEST, STORES, SUBMISSIONS, DesignFolder
+from palaestrai_mosaik.design.settings_table import SETTINGS
 from palaestrai_mosaik.errors import DocumentError, StoreError
 from palaestrai_mosaik.execution import RunState, RunStatus, States, TimeLeft, run_states, time_left
 from palaestrai_mosaik.execution.runs import STATUSES_TO_EXECUTE
@@ -67,22 +69,35 @@ class DesignStates:
 
 
 class DesignWatch:
-    """Looks at the runs of a design folder.
+    """Looks at the runs of a design folder, to which a search may be adding rows.
 
     Args:
         folder: the design folder.
         store: where its results are.
+        before: the last version that another one has given out, of the same folder and another store.
+
+    Attributes:
+        folder: the folder with all rows that it had when it was looked at last.
+        store: as given.
     """
 
-    def __init__(self, folder: DesignFolder, store: Store):
+    def __init__(self, folder: DesignFolder, store: Store, before: int = 0):
         self.folder, self.store = folder, store
+        self._before = before
         self._states: DesignStates | None = None
         self._results: tuple[int, Results] | None = None
         self._lock, self._results_lock = threading.Lock(), threading.Lock()
         #: when the last look ended, what it took, and what the files were like before it
         self._looked, self._cost, self._files = 0.0, 0.0, _Files()
         self._asked: float | None = None
-        self._generated = _modified(folder.path / MANIFEST)
+        #: when the manifest was put in place that was read last (``None``: not known), and what is wrong with it
+        self._generated: int | None = None
+        self._exchanged: str | None = None
+
+    @property
+    def version(self) -> int:
+        """The last version that was given out."""
+        return self._before if self._states is None else self._states.version
 
     def states(self) -> DesignStates:
         """Return the states of all runs, which are at most some seconds old."""
@@ -90,6 +105,7 @@ class DesignWatch:
             if self._states is None or self._is_due():
                 begun = time.monotonic()
                 self._files = self._read_files()
+                self._follow()
                 self._states = self._compared(self._look())
                 self._looked = time.monotonic()
                 self._cost = self._looked - begun
@@ -104,7 +120,7 @@ class DesignWatch:
         with self._results_lock:
             if self._results is None or self._results[0] != finished:
                 last = self._results
-                fresh = Results(self.folder, self.store) if last is None else last[1].refreshed()
+                fresh = Results(self.folder, self.store) if last is None else last[1].refreshed(self.folder)
                 # several threads must not read the same outcomes
                 with suppress(StoreError):
                     fresh.outcomes()
@@ -117,19 +133,18 @@ class DesignWatch:
             f"the scheduler did not answer, and its runs are shown as lost or waiting: {problem}"
             for problem in self.states().states.problems
         ]
-        if _modified(self.folder.path / MANIFEST) != self._generated and self._is_exchanged():
-            found.append(
-                "the design's folder was generated anew since it was opened: end this command and start it again"
-                if self.folder.spec.search is None
-                else "the search has new settings since the folder was opened: end this command and start it again"
-            )
-        return found
+        return [*found, *([] if self._exchanged is None else [self._exchanged])]
 
-    def _is_exchanged(self) -> bool:
+    def _follow(self) -> None:
+        """Take in the rows that were added to the folder, if its manifest was replaced since it was read."""
+        manifest = _modified(self.folder.path / MANIFEST)
+        if manifest == self._generated:
+            return
         try:
-            return read_manifest(self.folder.path) != self.folder.manifest
+            self.folder, self._exchanged = self.folder.refreshed(), None
         except DocumentError:
-            return True
+            self._exchanged = "the design's folder was generated again since it was opened: end this command and start it again"
+        self._generated = manifest
 
     def _is_due(self) -> bool:
         age = time.monotonic() - self._looked
@@ -139,7 +154,8 @@ class DesignWatch:
 
     def _read_files(self) -> _Files:
         path, directory = self.folder.path, self.store.directory
-        folders = (path / JOBS, path / STORES, path / SUBMISSIONS)
+        # (a search writes the manifest last, and its table of settings after it)
+        folders = (path / JOBS, path / STORES, path / SUBMISSIONS, path / MANIFEST, path / SETTINGS)
         databases = (directory / "store.db", directory / "store.db-wal")
         return _Files(tuple(map(_modified, folders)), tuple(map(_modified, databases)))
 
@@ -153,7 +169,7 @@ class DesignWatch:
         # between two questions, what a scheduler said last counts
         assert self._states is not None
         before = {state.planned.uid: state for state in self._states.states.runs}
-        runs = tuple(_as_told(state, before[state.planned.uid]) for state in states.runs)
+        runs = tuple(_as_told(state, before.get(state.planned.uid, state)) for state in states.runs)
         return replace(states, runs=runs, problems=self._states.states.problems)
 
     def _compared(self, states: States) -> DesignStates:
@@ -163,19 +179,21 @@ class DesignWatch:
         before = self._states
         if before is None:
             left = time_left(self.folder, states)
-            return DesignStates(
-                1, states, instances, errors, np.ones(len(instances), dtype=np.int64), 1, left
-            )
+            version = self._before + 1
+            changed = np.full(len(instances), version, dtype=np.int64)
+            return DesignStates(version, states, instances, errors, changed, version, left)
         old = list(zip(before.statuses(), before.instances, before.errors, strict=True))
         new = list(zip((state.status for state in states.runs), instances, errors, strict=True))
-        differs = np.array([one != other for one, other in zip(old, new, strict=True)], dtype=bool)
+        added = len(new) - len(old)
+        differs = np.array([one != other for one, other in zip_longest(old, new)], dtype=bool)
         if not differs.any():
             return replace(before, states=states, left=time_left(self.folder, states))
         version = before.version + 1
-        changed = np.where(differs, version, before.changed)
-        results = [_result(one) for one in new] != [_result(one) for one in old]
+        changed = np.where(differs, version, np.append(before.changed, np.zeros(added, dtype=np.int64)))
+        results = [_result(one) for one in new] != [_result(one) for one in old] + [None] * added
         left = time_left(self.folder, states)
-        return DesignStates(version, states, instances, errors, changed, before.finished + results, left)
+        finished = version if results else before.finished
+        return DesignStates(version, states, instances, errors, changed, finished, left)
 
     def _errors(self, states: States) -> Iterator[str | None]:
         recorded: Mapping[str, str] = {}
@@ -199,7 +217,7 @@ class DesignWatch:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """When folders of the design, and the store's database, were modified; ``None`` where they are missing."""
+    """When parts of the design's folder, and the store's database, were modified; ``None`` where they are missing."""
 
     folders: tuple[int | None, ...] = ()
     databases: tuple[int | None, ...] = ()
@@ -236,21 +254,24 @@ def log_of(state: RunState) -> str:
     return f"{JOBS}/{run_file_stem(state.planned)}.log"
 
 
-@lru_cache(maxsize=4)
-def _watch(folder: DesignFolder, store: Store) -> DesignWatch:
-    return DesignWatch(folder, store)
-
-
+_WATCHES: WeakKeyDictionary[Source, DesignWatch] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
 def watch(source: Source) -> DesignWatch:
-    """Return what looks at the design of a source, the same for the same source.
+    """Return what looks at the design of a source, the same as long as the store is.
 
     Raises:
         ResourceError: no design is shown.
     """
     if source.folder is None:
         raise ResourceError("no design is shown here: arsenai serve FOLDER shows one")
+    store = source.store
     with _LOCK:
-        return _watch(source.folder, source.store)
+        seen = _WATCHES.get(source)
+        if seen is None:
+            seen = _WATCHES[source] = DesignWatch(source.folder, store)
+        elif seen.store is not store:
+            # the first run has made the store: a page that was open before must be told of all runs
+            seen = _WATCHES[source] = DesignWatch(seen.folder, store, seen.version)
+        return seen

@@ -8,6 +8,7 @@ import { analysis } from "web/views/design_analysis";
 import { matrix } from "web/views/design_matrix";
 import { createModel, FAILED } from "web/views/design_model";
 import { parallel } from "web/views/design_parallel";
+import { searched } from "web/views/design_search";
 import { scatter } from "web/views/design_scatter";
 import { bestFirst, createSelection, rangeInputs, runLink, runTable } from "web/views/design_selection";
 
@@ -18,13 +19,16 @@ export async function show(element, context) {
   const { signal, failed } = context;
   const [facts, states] = await Promise.all([get("design", {}, signal), get("design/states", {}, signal)]);
   const model = createModel(facts);
+  // (rows may have been added between the two answers)
+  if (states.rows > model.rows()) model.add(await get("design/rows", { from: model.rows() }, signal));
   model.apply(states);
   const head = h("div", {}), states_ = matrix(model), failures = h("section", {}), outcomes = outcomesSection(model);
   const analysed = analysis(model, signal), actions = designActions(context);
-  fill(element, h("h1", {}, facts.uid), h("p", { class: "quiet" }, about(facts)), actions.element, head, factorTable(facts),
-    h("section", {}, h("h2", {}, "Runs"), states_.element), failures,
+  const said = h("p", { class: "quiet" }, about(model)), search = facts.search ? searched(model, signal) : null;
+  fill(element, h("h1", {}, facts.uid), said, actions.element, head, factorTable(facts),
+    search && h("section", { class: "design-search" }, h("h2", {}, "Search"), search.element), h("section", {}, h("h2", {}, "Runs"), states_.element), failures,
     h("section", {}, h("h2", {}, "Outcomes"), outcomes.element), h("section", {}, h("h2", {}, "Indices and comparisons"), analysed.element));
-  signal.addEventListener("abort", () => [states_, outcomes, analysed].forEach((one) => one.close()));
+  signal.addEventListener("abort", () => [states_, outcomes, analysed, search].forEach((one) => one?.close()));
   states_.start();
   summarise(head, model);
   listFailures(failures, model);
@@ -38,10 +42,19 @@ export async function show(element, context) {
       analysed.update();
     }
   }
+  /** Ask for the rows that the design has and the model has not: a search adds them. */
+  async function addRows(now) {
+    if (now.rows <= model.rows()) return;
+    model.add(await get("design/rows", { from: model.rows() }, signal));
+    fill(said, about(model));
+    states_.grow();
+  }
   await readOutcomes();
+  await search?.update();
   if (offline) return;
   watch(2, signal, async () => {
     const now = await get("design/states", { since: model.version }, signal);
+    await addRows(now);
     const changed = model.apply(now);
     summarise(head, model);
     actions.update({ status: JSON.stringify(model.summary.counts) });
@@ -50,17 +63,18 @@ export async function show(element, context) {
       listFailures(failures, model);
     }
     if (now.finished !== model.finished) await readOutcomes();
+    await search?.update();
     element.querySelector(":scope > .problem")?.remove();
   }, failed);
 }
 
-function about(facts) {
-  const { sampler } = facts;
+function about(model) {
+  const { facts } = model, { sampler } = facts;
   const options = [...(sampler.n === null ? [] : [`n: ${number(sampler.n)}`]), ...sampler.options];
   const parts = [`sampler ${sampler.name}${options.length ? ` (${options.join(", ")})` : ""}`,
-    `${number(facts.rows)} rows${facts.rejected ? ` (${number(facts.rejected)} more rejected by constraints)` : ""}`,
+    `${number(model.rows())} rows${facts.rejected ? ` (${number(facts.rejected)} more rejected by constraints)` : ""}`,
     `${number(facts.repetitions)} ${facts.repetitions === 1 ? "repetition" : "repetitions"}`, `seeds ${facts.seeds}`];
-  const same = facts.cells.length - facts.runs.uid.length;
+  const same = model.cells.length - model.status.length;
   if (same) parts.push(`${number(same)} runs are identical to another, and executed with it`);
   return parts.join(" · ");
 }
@@ -88,10 +102,13 @@ function summarise(head, model) {
     tile("running", number(counts.running ?? 0), "running"),
     tile("waiting", number(sum(["waiting", "queued"])), counts.queued ? `waiting, ${number(counts.queued)} of them queued` : "waiting"),
     tile("failed", number(sum(FAILED)), "failed"),
+    counts.pruned > 0 && tile("pruned", number(counts.pruned), "pruned"),
+    counts.skipped > 0 && tile("skipped", number(counts.skipped), "not to be started"),
     stopped > 0 && tile("stopped", number(stopped), "interrupted, cancelled or lost"),
     seconds_per_run !== null && tile("per-run", duration(seconds_per_run), "per run (median)"),
-    seconds_left > 0 && tile("left", `about ${duration(seconds_left)}`, `left, with ${number(processes)} at a time`)),
-  h("progress", { max: total, value: finished, "aria-label": "Finished runs" }),
+    // (a search does not say how many runs are to come)
+    seconds_left > 0 && !model.facts.search && tile("left", `about ${duration(seconds_left)}`, `left, with ${number(processes)} at a time`)),
+  !model.facts.search && h("progress", { max: total, value: finished, "aria-label": "Finished runs" }),
   not_collected > 0 && h("p", {}, `${number(not_collected)} finished runs are to be collected: `, h("code", {}, `arsenai collect ${model.facts.folder}`)),
   problems.map((problem) => h("p", { class: "design-caution" }, problem)));
 }

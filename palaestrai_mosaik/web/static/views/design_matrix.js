@@ -11,31 +11,59 @@ const PAGE = 10000;
 /** with more cells than this they are smaller */
 const MANY = 2000;
 
-/** Returns {element, update(runs), close()}; `update` is told the numbers of the runs that have changed. */
+/**
+ * Returns {element, update(runs), grow(), close()}; `update` is told the numbers of the runs that have changed, `grow` is
+ * called when the model has more rows.
+ */
 export function matrix(model) {
-  const { repetitions, rows } = model.facts;
+  const { repetitions } = model.facts;
   const perPage = Math.max(1, Math.floor(PAGE / repetitions));
   const filters = h("div", { class: "controls", role: "group", "aria-label": "Show only runs that are" });
   const parts = h("div", { class: "controls" });
-  const grid = h("div", { class: `design-matrix${rows * repetitions > MANY ? " small" : ""}`, role: "grid",
-    "aria-label": `States of the runs: ${rows} rows, ${repetitions} repetitions`, onkeydown: press, onclick: click, onfocusin: focus,
-    onpointerover: hover });
+  const grid = h("div", { class: "design-matrix", role: "grid", onkeydown: press, onclick: click, onfocusin: focus, onpointerover: hover });
   const detail = h("p", { class: "design-detail", "aria-live": "polite" }, "Choose a cell to see its run.");
   const list = h("div", {});
   const listed = h("details", {}, h("summary", {}, "Runs as a table"), list);
   const element = h("div", {}, filters, parts, h("div", { class: "design-matrix-box" }, grid), detail, listed);
   const hidden = new Set();
   let first = 0, columns = 0, elements = new Map(), current = 0;
+  const end = () => Math.min(model.rows(), first + perPage);
 
   function draw() {
     elements = new Map();
-    const last = Math.min(rows, first + perPage);
+    const last = end();
     columns = columnsThatFit(last - first);
     const content = document.createDocumentFragment();
     for (let start = first; start < last; start += columns) content.append(band(start, Math.min(last, start + columns)));
     grid.replaceChildren(content);
     if (!elements.has(current)) current = first * repetitions;
     elements.get(current)?.setAttribute("tabindex", "0");
+  }
+  /** Draw the rows that were added: bands that are full stay as they are. */
+  function extend() {
+    const focused = grid.contains(document.activeElement), last = end();
+    const bands = [...grid.children], shown = elements.size / repetitions;
+    if (first + shown >= last) return;
+    if (describeGrid() || columnsThatFit(last - first) !== columns) draw();
+    else {
+      let start = first + shown;
+      if (shown % columns) {
+        bands.at(-1).remove();
+        start = first + (bands.length - 1) * columns;
+      }
+      const content = document.createDocumentFragment();
+      for (; start < last; start += columns) content.append(band(start, Math.min(last, start + columns)));
+      grid.append(content);
+      elements.get(current)?.setAttribute("tabindex", "0");
+    }
+    if (focused) elements.get(current)?.focus({ preventScroll: true });
+  }
+  /** Say what the grid is; returns whether its cells have another size now. */
+  function describeGrid() {
+    const small = model.cells.length > MANY, changed = grid.classList.contains("small") !== small;
+    grid.classList.toggle("small", small);
+    grid.setAttribute("aria-label", `States of the runs: ${model.rows()} rows, ${repetitions} repetitions`);
+    return changed;
   }
   // the rows of the design from left to right, their repetitions from top to bottom
   function band(start, end) {
@@ -125,17 +153,17 @@ export function matrix(model) {
     }
   }
   function move(cell, step) {
-    const begin = first * repetitions, end = Math.min(rows, first + perPage) * repetitions - 1;
+    const begin = first * repetitions, last = end() * repetitions - 1;
     const repetition = model.repetition(cell), band = columns * repetitions;
     let to = cell + step;
     if (step === "home") to = begin;
-    if (step === "end") to = end;
+    if (step === "end") to = last;
     if (step === "down") to = repetition < repetitions - 1 ? cell + 1 : cell + band - repetition;
     if (step === "up") to = repetition > 0 ? cell - 1 : cell - band + repetitions - 1;
     // runs that are filtered out are passed over
     const direction = to < cell ? -1 : 1;
-    to = Math.min(end, Math.max(begin, to));
-    while (to >= begin && to <= end && hidden.has(model.statusOf(to))) to += direction;
+    to = Math.min(last, Math.max(begin, to));
+    while (to >= begin && to <= last && hidden.has(model.statusOf(to))) to += direction;
     elements.get(to)?.focus();
   }
 
@@ -168,17 +196,21 @@ export function matrix(model) {
   }
   listed.addEventListener("toggle", drawList);
 
-  if (rows > perPage) {
+  function drawParts() {
+    const rows = model.rows();
+    if (rows <= perPage) return;
     const starts = Array.from({ length: Math.ceil(rows / perPage) }, (_, i) => i * perPage);
-    parts.append(h("label", {}, "Rows ", h("select", { onchange: (event) => { first = Number(event.target.value); draw(); } },
-      starts.map((start) => h("option", { value: start }, `${start} to ${Math.min(rows, start + perPage) - 1}`)))));
+    fill(parts, h("label", {}, "Rows ", h("select", { onchange: (event) => { first = Number(event.target.value); draw(); } },
+      starts.map((start) => h("option", { value: start, selected: start === first }, `${start} to ${Math.min(rows, start + perPage) - 1}`)))));
   }
   const resized = new ResizeObserver(() => {
-    if (columnsThatFit(Math.min(rows, first + perPage) - first) !== columns) draw();
+    if (columnsThatFit(end() - first) !== columns) draw();
   });
   return {
     element,
     start() {
+      describeGrid();
+      drawParts();
       draw();
       drawFilters();
       resized.observe(grid);
@@ -189,6 +221,12 @@ export function matrix(model) {
       drawFilters();
       drawList();
       if (runs.includes(model.cells[current]) && elements.get(current) === document.activeElement) describe();
+    },
+    grow() {
+      drawParts();
+      extend();
+      drawFilters();
+      drawList();
     },
     close: () => resized.disconnect(),
   };

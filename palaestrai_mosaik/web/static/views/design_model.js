@@ -18,23 +18,41 @@ const whole = (value) => (value === null || value === undefined ? NaN : value);
  * A *cell* is a repetition of a row, numbered row by row; several cells may share a run, if their documents are identical.
  */
 export function createModel(facts) {
-  const { repetitions, runs, statuses } = facts;
-  const cells = Array.from(facts.cells), size = runs.uid.length;
-  const cellsOf = Array.from({ length: size }, () => []);
-  cells.forEach((run, cell) => cellsOf[run].push(cell));
+  const { repetitions, statuses } = facts;
+  const cells = [], cellsOf = [], uids = [];
   const factors = facts.factors.map((factor, i) => {
-    const column = Float64Array.from(factor.values, whole);
+    const column = [];
     // (a level that is inactive is -1, as it is drawn)
     const value = (cell) => column[Math.floor(cell / repetitions)];
-    return { ...factor, key: `f${i}`, kind: "factor", value, inactive: column.some((one) => (factor.levels ? one < 0 : Number.isNaN(one))) };
+    return { ...factor, key: `f${i}`, kind: "factor", column, value, inactive: false };
   });
   const model = {
     facts, cells, cellsOf, factors, outcomes: [], version: 0, finished: null, problem: null, summary: null,
-    status: new Uint8Array(size), instance: new Array(size).fill(null), errors: new Map(),
+    status: [], instance: [], errors: new Map(),
+
+    /** How many rows the design has. */
+    rows: () => cells.length / repetitions,
+
+    /** Add rows, as the resource `design/rows` has them. */
+    add(rows) {
+      for (const uid of rows.runs.uid) {
+        uids.push(uid);
+        cellsOf.push([]);
+        model.status.push(0);
+        model.instance.push(null);
+      }
+      for (const run of rows.cells) cellsOf[run].push(cells.push(run) - 1);
+      factors.forEach((factor, i) => {
+        const added = Array.from(rows.values[i], whole);
+        for (const one of added) factor.column.push(one);
+        factor.inactive ||= added.some((one) => (factor.levels ? one < 0 : Number.isNaN(one)));
+      });
+    },
 
     /** Take what the resource `design/states` says; returns the numbers of the runs that have changed. */
     apply(states) {
       const { run, status, instance, errors } = states.changed;
+      // (0 in `status` is "waiting": what is not known yet)
       Array.from(run).forEach((one, i) => {
         model.status[one] = status[i];
         model.instance[one] = instance[i];
@@ -53,7 +71,7 @@ export function createModel(facts) {
       model.problem = read.problem;
       model.outcomes = read.outcomes.map((outcome, i) => {
         const column = Float64Array.from(outcome.values, whole);
-        return { ...outcome, key: `o${i}`, kind: "outcome", levels: null, log: false, value: (cell) => column[cell] };
+        return { ...outcome, key: `o${i}`, kind: "outcome", levels: null, log: false, value: (cell) => column[cell] ?? NaN };
       });
     },
 
@@ -62,7 +80,7 @@ export function createModel(facts) {
     repetition: (cell) => cell % repetitions,
     statusOf: (cell) => statuses[model.status[cells[cell]]],
     instanceOf: (cell) => model.instance[cells[cell]],
-    uidOf: (cell) => runs.uid[cells[cell]],
+    uidOf: (cell) => uids[cells[cell]],
     /** Whether the cell's run is executed for another row, whose document is the same. */
     isDuplicate: (cell) => cellsOf[cells[cell]][0] !== cell,
     /** The cells whose runs have finished and are in the store. */
@@ -71,6 +89,7 @@ export function createModel(facts) {
     name: (cell) => `row ${model.row(cell)}${repetitions > 1 ? `, repetition ${model.repetition(cell)}` : ""}`,
     values: (cell) => factors.map((factor) => `${factor.name} = ${text(factor, factor.value(cell))}`),
   };
+  model.add({ cells: facts.cells, runs: facts.runs, values: facts.factors.map((factor) => factor.values) });
   return model;
 }
 

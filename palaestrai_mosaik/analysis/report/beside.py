@@ -1,0 +1,50 @@
+"""The section on what matters among the best settings of a search, and what matters everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from ..beside import Beside
+from .numbers import Mark, slug
+from .pictures.canvas import wide
+from .pictures.rows import Block, Row, rows_picture
+from .tables import Table
+
+if TYPE_CHECKING:
+    from .cautions import Cautions
+
+#: of more factors, the most important ones are drawn; the table has all
+MOST_DRAWN = 30
+#: what the two bars of a factor are
+_SERIES = ("among the best", "everywhere (ST)")
+
+
+def beside(found: Beside, cautions: Cautions) -> dict[str, Any]:
+    """Return what the page shows: a picture and a table of each outcome."""
+    return {
+        "search": found.search,
+        "other": found.other,
+        "confidence": f"{100 * found.confidence:g}",
+        "refs": cautions.refer(found.notes),
+        "outcomes": [
+            {
+                "name": name,
+                "picture": _picture(found, name),
+                "left_out": max(0, len(frame) - MOST_DRAWN),
+                "table": Table(f"beside-{slug(name)}", f"{name}: among the best and everywhere", frame),
+            }
+            for name, frame in found.tables.items()
+        ],
+    }
+
+
+def _picture(found: Beside, name: str) -> Markup:
+    rows = tuple(
+        Row(row["factor"], (Mark(row["importance"]), Mark(row["ST"], row["ST_low"], row["ST_high"])))
+        for row in found.tables[name].head(MOST_DRAWN).to_dict("records")
+    )
+    title = f"{name}: what matters among the best, and everywhere"
+    block = Block(title, "share", rows, _SERIES, origin=0.0, ends=(0.0, 1.0), stems=True)
+    return wide(f"beside-{slug(name)}", lambda one, width: rows_picture(one, title, [block], width))

@@ -1,0 +1,81 @@
+"""The section on robustness: how good each level is over all scenarios, as a picture and tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from ..comparison.robustness import SATISFICING, Robustness, metric_table
+from .numbers import Mark
+from .pictures.canvas import wide
+from .pictures.rows import Block, Row, rows_picture
+from .tables import Table
+
+if TYPE_CHECKING:
+    from .cautions import Cautions
+
+#: of more levels, the first ones are drawn; the table has all
+MOST_DRAWN = 30
+#: what is drawn where levels share scenarios, and where they do not: metrics, and what they are called
+_REGRET = {"regret_mean": "mean", "regret_percentile": "90 %", "regret_max": "worst"}
+#: the columns of the table on the page; the file has all
+_COLUMNS = ("level", "scenarios", "lost", "mean", "worst", "percentile", *_REGRET, SATISFICING)
+_VALUE = {"mean": "mean", "percentile": "90 % at least", "worst": "worst"}
+
+
+def robustness(found: Robustness, place: int, cautions: Cautions) -> dict[str, Any]:
+    """Return what the page shows of one outcome, or of one condition."""
+    identity = f"robustness-{place}"
+    metrics = metric_table(found)
+    kind = _kind(found)
+    part = f"robustness by {' and '.join(found.by)}"
+    return {
+        "title": found.title,
+        "better": found.better,
+        "kind": kind,
+        "over": " and ".join(found.over),
+        "confidence": f"{100 * found.confidence:g}",
+        "refs": cautions.refer(found.warnings, part),
+        "picture": _picture(found, kind, identity),
+        "left_out": max(0, len(metrics) - MOST_DRAWN),
+        "tables": [
+            Table(f"{identity}-levels", f"Robustness of {found.title}", metrics, columns=_COLUMNS),
+            Table(f"{identity}-scenarios", f"Each scenario, {found.title}", found.scenarios, most=0),
+        ],
+    }
+
+
+def _kind(found: Robustness) -> str:
+    """Return what is drawn: ``satisficing`` of a condition, ``regret``, or ``value`` where levels share no scenarios."""
+    if found.better is None:
+        return SATISFICING
+    return "regret" if found.scenarios["regret"].notna().any() else "value"
+
+
+def _picture(found: Robustness, kind: str, identity: str) -> Markup:
+    table = found.table
+    names = {SATISFICING: {SATISFICING: "share"}, "regret": _REGRET, "value": _VALUE}[kind]
+    marks = {
+        (str(row["level"]), str(row["metric"])): Mark(row["value"], row["low"], row["high"])
+        for row in table.to_dict("records")
+    }
+    scenarios = found.scenarios.assign(level=found.scenarios["level"].astype(str))
+    rows = []
+    for level in list(dict.fromkeys(map(str, table["level"])))[:MOST_DRAWN]:
+        own = tuple(marks[level, metric] for metric in names)
+        if kind == SATISFICING:
+            rows.append(Row(level, own))
+        else:
+            rows.append(Row(level, own, scenarios.loc[scenarios["level"] == level, kind].to_numpy(float)))
+    if kind == SATISFICING:
+        title, axis = f"In how many scenarios {found.what}", "share of the scenarios"
+    elif kind == "regret":
+        title, axis = f"Regret in {found.what}", f"distance of {found.what} to the best level in a scenario"
+    else:
+        title, axis = f"{found.what} over the scenarios", found.what
+    series = tuple(names.values()) if len(names) > 1 else ()
+    ends = (0.0, 1.0) if kind == SATISFICING else ()
+    origin = None if kind == "value" else 0.0
+    block = Block(title, axis, tuple(rows), series, origin=origin, ends=ends, stems=kind == SATISFICING)
+    return wide(identity, lambda one, width: rows_picture(one, title, [block], width))

@@ -1,0 +1,77 @@
+"""``--beside`` of ``arsenai analyse`` and ``report``: the importances of a search beside Sobol' indices of the same factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.errors import PalaestraiMosaikError
+
+from .output import count_progress
+from .tables import NOTHING, number, table
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.analysis.beside import Beside
+    from palaestrai_mosaik.analysis.results import Results
+
+
+def beside_of(results: Results, folder: str, store: str | None) -> Beside:
+    """Return the importances of a search beside Sobol' indices; one of the two is ``results``, the other in ``folder``.
+
+    With ``store``, the results of both are there.
+    """
+    from palaestrai_mosaik.analysis.beside import indices_beside
+    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.search.result import search_result
+
+    from .common import find_folder
+
+    other = Results(find_folder(folder), store)
+    searches = [one for one in (results, other) if one.spec.search is not None]
+    if len(searches) != 1:
+        found = "both are searches" if searches else "neither is a search"
+        raise PalaestraiMosaikError(
+            f"--beside takes a search and a design with Sobol' indices together: {found} ({results.folder.path} and "
+            f"{other.folder.path})"
+        )
+    (search,) = searches
+    shares = search_result(search.spec, search.folder.path, store).importances
+    with count_progress("analyse", "drawn", "resample") as progress:
+        return indices_beside(search.spec, shares, other if search is results else results, progress)
+
+
+def lines_of_beside(found: Beside) -> Iterator[str]:
+    """Yield what is printed: a table for each outcome, and how to read it."""
+    for outcome, frame in found.tables.items():
+        yield f"{outcome}: what matters among the best ({found.search}) and everywhere ({found.other})"
+        rows = [
+            (
+                *(row["factor"], row["importance"], row["importance_rank"]),
+                *(
+                    cell
+                    for index in ("S1", "ST")
+                    for cell in (row[index], _between(row, index), row[f"{index}_rank"])
+                ),
+            )
+            for row in frame.to_dict("records")
+        ]
+        yield table(("factor", "importance", "rank", "S1", "", "rank", "ST", "", "rank"), rows, indent="  ")
+    yield "  importance (PED-ANOVA): how much a factor decides whether a setting is among the best that the search has tried"
+    yield "  S1, ST (Sobol'): its share of the variance over the whole ranges, alone and with all interactions"
+    yield from (f"  {note}" for note in found.notes)
+
+
+def _between(row: dict[Any, Any], index: str) -> str | None:
+    low, high = number(row[f"{index}_low"]), number(row[f"{index}_high"])
+    return None if NOTHING in (low, high) else f"[{low}, {high}]"
+
+
+def beside_data(found: Beside) -> dict[str, Any]:
+    """Return it as the answer of ``--json`` has it."""
+    return {
+        "search": found.search,
+        "sobol": found.other,
+        "confidence": found.confidence,
+        "outcomes": dict(found.tables),
+        "notes": found.notes,
+    }

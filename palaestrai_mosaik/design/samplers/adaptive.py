@@ -1,0 +1,109 @@
+"""Rows that follow what was measured: a Latin hypercube, then rows where it is uncertain whether a condition holds.
+
+The first rows are drawn here. :mod:`palaestrai_mosaik.rounds` chooses the others, when the former have been executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError
+
+from ..model import DesignSpec
+from ..outcomes import read_condition
+from ..sample import Sample
+from .option import Found, Option, Sampler, random_of, single_rows, size_of, whole
+from .until import fraction, last_n, until_faults, until_option
+
+#: boxes hold still that have nine of ten points in common with those of the round before, twice in a row
+_OVERLAP, _ROUNDS = 0.9, 2
+#: without a limit, a sample grows to so many times its first round
+_GROWTH = 10
+#: fewer points leave no room for both answers
+_FEWEST = 10
+
+
+def draw(spec: DesignSpec) -> Sample:
+    """Return the rows of the first round: a Latin hypercube."""
+    from scipy.stats import qmc
+
+    n = size_of(spec)
+    unit = qmc.LatinHypercube(len(spec.axes), seed=random_of(spec)).random(n)
+    return single_rows(unit, {"n": n})
+
+
+def condition_of(spec: DesignSpec) -> str:
+    """Return the condition whose boundary is looked for: the sampler's, or the one that the analysis has."""
+    given: str | None = ADAPTIVE.option(spec, "condition")
+    return given if given is not None else spec.analysis.discover[0]
+
+
+def batch_of(spec: DesignSpec) -> int:
+    """Return how many rows a round adds."""
+    return int(ADAPTIVE.option(spec, "batch"))
+
+
+def most_rows(spec: DesignSpec) -> int:
+    """Return how many rows are drawn at most."""
+    return last_n(spec, _GROWTH * size_of(spec))
+
+
+def stillness(spec: DesignSpec) -> tuple[float, int]:
+    """Return how much boxes must have in common with those of the round before, and in how many rounds in a row."""
+    until = ADAPTIVE.option(spec, "until") or {}
+    return float(until.get("overlap", _OVERLAP)), int(until.get("rounds", _ROUNDS))
+
+
+def _text(value: Any) -> str | None:
+    return (
+        None
+        if isinstance(value, str) and value.strip()
+        else "an expression over outcomes, such as 'violations > 0.01'"
+    )
+
+
+def _size(spec: DesignSpec, n: int) -> str | None:
+    return None if n >= _FEWEST else f"n must be at least {_FEWEST}, found {n}"
+
+
+def _check(spec: DesignSpec) -> list[Found]:
+    keys = {"overlap": fraction, "rounds": whole(1), "max_n": whole(_FEWEST)}
+    return [*_condition_faults(spec), *until_faults(spec, keys, size_of(spec))]
+
+
+def _condition_faults(spec: DesignSpec) -> Iterator[Found]:
+    given, discover = ADAPTIVE.option(spec, "condition"), spec.analysis.discover
+    if given is None:
+        if len(discover) != 1:
+            found = "has none" if not discover else f"has {len(discover)}"
+            yield (
+                ("sampler",),
+                "adaptive needs condition, an expression over outcomes such as 'violations > 0.01', near whose boundary "
+                f"rows are added (or else the one of analysis.discover, which {found})",
+            )
+        return
+    try:
+        # where the design names no outcomes, those of its runs are not known yet
+        if spec.outcomes:
+            read_condition(given, [outcome.name for outcome in spec.outcomes])
+    except DocumentError as error:
+        yield ("sampler", "condition"), error.problems[0].message
+
+
+ADAPTIVE: Sampler = Sampler(
+    "adaptive",
+    "Adaptive sample",
+    draw,
+    size_of,
+    unit="rows of the first round",
+    size_check=_size,
+    options=(
+        Option("condition", None, _text, "the condition whose boundary is looked for"),
+        Option("batch", 20, whole(1), "rows that a round adds"),
+        until_option("when no more rows are added: overlap and rounds (boxes that hold still), max_n (rows)"),
+    ),
+    allows_constraints=True,
+    in_rounds=lambda spec: True,
+    check=_check,
+)

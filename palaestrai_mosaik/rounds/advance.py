@@ -1,0 +1,58 @@
+"""Adds the next round to a folder, once the runs of those before have ended."""
+
+from __future__ import annotations
+
+from palaestrai_mosaik.analysis import Results
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.rounds import Rounds
+from palaestrai_mosaik.design.rows import SampledRows
+from palaestrai_mosaik.design.writer import grow_folder
+from palaestrai_mosaik.errors import StoreError
+
+from .decision import decide
+
+
+def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
+    """Return the folder with the rows of the next round, or as it is.
+
+    It stays as it is where it does not grow in rounds, where runs have not ended, and where no more rows are needed; the
+    last is noted in it.
+
+    Args:
+        folder: the folder.
+        store: where the results are; ``None``: ``results`` in the folder.
+
+    Raises:
+        PalaestraiMosaikError: what the sampler looks at cannot be computed.
+        DocumentError: a document of the new rows is not sound, or another process executes the folder.
+    """
+    if folder.rounds is None:
+        return folder
+    results = Results(folder, store)
+    try:
+        if (results.runs()["status"] == "missing").any():
+            return folder
+    except StoreError:
+        # nothing was executed yet
+        return folder
+    return next_round(results)
+
+
+def next_round(results: Results) -> DesignFolder:
+    """Return the folder of ``results``, all of which runs have ended, with the rows of the next round, or the end noted.
+
+    Raises:
+        PalaestraiMosaikError: as :func:`advance`.
+    """
+    folder = results.folder
+    rounds = folder.rounds
+    if rounds is None:
+        return folder
+    decision = decide(results)
+    known = (*rounds.measured[:-1], dict(decision.measured))
+    if decision.sample is None:
+        noted = Rounds(known, decision.ended)
+        rows = SampledRows(folder.sample, folder.manifest["counts"]["drawn"])
+        return folder if noted == rounds else grow_folder(folder, rows, noted)
+    rows = SampledRows(decision.sample, decision.drawn)
+    return grow_folder(folder, rows, Rounds((*known, {"rows": rows.count})))

@@ -1,0 +1,293 @@
+"""The page of a search: it follows while other processes add settings, and shows the best so far."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from search.searches import search_design, start, tuned, wait_until, written
+from support.browser import Browser
+
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.execution import run_states
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.web.data import get
+from palaestrai_mosaik.web.data.design_watch import watch
+from palaestrai_mosaik.web.resources import ResourceError, Source
+
+from .conftest import Serve
+
+pytest.importorskip("optuna")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def settings(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "search/settings.csv", encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def rows_of(browser: Browser, place: str) -> list[dict[str, str]]:
+    """Return the rows of the first table below ``place``, by their titles."""
+    head = browser.js(f"[...document.querySelectorAll('{place} thead th')].map(e => e.textContent)")
+    body = browser.js(
+        f"[...document.querySelectorAll('{place} tbody tr')].map(r => [...r.cells].map(e => e.textContent))"
+    )
+    return [dict(zip(head, row, strict=True)) for row in body]
+
+
+def cells(browser: Browser) -> list[str]:
+    found: list[str] = browser.js("[...document.querySelectorAll('[role=gridcell]')].map(e => e.ariaLabel)")
+    return found
+
+
+@pytest.mark.slow
+def test_the_page_follows_a_search_of_another_process(browser: Browser, serve: Serve) -> None:
+    """The page is open before the first run; rows, states, outcomes and the best so far come without a reload."""
+    search = {
+        "sampler": "tpe",
+        "budget": {"runs": 40},
+        "seeds_per_setting": 2,
+        "prune": "median",
+        "confirm": 2,
+    }
+    # a muscle that takes its time: the search goes on while the page is looked at
+    name = written(search_design(search=search, episodes=4, steps=2, noise=0.5, muscle=SLOW))
+    Path("slow_muscle.py").write_text(_SLOW, encoding="utf-8")
+    process = start("tune", name, "-o", "f", "--quiet", "--executor", "inline")
+    try:
+        wait_until(lambda: Path("f/manifest.json").exists())
+        source = Source(StoreLocation(str(Path("f", RESULTS))), DesignFolder.open("f"))
+        assert source.folder is not None
+        begun = len(source.folder.runs)
+        assert begun < 8
+        browser.resize(1280, 900)
+        browser.open(serve(source))
+        count = "document.querySelectorAll('[role=gridcell]').length"
+        browser.js("window.opened = true")
+        # rows are added, and each has its cells
+        first = browser.wait(f"{count} > {begun} && {count}", 60)
+        browser.wait(f"{count} > {first}", 60)
+        assert process.poll() is None, "the search was over too soon"
+        # the best so far grows, and so does the table of what has finished
+        line = (
+            "echarts.getInstanceByDom(document.querySelector('.design-search figure .chart'))"
+            ".getModel().getSeriesByIndex(0).getRawData()"
+        )
+        points = browser.wait(f"document.querySelector('.design-search figure canvas') && {line}.count()", 60)
+        browser.wait(f"{line}.count() > {points}", 60)
+        assert process.wait(240) == 0
+        told = settings(Path("f"))
+        browser.wait(f"{count} === {2 * len(told)}")
+        with Store(Path("f", RESULTS), read_only=True) as store:
+            states = run_states(DesignFolder.open("f"), store).runs
+        expected = sorted(
+            f"row {one.planned.row}, repetition {one.planned.repetition}: {one.status}" for one in states
+        )
+        wanted = json.dumps(expected)
+        browser.wait(
+            "JSON.stringify([...document.querySelectorAll('[role=gridcell]')].map(e => e.ariaLabel).sort())"
+            f" === JSON.stringify({wanted})"
+        )
+        assert {"pruned", "finished"} <= {text.rpartition(": ")[2] for text in cells(browser)}
+        _check_settings(browser, told, line)
+        assert browser.js("window.opened"), "the page was loaded again"
+        assert browser.errors() == []
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _check_settings(browser: Browser, told: list[dict[str, str]], line: str) -> None:
+    """Compare what the page says of the settings with their table, once the search is over."""
+    # settings by state, and the best of them
+    counts = Counter(one["state"] for one in told)
+    assert browser.js("document.querySelector('[data-tile=settings] b').textContent") == str(
+        counts["complete"]
+    )
+    assert browser.js("document.querySelector('[data-tile=settings-pruned] b').textContent") == str(
+        counts["pruned"]
+    )
+    least = min(float(one["values"]) for one in told if one["state"] == "complete")
+    shown = browser.js("document.querySelector('[data-tile=best] b').textContent")
+    assert float(shown.replace(",", "")) == pytest.approx(least, rel=1e-5)
+    drawn = browser.js(f"Array.from({{length: {line}.count()}}, (_, i) => {line}.get('y', i))")
+    assert drawn[-1] == pytest.approx(least) and drawn == sorted(drawn, reverse=True)
+    assert len(drawn) == counts["complete"]
+    # the figures over fresh seeds come when they are there
+    browser.wait("document.querySelector('.design-best')?.textContent.split('(n=2)').length === 4")
+    assert "trust these" in browser.js("document.querySelector('.design-best').textContent")
+    assert all("(n=2)" in row["y, fresh seeds"] for row in rows_of(browser, ".design-best"))
+    browser.js("document.querySelectorAll('.design-search details')[1].open = true")
+    browser.wait("document.querySelectorAll('.design-search details')[1].querySelector('table')")
+    listed = rows_of(browser, ".design-search details:nth-of-type(1)")
+    assert [row["State"] for row in listed] == [one["state"] for one in reversed(told)]
+
+
+SLOW = "slow_muscle:SlowMuscle"
+_SLOW = """
+import time
+
+from palaestrai_mosaik.agent.library.idle import IdleMuscle
+
+
+class SlowMuscle(IdleMuscle):
+    def propose_actions(self, sensors, actuators_available):
+        time.sleep(0.02)
+        return super().propose_actions(sensors, actuators_available)
+"""
+
+
+def growing(budget: int) -> Path:
+    tuned(search_design(search={"budget": {"runs": budget}}), "f")
+    return Path("f").resolve()
+
+
+def test_rows_that_a_search_adds_are_taken_in() -> None:
+    path = growing(3)
+    source = Source(Store(path / RESULTS, read_only=True), DesignFolder.open(path))
+    before: Any = get(source, "design")
+    states: Any = get(source, "design/states")
+    search: Any = get(source, "design/search")
+    assert before["rows"] == states["rows"] == 3 == len(search["settings"]["number"])
+    growing(7)
+    watch(source)._looked = -1e9  # (as if a second had gone by)
+    after: Any = get(source, "design/states", {"since": str(states["version"])})
+    assert (after["rows"], after["problems"]) == (7, [])
+    assert np_list(after["changed"]["run"]) == [3, 4, 5, 6]
+    added: Any = get(source, "design/rows", {"from": "3"})
+    whole: Any = get(source, "design")
+    assert np_list(before["cells"]) + np_list(added["cells"]) == np_list(whole["cells"])
+    assert before["runs"]["uid"] + added["runs"]["uid"] == whole["runs"]["uid"]
+    for i, factor in enumerate(whole["factors"]):
+        assert np_list(before["factors"][i]["values"]) + np_list(added["values"][i]) == np_list(
+            factor["values"]
+        )
+    outcomes: Any = get(source, "design/outcomes")
+    told = [float(one["values"]) for one in settings(path)]
+    assert np_list(outcomes["outcomes"][0]["values"]) == pytest.approx(told)
+    now: Any = get(source, "design/search", {"since": search["version"]})
+    assert np_list(now["history"]["value"]) == pytest.approx(told)
+    assert now["budget"] == {"runs": 7}
+    assert now["best"][0]["values"]["y"] == min(told)
+    assert get(source, "design/search", {"since": now["version"]}) == {
+        "version": now["version"],
+        "unchanged": True,
+    }
+    source.store.close()
+
+
+def np_list(values: Any) -> list[Any]:
+    return list(values.tolist())
+
+
+def test_outcomes_of_a_search_stand_in_their_cells() -> None:
+    """Rows that were pruned have no outcome, and those behind them keep theirs."""
+    search = {"sampler": "random", "budget": {"runs": 24}, "seeds_per_setting": 2, "prune": "median"}
+    told = tuned(search_design(search=search, episodes=3, noise=0.2))
+    assert "pruned" in {one["state"] for one in told[:-1]}
+    source = Source(Store("f/results", read_only=True), DesignFolder.open("f"))
+    found: Any = get(source, "design/outcomes")
+    values = found["outcomes"][0]["values"].reshape(len(told), 2).mean(axis=1)
+    for one, value in zip(told, values, strict=True):
+        if one["state"] == "complete":
+            assert value == pytest.approx(float(one["values"]))
+        else:
+            assert math.isnan(value)
+    source.store.close()
+
+
+def test_a_poll_reads_nothing_where_no_file_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = growing(5)
+    source = Source(Store(path / RESULTS, read_only=True), DesignFolder.open(path))
+    get(source, "design/states")
+    get(source, "design/search")
+    watch(source)._cost = 0.0
+    watch(source)._looked -= 2.0  # (a folder that does not change is looked at every ten seconds)
+    opened: list[str] = []
+    from palaestrai_mosaik import files
+
+    read, stream = files.open_read, files.open_text
+    monkeypatch.setattr(files, "open_read", lambda file: opened.append(str(file)) or read(file))
+    monkeypatch.setattr(
+        files, "open_text", lambda file, **more: opened.append(str(file)) or stream(file, **more)
+    )
+    get(source, "design/states")
+    get(source, "design/search")
+    assert opened == []
+    os.utime(path / "search/settings.csv", ns=(1, 1))
+    get(source, "design/states")
+    get(source, "design/search")
+    assert str(path / "search/settings.csv") in opened
+    # the manifest is as it was: no table and no document is read again
+    assert not [file for file in opened if file.endswith(("design.csv", "design.yml")) or "/runs/" in file]
+    source.store.close()
+
+
+def test_a_page_that_was_open_before_the_store_is_told_of_all_runs() -> None:
+    path = growing(2)
+    source = Source(StoreLocation(str(path / "elsewhere")), DesignFolder.open(path))
+    first: Any = get(source, "design/states")
+    assert first["version"] > 0
+    os.rename(path / RESULTS, path / "elsewhere")
+    source._looked = -1e9
+    now: Any = get(source, "design/states", {"since": str(first["version"])})
+    assert np_list(now["changed"]["run"]) == [0, 1]
+    assert all(now["changed"]["instance"])
+    source.close()
+
+
+def test_a_folder_that_was_exchanged_is_named() -> None:
+    path = growing(2)
+    folder = DesignFolder.open(path)
+    assert folder.refreshed() is folder
+    source = Source(Store(path / RESULTS, read_only=True), folder)
+    get(source, "design/states")
+    manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    manifest["design"]["hash"] = "0" * 64
+    (path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(DocumentError, match="another design since it was opened"):
+        folder.refreshed()
+    watch(source)._looked = -1e9
+    problems: Any = get(source, "design/states")["problems"]  # type: ignore[index]
+    assert problems and "generated again" in problems[0]
+    source.store.close()
+
+
+def test_a_design_without_a_search_says_so(tmp_path: Path) -> None:
+    from palaestrai_mosaik.design.design import Design
+
+    design = search_design()
+    del design["search"]
+    design["sampler"] = {"name": "lhs", "n": 2}
+    folder = Design.from_mapping(design).generate(tmp_path / "plain")
+    source = Source(StoreLocation(str(folder.path / RESULTS)), folder)
+    assert get(source, "design")["search"] is False  # type: ignore[index]
+    with pytest.raises(ResourceError, match="this design has no search"):
+        get(source, "design/search")
+    source.close()
+
+
+def test_one_file_shows_the_search(browser: Browser, tmp_path: Path) -> None:
+    path = growing(4)
+    folder = DesignFolder.open(path)
+    page = folder.view().save(tmp_path / "search.html")
+    browser.open(page.as_uri())
+    browser.wait("document.querySelector('.design-search figure canvas')")
+    assert browser.js("document.querySelectorAll('[role=gridcell]').length") == 4
+    assert browser.js("document.querySelector('[data-tile=settings] b').textContent") == "4"
+    assert browser.errors() == []
+    # the same search, the same bytes
+    assert folder.view().html == page.read_text(encoding="utf-8")
