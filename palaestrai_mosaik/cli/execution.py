@@ -178,6 +178,19 @@ def row_numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] 
     return set().union(*rows)
 
 
+def _advance(folder: DesignFolder, store: str | None) -> DesignFolder:
+    """Return the folder of a design that grows with its next round, if the runs of those before have ended on the cluster."""
+    from palaestrai_mosaik.rounds import advance
+
+    location = StoreLocation.of(folder.path / RESULTS, store)
+    if (folder.path / STORES).is_dir():
+        print_collected(folder, collect_folder(folder, location))
+    grown = advance(folder, store)
+    if grown.rounds is not None and grown.rounds != folder.rounds:
+        _print_round(grown.rounds)
+    return grown
+
+
 def _print_round(rounds: Rounds) -> None:
     """Print what the round gave that was executed last, and whether there is another."""
     lines = rounds.lines()
@@ -288,11 +301,7 @@ def submit(
         return submit_search(opened, **options, **given)
     settings = user_settings(opened.spec.resolved.get("execution"), **given, executor="slurm")
     if opened.rounds is not None and rows is None and not dry_run:
-        from palaestrai_mosaik.rounds import advance
-
-        before, opened = opened.rounds, advance(opened, store)
-        if opened.rounds is not None and opened.rounds != before:
-            _print_round(opened.rounds)
+        opened = _advance(opened, store)
     summary = submit_missing(
         opened,
         which=which,

@@ -4,8 +4,8 @@
 ended. What a round adds follows from the design and from what its runs gave, so the same results make the same folder.
 """
 
-from .advance import advance
-from .decision import Decision, decide
+from .advance import advance, decide
+from .decision import Decision
 from .run import run_rounds
 
 __all__ = ["Decision", "advance", "decide", "run_rounds"]

@@ -6,10 +6,13 @@ from palaestrai_mosaik.analysis import Results
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.rounds import Rounds
 from palaestrai_mosaik.design.rows import SampledRows
+from palaestrai_mosaik.design.samplers.adaptive import ADAPTIVE
 from palaestrai_mosaik.design.writer import grow_folder
 from palaestrai_mosaik.errors import StoreError
 
-from .decision import decide
+from .adaptive import decide_adaptive
+from .decision import Decision
+from .sobol import decide_sobol
 
 
 def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
@@ -36,6 +39,17 @@ def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
         # nothing was executed yet
         return folder
     return next_round(results)
+
+
+def decide(results: Results) -> Decision:
+    """Return what follows from the results of a design that grows in rounds. Same results, same decision.
+
+    Raises:
+        PalaestraiMosaikError: what the sampler looks at cannot be computed, or the extra ``discovery`` is missing.
+    """
+    if results.spec.sampler.name == ADAPTIVE.name:
+        return decide_adaptive(results)
+    return decide_sobol(results)
 
 
 def next_round(results: Results) -> DesignFolder:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from palaestrai_mosaik.analysis import Results
 from palaestrai_mosaik.design.sample import Sample
 
 
@@ -25,18 +24,3 @@ class Decision:
     ended: str = ""
     sample: Sample | None = None
     drawn: int = 0
-
-
-def decide(results: Results) -> Decision:
-    """Return what follows from the results of a design that grows in rounds. Same results, same decision.
-
-    Raises:
-        PalaestraiMosaikError: what the sampler looks at cannot be computed, or the extra ``discovery`` is missing.
-    """
-    if results.spec.sampler.name == "adaptive":
-        from .adaptive import decide_adaptive
-
-        return decide_adaptive(results)
-    from .sobol import decide_sobol
-
-    return decide_sobol(results)

@@ -71,7 +71,8 @@ def _together(first: Summary, then: Summary) -> Summary:
         then.collected.runs += first.collected.runs
     return Summary(
         then.considered,
-        first.before,
+        # (what the first has executed was there before the second)
+        dict(Counter(then.before) - Counter(first.ended)),
         dict(Counter(first.ended) + Counter(then.ended)),
         then.not_begun,
         first.left_out + then.left_out,

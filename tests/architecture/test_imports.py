@@ -70,11 +70,12 @@ ALLOWED: dict[str, set[str]] = {
     "execution": LEAVES | {"experiment", "design", "environment", "runner", "store"},
     "analysis": LEAVES | {"experiment", "design", "store"},
     "search": LEAVES | {"experiment", "design", "execution", "analysis", "runner", "store"},
+    "rounds": LEAVES | {"experiment", "design", "execution", "analysis", "store"},
     "testing": LEAVES | {"environment", "agent", "simulation"},
     "web": LEAVES | {"experiment", "runner", "store", "design", "execution", "analysis", "search"},
     "cli": LEAVES
     | {"experiment", "simulation", "palaestrai", "runner", "store", "design", "execution", "analysis", "web"}
-    | {"search"},
+    | {"search", "rounds"},
 }
 
 #: what is not of this package: only these may import it (what extras bring: tests/architecture/test_extras.py)

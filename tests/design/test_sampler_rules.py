@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from support.factors import design, levels, number
 from palaestrai_mosaik.design import from_mapping
 from palaestrai_mosaik.design.decode import decode
 from palaestrai_mosaik.design.methods import METHODS
-from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.model import DesignSpec, OutcomeSpec
 from palaestrai_mosaik.design.rules import check_sampler, default_methods
 from palaestrai_mosaik.design.samplers import SAMPLERS, problem, sample
 from palaestrai_mosaik.errors import DocumentError
@@ -240,7 +241,7 @@ def test_every_sampler_has_its_methods() -> None:
     assert set(METHODS) == {
         "sobol", "shapley", "morris", "fast", "rbd_fast", "delta", "pawn", "dgsm", "anova"
     }  # fmt: skip
-    assert {name for method in METHODS.values() for name in method.samplers} == set(SAMPLERS)
+    assert {name for method in METHODS.values() for name in method.samplers} == {*SAMPLERS} - {"adaptive"}
     defaults = {
         "factorial": ("anova",),
         "fractional_factorial": ("anova",),
@@ -251,6 +252,7 @@ def test_every_sampler_has_its_methods() -> None:
         "fast": ("fast",),
         "finite_differences": ("dgsm",),
         "random": ("rbd_fast", "pawn"),
+        "adaptive": (),
         "points": (),
     }
     assert {name: default_methods(design([X, Y], name, 8)) for name in SAMPLERS} == defaults
@@ -311,3 +313,59 @@ def test_a_known_answer_by_the_sobol_sample_of_continuous_factors() -> None:
     assert found["S1"] == pytest.approx([0.3139, 0.4424, 0], abs=0.05)
     assert found["ST"] == pytest.approx([0.5576, 0.4424, 0.2437], abs=0.05)
     assert found["S2"][0, 2] == pytest.approx(0.2437, abs=0.05)
+
+
+OUTCOME = OutcomeSpec("y", "objective")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "n", "options", "place", "message"),
+    [
+        ("adaptive", 20, {}, (), "adaptive needs condition, an expression over outcomes"),
+        ("adaptive", 20, {"condition": "z > 1"}, ("condition",), "names 'z', which is no outcome"),
+        ("adaptive", 20, {"condition": 3}, ("condition",), "condition must be an expression over outcomes"),
+        ("adaptive", 9, {"condition": "y > 1"}, ("n",), "n must be at least 10, found 9"),
+        ("adaptive", 20, {"until": 5, "condition": "y > 1"}, ("until",), "until must be a mapping"),
+        ("adaptive", 20, {"batch": 0, "condition": "y > 1"}, ("batch",), "batch must be a whole number"),
+        (
+            *("adaptive", 20, {"condition": "y > 1", "until": {"interval": 0.1}}, ("until", "interval")),
+            "unknown key 'interval' of until; allowed: overlap, rounds, max_n",
+        ),
+        (
+            *("adaptive", 20, {"condition": "y > 1", "until": {"max_n": 19}}, ("until", "max_n")),
+            "max_n is 19, and the first round has n = 20 already",
+        ),
+        ("sobol", 8, {"until": {}}, ("until",), "until needs interval"),
+        ("sobol", 8, {"until": {"interval": 5}}, ("until", "interval"), "a number between 0 and 1, found"),
+        (
+            *("sobol", 8, {"until": {"intervall": 0.1}}, ("until", "intervall")),
+            "unknown key 'intervall' of until (did you mean 'interval'?); allowed: interval, outcomes, max_n",
+        ),
+        (
+            "sobol",
+            8,
+            {"until": {"interval": 0.1, "max_n": 24}},
+            ("until", "max_n"),
+            "max_n must be a power of two",
+        ),
+        (
+            *("sobol", 8, {"until": {"interval": 0.1, "outcomes": ["Y"]}}, ("until", "outcomes")),
+            "until names 'Y', which is no outcome (did you mean 'y'?); outcomes: y",
+        ),
+        (
+            *("sobol", 8, {"until": {"interval": 0.1, "max_n": 2**29}}, ("until", "max_n")),
+            "a sample has at most 10,000,000 numbers",
+        ),
+    ],
+)
+def test_what_is_wrong_with_rounds(sampler, n, options, place, message) -> None:
+    spec = replace(design([X, Y], sampler, n, options), outcomes=(OUTCOME,))
+    ((found, told),) = check_sampler(spec)
+    assert found == ("sampler", *place)
+    assert message in told
+
+
+def test_rounds_and_a_maximum_of_rows_do_not_go_together() -> None:
+    spec = design([X, Y], "sobol", 8, {"until": {"interval": 0.1}}, max_runs=100)
+    ((place, message),) = check_sampler(spec)
+    assert place == ("max_runs",) and "until: {max_n: ...}" in message

@@ -29,6 +29,7 @@ SPECS = {
     "factorial": design(THREE, "factorial", None, {"levels": 5}, max_runs=20),
     "fractional_factorial": design([number(name) for name in "abcd"], "fractional_factorial"),
     "plackett_burman": design([number(name) for name in "abcde"], "plackett_burman"),
+    "adaptive": design(THREE, "adaptive", 20, {"condition": "y > 1"}),
     "points": design(
         THREE,
         "points",
@@ -54,7 +55,7 @@ def test_a_sample_lies_in_the_cube_and_is_the_design_s_alone(name: str) -> None:
     assert len(first.unit) == (rows if spec.max_runs is None else min(rows, spec.max_runs))
 
 
-@pytest.mark.parametrize("name", ["sobol", "morris", "fast", "lhs", "random", "factorial"])
+@pytest.mark.parametrize("name", ["sobol", "morris", "fast", "lhs", "random", "adaptive", "factorial"])
 def test_another_seed_gives_another_sample(name: str) -> None:
     spec = SPECS[name]
     other = design(spec.axes, name, spec.sampler.n, spec.sampler.options, seed=8, max_runs=spec.max_runs)

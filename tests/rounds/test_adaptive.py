@@ -15,7 +15,7 @@ from palaestrai_mosaik.analysis import Results, discover_design
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.rounds import advance, decide
-from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
 
 pytest.importorskip("ema_workbench", reason="the extra discovery is not installed")
 pytest.importorskip("sklearn", reason="the extra discovery is not installed")
@@ -34,7 +34,7 @@ def found(tmp_path_factory):
 
 
 def runs_in(store):
-    with Store.open(store) as opened:
+    with StoreLocation(str(store)).open() as opened:
         return len(opened.runs())
 
 
@@ -201,4 +201,4 @@ def test_commands_tell_of_rounds(found, capsys):
     assert main(["run", str(found), "--executor", "inline"]) == 0
     assert "no more rows: " in capsys.readouterr().out
     assert main(["report", str(found), "-o", "report"]) == 0
-    assert "the rows were added in" in open("report/index.html").read()
+    assert "the rows were added in" in Path("report/index.html").read_text()

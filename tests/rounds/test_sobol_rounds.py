@@ -25,6 +25,19 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("ishigami"))
+        yield executed(ishigami_design()).absolute()
+
+
+@pytest.fixture
+def store(stopped):
+    """The options that say where the runs are already, so that they need not be executed again."""
+    return "--store", str(stopped / "results")
+
+
 def widest(unit, resamples=100, seed=1):
     """Return the largest half-width of S1 and ST that SALib gives for points of the unit cube."""
     y = np.array([ishigami(point) for point in (2 * unit - 1) * math.pi])
@@ -32,8 +45,8 @@ def widest(unit, resamples=100, seed=1):
     return max(*found["S1_conf"], *found["ST_conf"])
 
 
-def test_it_stops_where_salib_says_so():
-    folder = DesignFolder.open(executed(ishigami_design()))
+def test_it_stops_where_salib_says_so(stopped):
+    folder = DesignFolder.open(stopped)
     rounds = folder.rounds
     assert rounds.ended == "all intervals are within ±0.45"
     assert [one["n"] for one in rounds.measured] == [8 * 2**k for k in range(rounds.number)]
@@ -71,37 +84,35 @@ def test_ishigamis_stopping_n():
     assert ours <= largest_n(spec) == 4096
 
 
-def test_the_same_results_make_the_same_folder():
-    first = executed(ishigami_design())
-    again = executed(ishigami_design(), "again", "--store", "f/results")
-    assert contents(first) == contents(again)
+def test_the_same_results_make_the_same_folder(stopped, store):
+    assert contents(executed(ishigami_design(), "again", *store)) == contents(stopped)
 
 
-def test_until_is_no_part_of_the_identity():
+def test_until_is_no_part_of_the_identity(store):
     plain = ishigami_design(sampler={"name": "sobol", "n": 8, "second_order": False})
     with_until = ishigami_design()
     assert from_mapping(plain).hash == from_mapping(with_until).hash
     # so a design that was executed without goes on
-    executed(plain)
+    executed(plain, "f", *store)
     assert DesignFolder.open("f").rounds is None
-    folder = DesignFolder.open(executed(with_until))
+    folder = DesignFolder.open(executed(with_until, "f", *store))
     assert folder.rounds.number >= 3
 
 
-def test_the_limit_ends_it():
+def test_the_limit_ends_it(store):
     design = ishigami_design()
     design["sampler"]["until"] = {"interval": 0.01, "max_n": 16}
-    folder = DesignFolder.open(executed(design))
+    folder = DesignFolder.open(executed(design, "f", *store))
     assert folder.rounds.ended == "n has reached 16 (max_n)"
     assert len(folder.runs) == 16 * 5
 
 
-def test_constant_outcomes_are_not_waited_for():
+def test_constant_outcomes_are_not_waited_for(store):
     design = ishigami_design()
     design["outcomes"]["steps"] = {"of": "steps"}
-    narrow = DesignFolder.open(executed(design))
+    narrow = DesignFolder.open(executed(design, "f", *store))
     assert narrow.rounds.measured[-1]["outcome"] == "y"
     design["sampler"]["until"] = {"interval": 0.45, "outcomes": "steps"}
-    constant = DesignFolder.open(executed(design, "g"))
+    constant = DesignFolder.open(executed(design, "g", *store))
     assert constant.rounds.number == 1
     assert constant.rounds.ended == "all intervals are within ±0.45"

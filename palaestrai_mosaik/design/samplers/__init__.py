@@ -53,8 +53,8 @@ SAMPLERS: Registry[Sampler] = Registry(
         FAST,
         FINITE_DIFFERENCES,
         RANDOM,
-        POINTS,
         ADAPTIVE,
+        POINTS,
     ),
 )
 
