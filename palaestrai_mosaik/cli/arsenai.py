@@ -178,8 +178,9 @@ def _add_execution_commands(command: Command) -> None:
     tune.add_argument("-j", "--jobs", type=positive, metavar="N", help="runs at once (default: all cores)")
     tune.add_argument(
         "--executor",
-        choices=("local", "inline"),
-        help="local (default): a process per run; inline: in this process",
+        choices=("local", "inline", "slurm", "parsl"),
+        help="local (default): a process per run; inline: in this process; slurm: job arrays, whose tasks ask for "
+        "their next setting; parsl: pilot jobs",
     )
     tune.add_argument(
         "--fail-fast", action="store_true", default=None, help="begin nothing more after a failure"
@@ -213,7 +214,7 @@ def _add_execution_commands(command: Command) -> None:
 
 
 def _add_cluster_commands(command: Command) -> None:
-    submit = command("submit", _submit, "submit the missing runs of a folder to a cluster")
+    submit = command("submit", _submit, "submit the missing runs of a folder, or its search, to a cluster")
     _add_folder(submit)
     _add_choice(submit)
     submit.add_argument("--again", action="store_true", help="also failed runs")

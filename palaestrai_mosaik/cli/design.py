@@ -65,16 +65,13 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     loaded = Design.load(design)
     if force:
         _refuse_at_work(loaded, loaded.folder if output is None else Path(output))
-    if loaded.spec.search is not None:
-        raise ExecutionError(
-            f"{design} is a search, whose settings follow from what earlier ones gave, so there is nothing to generate: "
-            f"arsenai tune {shlex.quote(design)}"
-        )
     problems = check_documents(loaded, extent, allow_modules)
     if problems:
         if wants_json():
             answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
         return UNSOUND
+    if loaded.spec.search is not None:
+        return _make_search(loaded, design, output, force)
     with count_progress("generate", "generated") as progress:
         written = loaded.write(output, force, progress)
     folder = DesignFolder.open(written.path)
@@ -91,6 +88,32 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     )
     say_unless_quiet(f"  {_documents(counts['runs'], counts['documents'])}")
     say_unless_quiet(f"next: arsenai run {written.path}")
+    return FINISHED
+
+
+def _make_search(loaded: Design, design: str, output: str | None, force: bool) -> int:
+    """Make the folder of a search, whose settings will follow from what earlier ones gave; return the exit code."""
+    if force:
+        raise ExecutionError(
+            f"{design} is a search, whose folder has what it has found: --force replaces none; name another folder (-o)"
+        )
+    from palaestrai_mosaik.design.growing import GrowingFolder
+    from palaestrai_mosaik.execution.job import held
+
+    from .run_lists import short_path
+
+    path = GrowingFolder.make(loaded.spec, loaded.folder if output is None else Path(output))
+    with held(execution_lock(path), path):
+        GrowingFolder(loaded.spec, path).begin()
+    counts = DesignFolder.open(path).manifest["counts"]
+    _warn(map(str, loaded.spec.warnings))
+    if wants_json():
+        data = {"design": loaded.spec.uid, "folder": path, "outcome": "new" if not counts["rows"] else "kept"}
+        answer(data | dict(counts) | {"warnings": [str(one) for one in loaded.spec.warnings]})
+    name = shlex.quote(short_path(path))
+    say_unless_quiet(f"{name}: the search {loaded.spec.uid!r}, {count(counts['rows'], 'setting')}")
+    say_unless_quiet(f"next: arsenai tune {shlex.quote(design)}{'' if output is None else f' -o {name}'}")
+    say_unless_quiet(f"      arsenai submit {name} (on Slurm)")
     return FINISHED
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from palaestrai_mosaik.design.design import Experience, experience
-from palaestrai_mosaik.design.folder import RESULTS, SCRIPT, STORES, DesignFolder
+from palaestrai_mosaik.design.folder import CONFIRM, RESULTS, STORES, SUBMISSIONS, DesignFolder
 from palaestrai_mosaik.design.rounds import Rounds
-from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError, SchedulerError
+from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError
 from palaestrai_mosaik.execution import (
     Settings,
     StoreLocation,
@@ -21,15 +19,12 @@ from palaestrai_mosaik.execution import (
     submit_missing,
 )
 from palaestrai_mosaik.execution.cluster.collect import Collected, collect_folder
-from palaestrai_mosaik.execution.cluster.script import write_script
-from palaestrai_mosaik.execution.cluster.slurm import Slurm
-from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
-from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, plan_submission
-from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
+from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions
+from palaestrai_mosaik.execution.cluster.submit import cancel_folder, plan_submission
 from palaestrai_mosaik.execution.runs import RunsToExecute
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
-from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.text import count
 
 from .answers import answer
 from .common import find_folder, store_option
@@ -45,7 +40,8 @@ from .output import (
     without_progress,
 )
 from .run_lists import factors_of, list_runs, print_left_out, short_path
-from .tables import byte_size, duration, number
+from .submissions import dry_lines, job_numbers, print_collected, submitted_lines
+from .tables import duration
 
 _LISTED = 20
 
@@ -121,18 +117,15 @@ def resume(folder: str | None, **options: Any) -> int:
     name the modules that the user allowed for that submission, if any were said.
     """
     opened = find_folder(folder)
-    if opened.spec.search is not None:
-        from .tune import resume as go_on
-
-        return go_on(opened, **options)
+    searching = opened.spec.search is not None
     submissions = Submissions(opened.path)
     numbers = submissions.numbers()
     if not numbers:
-        return run(folder, again=True, **options)
+        return _go_on(opened, **options)
     newest = submissions.read(numbers[-1])
     before = _limit_of(newest, opened.spec.resolved.get("execution"))
     if options.get("executor") is not None or options.get("jobs") is not None:
-        return run(folder, again=True, before=before, **options)
+        return _go_on(opened, before=before, **options)
     before[newest.executor] = newest.settings
     # (0: there was no limit, whatever the design says)
     before |= {"timeout": newest.timeout or 0, "runs_per_process": newest.runs_per_process}
@@ -146,12 +139,22 @@ def resume(folder: str | None, **options: Any) -> int:
         f"with the settings of submission {newest.number}: {newest.executor} (--executor local: on this machine)"
     )
     if newest.executor == "parsl":
-        return run(folder, again=True, before=before, **{**options, "executor": "parsl"})
+        return _go_on(opened, before=before, **{**options, "executor": "parsl"})
 
-    which: RunsToExecute = "failed" if options.get("failed") else "unfinished"
+    # (a search goes on with what it proposes, whatever failed)
+    which: RunsToExecute = "failed" if options.get("failed") else "missing" if searching else "unfinished"
     kept = ("store", "rows", "ignore_queue", "timeout", "runs_per_process", "allow_modules")
     given = {name: options[name] for name in kept if name in options}
     return submit(folder, which=which, before=before, **given)
+
+
+def _go_on(folder: DesignFolder, **options: Any) -> int:
+    """Execute what is missing of ``folder``, and wait."""
+    if folder.spec.search is None:
+        return run(str(folder.path), again=True, **options)
+    from .tune import resume as go_on
+
+    return go_on(folder, **options)
 
 
 def _limit_of(submission: Submission, section: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -290,11 +293,12 @@ def submit(
     by what earlier ones took, or by ``seconds_per_run``.
     """
     opened = find_folder(folder)
+    options: dict[str, Any] = {"store": store, "ignore_queue": ignore_queue, "dry_run": dry_run}
     if opened.spec.search is not None:
-        raise ExecutionError(
-            f"{opened.path} is the folder of a search, which cannot be submitted: execute it in one task with several cores "
-            f"(arsenai resume {shlex.quote(short_path(opened.path))} in your own script)"
-        )
+        from .tune import submit as submit_search
+
+        options |= {"rows": rows, "which": which, "seconds_per_run": seconds_per_run}
+        return submit_search(opened, **options, **given)
     settings = user_settings(opened.spec.resolved.get("execution"), **given, executor="slurm")
     if opened.rounds is not None and rows is None and not dry_run:
         opened = _advance(opened, store)
@@ -302,21 +306,17 @@ def submit(
         opened,
         which=which,
         rows=row_numbers(opened, rows),
-        store=store,
         settings=settings,
-        ignore_queue=ignore_queue,
-        dry_run=dry_run,
+        **options,
     )
     print_left_out(summary.before)
     name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
     if dry_run and summary.runs:
-        known = experience(opened.path)
-        if seconds_per_run is not None:
-            known = replace(known, runs=0, seconds=seconds_per_run)
-        for line in _dry(opened, summary.runs, settings, known):
+        submission, tasks = plan_submission(opened, summary.runs, settings)
+        for line in dry_lines(opened, settings, seconds_per_run, submission, [len(task) for task in tasks]):
             say(line)
     elif summary.submission is not None:
-        for line in _submitted(opened, summary.submission):
+        for line in submitted_lines(opened, summary.submission):
             say_unless_quiet(line)
         say_unless_quiet(f"next: arsenai status {name}")
         say_unless_quiet(f"      arsenai collect {name}")
@@ -343,8 +343,11 @@ def cancel(folder: str | None) -> int:
     """End what Slurm has of the runs of ``folder``; return the exit code."""
     opened = find_folder(folder)
     cancelled = cancel_folder(opened.path)
+    confirming = _confirming(opened)
+    if confirming is not None:
+        cancelled = cancelled.with_(cancel_folder(confirming.path))
     if cancelled.foreign:
-        jobs = _jobs(cancelled.foreign)
+        jobs = job_numbers(cancelled.foreign)
         say(
             f"left: {jobs}: the name is that of a submission of this folder, but the script is not this folder's"
         )
@@ -352,78 +355,9 @@ def cancel(folder: str | None) -> int:
         say_unless_quiet("nothing to cancel: Slurm has no job of this folder")
         return FINISHED
     tasks = f"{count(cancelled.running, 'running task')}, {cancelled.queued:,} queued"
-    say_unless_quiet(f"cancelled {_jobs(cancelled.jobs)}: {tasks}")
+    say_unless_quiet(f"cancelled {job_numbers(cancelled.jobs)}: {tasks}")
     say_unless_quiet(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
     return FINISHED
-
-
-def _submitted(folder: DesignFolder, submission: Submission) -> Iterator[str]:
-    jobs = _jobs([array.job for array in submission.arrays])
-    yield (
-        f"submission {submission.number}: {count(submission.runs, 'run')} in "
-        f"{count(submission.tasks, 'task')}, {jobs} ({submission.name})"
-    )
-    yield f"script     {short_path(folder.path / SCRIPT)}"
-    yield f"output     {short_path(Submissions(folder.path).output(submission.number))}"
-
-
-def _jobs(jobs: Sequence[str]) -> str:
-    return f"{'job' if len(jobs) == 1 else 'jobs'} {listed(jobs, _LISTED)}"
-
-
-def _dry(
-    folder: DesignFolder, runs: Sequence[TaskRun], settings: Settings, known: Experience
-) -> Iterator[str]:
-    """Write the script; yield what the submission would take."""
-    submission, tasks = plan_submission(folder, runs, settings)
-    script = write_script(folder.path, submission)
-    yield f"script     {short_path(script)}; nothing was submitted"
-    try:
-        limit, why = Slurm().array_size, ""
-    except SchedulerError as error:
-        limit, why = None, f"the maximum size of job arrays is unknown: {error}"
-    planned = estimate([len(task) for task in tasks], settings.slurm, known, limit)
-    throttle = settings.slurm.throttle
-    of_each = "" if planned.arrays is not None and len(planned.arrays) == 1 else " of each"
-    together = "" if throttle is None else f", {count(throttle, 'task')}{of_each} at a time"
-    arrays = why if planned.arrays is None else f"{count(len(planned.arrays), 'job array')}{together}"
-    yield f"queue      {count(planned.runs, 'run')} in {count(planned.tasks, 'task')}; {arrays}"
-    yield (
-        f"tasks      {count(planned.runs_per_task, 'run')} each, {planned.runs_at_a_time:,} at a time, on "
-        f"{count(settings.slurm.cpus, 'core')}"
-    )
-    yield from _time(planned, settings, known)
-    yield from _space(planned)
-
-
-def _time(planned: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
-    if planned.task_seconds is None or planned.core_seconds is None:
-        yield "time       unknown: give --seconds-per-run, or execute some runs first"
-        return
-    source = "as given" if not known.runs else f"median of {known.runs} earlier"
-    whole = "as many tasks at a time as the cluster has room for"
-    if planned.seconds is not None:
-        whole = f"{duration(planned.seconds)} in all, without waiting"
-    yield f"time       {duration(planned.task_seconds)} for a task: {duration(known.seconds)} per run ({source}); {whole}"
-    yield f"hours      {number(planned.core_seconds / 3600)} of a core"
-    if planned.fitting is not None and planned.fitting < planned.runs_per_task:
-        yield (
-            f"warning: {count(max(planned.fitting, 0), 'run')} fit into the time limit {settings.slurm.time} of a task, "
-            f"not {planned.runs_per_task:,}: give more time, fewer runs per task, or --requeue"
-        )
-
-
-def _space(planned: DryRun) -> Iterator[str]:
-    if planned.files is None or planned.size is None:
-        yield "results    unknown: execute some runs first"
-        return
-    yield f"results    {planned.files:,} files and folders, {byte_size(planned.size)}"
-    if planned.collected_files is not None and planned.collected_size is not None:
-        left = f"{planned.collected_files:,} files and folders, {byte_size(planned.collected_size)}"
-        database = "without the database, of unknown size before some are collected"
-        if planned.database is not None:
-            database = f"{byte_size(planned.database)} of it in the database"
-        yield f"collected  {left}, {database} (arsenai collect --remove)"
 
 
 def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
@@ -433,48 +367,38 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
     finished runs are removed once they are copied, and the copy was read.
     """
     opened = find_folder(folder)
-    location = StoreLocation.of(opened.path / RESULTS, store)
-    with count_progress("collect", "looked at") as progress:
-        found = collect_folder(opened, location, remove=remove, progress=progress)
-    print_collected(opened, found)
+    found = _collect(opened, store, remove)
+    confirming = _confirming(opened)
+    # (the design that confirms a search has a folder of its own in that of the search)
+    confirmed = None if confirming is None else _collect(confirming, store, remove)
     if wants_json():
-        answer(_collected_data(found))
+        data = _collected_data(found)
+        if opened.spec.search is not None:
+            data["confirm"] = None if confirmed is None else _collected_data(confirmed)
+        answer(data)
+    every = [found] if confirmed is None else [found, confirmed]
     # (what has not ended is collected by another call)
-    then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
+    left, option = any(one.going_on or one.damaged for one in every), store_option(store)
+    then = "status" if left else "analyse"
     say_unless_quiet(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
-    if option and (found.runs or found.before):
+    if option and any(one.runs or one.before for one in every):
         say_unless_quiet(
             f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
         )
-    return FAILED if found.damaged or found.kept else FINISHED
+    return FAILED if any(one.damaged or one.kept for one in every) else FINISHED
 
 
-def print_collected(folder: DesignFolder, found: Collected) -> None:
-    """Print what was collected, and what could not be."""
-    for line in _lines(folder, found):
-        say_unless_quiet(line)
-    for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
-        for path, reason in list(reasons.items())[:_LISTED]:
-            say(f"{what}: {path.name}: {reason}", error=True)
-        if len(reasons) > _LISTED:
-            say(f"and {len(reasons) - _LISTED:,} more", error=True)
+def _collect(folder: DesignFolder, store: str | None, remove: bool) -> Collected:
+    location = StoreLocation.of(folder.path / RESULTS, store)
+    with count_progress("collect", "looked at") as progress:
+        found = collect_folder(folder, location, remove=remove, progress=progress)
+    print_collected(folder, found)
+    return found
 
 
-def _lines(folder: DesignFolder, found: Collected) -> Iterator[str]:
-    new = found.runs.total()
-    words = ", ".join(f"{n:,} {status}" for status, n in sorted(found.runs.items()))
-    yield f"collected: {count(new, 'run')}" + (f" ({words})" if new else "")
-    left = [
-        (found.before, "collected before"),
-        (found.going_on, "not ended yet (arsenai status)"),
-        (found.empty, "that recorded nothing"),
-        (len(found.damaged), "whose store cannot be read"),
-    ]
-    for runs, which in left:
-        if runs:
-            yield f"left out: {count(runs, 'run')} {which}"
-    if found.removed:
-        yield (
-            f"removed: {count(found.removed, 'store')} of finished runs in {folder.path / STORES} "
-            f"({count(found.files, 'file')}, {byte_size(found.freed)} are free now)"
-        )
+def _confirming(folder: DesignFolder) -> DesignFolder | None:
+    """Return the design that confirms the search in ``folder``, where that has a part of a cluster in it."""
+    path = folder.path / CONFIRM
+    if folder.spec.search is None or not any((path / name).is_dir() for name in (SUBMISSIONS, STORES)):
+        return None
+    return DesignFolder.open(path)

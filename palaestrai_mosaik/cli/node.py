@@ -4,8 +4,14 @@ A signal may come before all is imported that can take it. So those that mean so
 first of all: they come when :func:`~palaestrai_mosaik.execution.cluster.node.main` takes them.
 """
 
+from __future__ import annotations
+
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.execution.cluster.node import TaskOutcome
 
 
 def main() -> int:
@@ -14,7 +20,14 @@ def main() -> int:
 
     from palaestrai_mosaik.execution.cluster import node
 
-    return node.main()
+    return node.main(_search)
+
+
+def _search(*arguments: Any, **options: Any) -> TaskOutcome:
+    # (other tasks need none of it)
+    from palaestrai_mosaik.search.task import execute_search_task
+
+    return execute_search_task(*arguments, **options)
 
 
 if __name__ == "__main__":

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Any
 
-from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import read_settings
-from palaestrai_mosaik.errors import FINISHED
+from palaestrai_mosaik.errors import FINISHED, ExecutionError
 from palaestrai_mosaik.execution import (
     RunStatus,
     States,
     StoreLocation,
+    job_records,
     load_run_states,
     row_values,
     time_left,
@@ -64,6 +67,8 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
         if data[what]:
             say(f"{what}:")
             list_runs(data[what])
+    for line in _left_lines(opened, data, store):
+        say(line)
     for one in data["submissions"]:
         tasks = ", ".join(f"{n:,} {word}" for word, n in one["tasks"].items())
         say(f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}")
@@ -76,8 +81,34 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
         say(line)
     if data["not_collected"]:
         name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
-        say(f"{count(data['not_collected'], 'finished run')} to be collected: arsenai collect {name}")
+        ended = "finished run" if opened.spec.search is None else "run"
+        say(f"{count(data['not_collected'], ended)} to be collected: arsenai collect {name}")
     return FINISHED
+
+
+def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
+    """Yield what is left of a search, and how it is done."""
+    if data["search_over"] is None:
+        return
+    name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+    if data["search_over"] is False:
+        if not data["submissions"] and not data["running"]:
+            if data["failed_tasks"] is not None:
+                n, output = data["failed_tasks"]["tasks"], short_path(data["failed_tasks"]["output"])
+                yield f"{count(n, 'task')} of the newest submission failed: what they printed is in {output}"
+            yield f"the search is not over: arsenai resume {name}"
+        return
+    yield f"the search is over: {data['search_over']}"
+    confirmed = data["confirm"]
+    if confirmed is None:
+        return
+    if confirmed["finished"] < confirmed["runs"] or not confirmed["runs"]:
+        done = (
+            f"{confirmed['finished']:,} of {count(confirmed['runs'], 'run')}"
+            if confirmed["runs"]
+            else "not yet"
+        )
+        yield f"the best settings with fresh seeds: {done}: arsenai resume {name}"
 
 
 def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
@@ -94,6 +125,7 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
         "rounds": None if folder.rounds is None else list(folder.rounds.measured),
         "rounds_ended": None if folder.rounds is None else folder.rounds.ended or None,
         **_search(folder),
+        "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
         "failed": [
@@ -132,10 +164,13 @@ def _growth(folder: DesignFolder, store: str | None) -> str:
 
 
 def _search(folder: DesignFolder) -> dict[str, Any]:
-    """Return how far the search of a folder is: settings by state, and the best of them."""
+    """Return how far the search of a folder is: settings by state, the best of them, and what is left.
+
+    ``search_over``: why it is over; false: it is not; ``None``: there is none, or Optuna is not installed.
+    """
     spec = folder.spec
     if spec.search is None:
-        return {"search": None, "settings": None, "best": None}
+        return {"search": None, "settings": None, "best": None, "search_over": None, "confirm": None}
     settings = read_settings(folder.path)
     outcome = sought(spec)[0]
     complete = [one for one in settings if one.state == "complete"]
@@ -147,7 +182,42 @@ def _search(folder: DesignFolder) -> dict[str, Any]:
         "best": None
         if best is None
         else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},
+        "search_over": _search_over(folder),
+        "confirm": _confirmed(folder) if spec.search.confirm and complete else None,
     }
+
+
+def _search_over(folder: DesignFolder) -> str | bool | None:
+    if find_spec("optuna") is None:
+        return None
+    from palaestrai_mosaik.search.search import why_over
+
+    try:
+        return why_over(folder.spec, folder.path) or False
+    except ExecutionError:
+        # (a folder that cannot be written: nobody goes on there)
+        return None
+
+
+def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None:
+    """Return how many tasks that worked on a search have failed of its newest submission."""
+    if not states.searching:
+        return None
+    from palaestrai_mosaik.search.cluster import failed_tasks
+
+    found = failed_tasks(folder.path, states.searching)
+    return None if found is None else {"tasks": found.tasks, "output": found.output}
+
+
+def _confirmed(folder: DesignFolder) -> dict[str, int]:
+    """Return how many runs confirm the best settings of a search, and how many of them have finished."""
+    path = folder.path / CONFIRM
+    if not (path / MANIFEST).exists():
+        return {"runs": 0, "finished": 0}
+    opened = DesignFolder.open(path)
+    records = job_records(opened)
+    finished = sum(record.status == "finished" for record in records.values())
+    return {"runs": len(opened.documents), "finished": finished}
 
 
 def _log(folder: DesignFolder, state: RunState) -> str:
@@ -164,7 +234,11 @@ def _log(folder: DesignFolder, state: RunState) -> str:
 
 def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
     """Return the submissions that still have runs to execute, and how many tasks are in which state."""
-    tasks: dict[int, dict[int, TaskState]] = {}
+    tasks = {
+        number: {task: state for task, state in of_one.items() if not state.ended}
+        for number, of_one in states.searching.items()
+    }
+    tasks = {number: live for number, live in tasks.items() if live}
     for state in states.runs:
         if (
             state.assignment is not None

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import CONFIRM, DesignFolder
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
-from palaestrai_mosaik.execution import Settings
+from palaestrai_mosaik.execution import RunStatus, Settings
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.text import count
 
@@ -19,12 +19,14 @@ from .answers import answer, problems_data
 from .common import store_option
 from .output import compose, quiet, say, say_unless_quiet, status, wants_json, warn, without_progress
 from .run_lists import list_runs, short_path
+from .submissions import dry_lines, print_collected, submitted_lines
 from .tables import duration, number, table
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.design.model import DesignSpec
+    from palaestrai_mosaik.execution.cluster.submission import Submission
     from palaestrai_mosaik.execution.design_check import Extent
-    from palaestrai_mosaik.search import TuneSummary
+    from palaestrai_mosaik.search import SearchSubmission, TuneSummary
     from palaestrai_mosaik.search.result import BestSetting
 
 _TITLE = 40
@@ -63,15 +65,113 @@ def resume(
     folder: DesignFolder, *, store: str | None = None, before: dict[str, Any] | None = None, **options: Any
 ) -> int:
     """Go on with the search in ``folder``; return the exit code."""
-    for name in ("rows", "failed", "ignore_queue"):
-        if options.pop(name, None):
-            raise ExecutionError(
-                f"a search proposes its settings itself: --{name.replace('_', '-')} means nothing here"
-            )
+    _refuse_choices(options, "ignore_queue")
     options.pop("runs_per_process", None)
     options["fail_fast"] = options.get("fail_fast") or None
     settings = user_settings(folder.spec.resolved.get("execution"), before=before, **options)
     return _tune(folder.spec, folder.path, store, settings)
+
+
+def _refuse_choices(options: dict[str, Any], *more: str) -> None:
+    for name in ("rows", "failed", *more):
+        if options.pop(name, None):
+            raise ExecutionError(
+                f"a search proposes its settings itself: --{name.replace('_', '-')} means nothing here"
+            )
+
+
+def submit(
+    folder: DesignFolder,
+    *,
+    store: str | None = None,
+    which: str = "missing",
+    ignore_queue: bool = False,
+    dry_run: bool = False,
+    seconds_per_run: float | None = None,
+    **given: Any,
+) -> int:
+    """Submit tasks to Slurm that work on the search in ``folder``, or what confirms it; return the exit code."""
+    _refuse_choices({"rows": given.pop("rows", None), "failed": which == "failed"})
+    _optuna()
+    from palaestrai_mosaik.search import submit as submit_search
+
+    settings = user_settings(folder.spec.resolved.get("execution"), **given, executor="slurm")
+    done = submit_search(
+        folder.spec, folder.path, store=store, settings=settings, ignore_queue=ignore_queue, dry_run=dry_run
+    )
+    for line in _submitted_lines(folder, done, store):
+        say_unless_quiet(line)
+    if done.not_collected is not None:
+        say(f"not collected: {done.not_collected}", error=True)
+    if dry_run and done.submitted.tasks:
+        for line in dry_lines(folder, settings, seconds_per_run, *_expected(folder, done, settings)):
+            say(line)
+    if wants_json():
+        answer(_submitted_data(folder, done))
+    return FINISHED
+
+
+def _expected(
+    folder: DesignFolder, done: SearchSubmission, settings: Settings
+) -> tuple[Submission, list[int]]:
+    """Return the submission that would be made, and how many runs each of its tasks is expected to execute."""
+    from palaestrai_mosaik.execution.cluster.submit import plan_search
+
+    tasks, left = done.submitted.tasks, done.submitted.settings_left
+    seeds = folder.spec.repetitions
+    # (where the budget does not count runs, nobody knows how many there will be)
+    runs = tasks * settings.slurm.runs_at_a_time * seeds if left is None else left * seeds
+    of_each = [runs // tasks + (task < runs % tasks) for task in range(tasks)]
+    return plan_search(folder, tasks, settings)[0], of_each
+
+
+def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | None) -> Iterator[str]:
+    name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+    made = done.submitted
+    if made.live:
+        yield f"{count(made.live, 'task')} of earlier submissions wait or run"
+    if made.submission is not None:
+        yield from submitted_lines(folder, made.submission)
+    if done.over is not None:
+        yield f"the search is over: {done.over}"
+        confirming = done.confirming
+        if confirming is not None and confirming.submission is not None:
+            yield "with fresh seeds, the best settings:"
+            yield from submitted_lines(DesignFolder.open(folder.path / CONFIRM), confirming.submission)
+        yield from best_lines(folder.spec, done.best)
+        if done.winner is not None:
+            yield f"winner     {short_path(folder.path / done.winner)}"
+        left = confirming is not None and confirming.before.get(RunStatus.FINISHED, 0) < confirming.considered
+        yield f"next: arsenai {'status' if left else 'report'} {name}"
+        if left:
+            yield f"      arsenai resume {name} (once these runs have ended)"
+        return
+    if made.submission is None and not made.tasks:
+        yield "nothing to submit"
+    if made.submission is not None or made.live:
+        yield f"next: arsenai status {name}"
+        yield f"      arsenai resume {name} (once the tasks have ended: collects, confirms, or goes on)"
+
+
+def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, Any]:
+    of_search = done.submitted.submission
+    confirming = None if done.confirming is None else done.confirming.submission
+    made = confirming if of_search is None else of_search
+    return {
+        "design": folder.spec.uid,
+        "folder": folder.path,
+        "runs": [] if done.confirming is None else [run.run for run in done.confirming.runs],
+        "submission": None if made is None else made.number,
+        "jobs": [] if made is None else [array.job for array in made.arrays],
+        "tasks": None if made is None else made.tasks,
+        "before": {} if done.confirming is None else done.confirming.before,
+        "search": {
+            "live_tasks": done.submitted.live,
+            "settings_left": done.submitted.settings_left,
+            "ended_by": done.over,
+            "best": [best_data(one) for one in done.best],
+        },
+    }
 
 
 def _optuna() -> None:
@@ -93,7 +193,9 @@ def _tune(spec: DesignSpec, path: Path, store: str | None, settings: Settings) -
     if summary.interrupted:
         return INTERRUPTED
     confirmed = summary.confirmed is None or summary.confirmed.whole
-    return FINISHED if not summary.states.get("failed") and summary.best and confirmed else FAILED
+    damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
+    sound = not summary.states.get("failed") and not damaged
+    return FINISHED if sound and summary.best and confirmed and summary.ended_by is not None else FAILED
 
 
 def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
@@ -110,6 +212,13 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     if summary.failures:
         say(compose(status("failed", error=quiet()), ":"), error=quiet())
         list_runs(({"run": one.run, "error": one.error} for one in summary.failures), error=quiet())
+    if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
+        print_collected(DesignFolder.open(summary.folder), summary.collected)
+    if summary.not_collected is not None:
+        say(f"not collected: {summary.not_collected}", error=True)
+    if summary.failed_tasks is not None and summary.ended_by is None:
+        failed, output = summary.failed_tasks
+        say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
     if summary.ended_by is not None:
         say_unless_quiet(f"ended by: {summary.ended_by}")
     for line in best_lines(spec, summary.best):
@@ -147,10 +256,12 @@ def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
     if fresh:
         yield "  fresh seeds: mean ± standard deviation over seeds that the search has not used; trust these"
     elif spec.search is not None:
-        yield (
-            "  (the search has chosen them by these figures, which are therefore too good: 'confirm: n' executes the "
-            "best with fresh seeds)"
+        honest = (
+            "wait for those with fresh seeds"
+            if spec.search.confirm
+            else "'confirm: n' executes the best with fresh seeds"
         )
+        yield f"  (the search has chosen them by these figures, which are therefore too good: {honest})"
 
 
 def _cell(value: Any) -> Any:
@@ -176,6 +287,8 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         if confirmed is None
         else {"runs": confirmed.considered, "finished": confirmed.finished},
         "winner": None if summary.winner is None else summary.folder / summary.winner,
+        "collected": None if summary.collected is None else summary.collected.runs,
+        "not_collected": summary.not_collected,
     }
 
 

@@ -127,6 +127,8 @@ JOBS, RESULTS = "jobs", "results"
 #: what executing on a cluster adds: the script that was submitted last, which task has which runs, and a
 #: store of its own for each run, from which ``arsenai collect`` fills ``results``
 SCRIPT, SUBMISSIONS, STORES = "submit.sbatch", "submissions", "stores"
+#: what a search adds: the folder of the design that confirms its best settings
+CONFIRM = "confirm"
 #: what looking at results adds: it is about one design, and goes where another one takes its place
 ANALYSIS, REPORT = "analysis", "report"
 #: where generating puts the former files while it exchanges them for new ones: while they go there,

@@ -92,16 +92,26 @@ class EarlyStopping:
         if self._journal is None:
             self._journal = open_journal(given.folder, given.study, (given.direction,))
         journal, number = self._journal, given.trial
-        if step in journal.trial(number).intermediate_values:
+        trial = journal.trial(number)
+        stopped = trial.user_attrs.get(STOPPED)
+        if stopped is not None and given.first <= stopped["report"] <= step:
+            # an earlier attempt was killed between this decision and its end
+            self._stop(stopped["report"], stopped["value"])
+            return
+        if step in trial.intermediate_values:
             # an earlier attempt has, and went on
             return
         id_ = journal.trial_id(number)
         journal.storage.set_trial_intermediate_value(id_, step, value)
         if asks_to_stop(journal, number, given.prune):
             journal.storage.set_trial_user_attr(id_, STOPPED, {"report": step, "value": value})
-            self._interrupt.prune(
-                f"{given.prune} stops setting {number} at its report {step + 1}: {value:.6g}"
-            )
+            self._stop(step, value)
+
+    def _stop(self, step: int, value: float) -> None:
+        given = self._reporting
+        self._interrupt.prune(
+            f"{given.prune} stops setting {given.trial} at its report {step + 1}: {value:.6g}"
+        )
 
 
 def asks_to_stop(journal: Journal, number: int, prune: Pruner) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
 from palaestrai_mosaik.errors import DocumentError, ExecutionError, SchedulerError, StoreError
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: executors that give each run a store of its own
-_OWN_STORES = ("slurm", "parsl")
+OWN_STORES = ("slurm", "parsl")
 
 RunsToExecute = Literal["missing", "unfinished", "failed"]
 _FAILED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY})
@@ -236,7 +236,7 @@ def run_folder(
             executor = make_executor(settings, folder)
             jobs = (
                 replace(
-                    _job(folder, state, location, own_store=settings.executor in _OWN_STORES),
+                    _job(folder, state, location, own_store=settings.executor in OWN_STORES),
                     resume=to_resume[state.planned.uid],
                     checkpoint_every=settings.checkpoint_every,
                     allow_modules=settings.allow_modules,
@@ -257,17 +257,27 @@ def run_folder(
 
 def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) -> None:
     """Copy results from stores of single runs to the common one. Problems are reported, not raised."""
-    if not (folder.path / STORES).is_dir():
-        return
-    from .cluster.collect import collect_folder
-
-    try:
-        collected = collect_folder(folder, location)
+    collected, summary.not_collected = collect_stores(folder, location)
+    if collected is not None:
         if summary.collected is not None:
             collected.runs += summary.collected.runs
         summary.collected = collected
+
+
+def collect_stores(folder: DesignFolder, location: StoreLocation) -> tuple[Collected | None, str | None]:
+    """Copy results from stores of single runs to the common one.
+
+    Returns:
+        What was copied, ``None`` where no run has a store of its own; and why that was not possible, if so.
+    """
+    if not (folder.path / STORES).is_dir():
+        return None, None
+    from .cluster.collect import collect_folder
+
+    try:
+        return collect_folder(folder, location), None
     except (ExecutionError, StoreError) as error:
-        summary.not_collected = str(error)
+        return None, str(error)
 
 
 def _warn_of_unusable_checkpoints(
@@ -328,8 +338,19 @@ def _execute(
         summary.not_begun = total - ended.total() - summary.left_out
 
 
+class Cancellable(Protocol):
+    """What Ctrl-C cancels."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called."""
+
+    def cancel(self, *, now: bool = False) -> None:
+        """Begin nothing more, and stop what goes on; ``now``: kill it."""
+
+
 @contextmanager
-def signals_cancel(executor: Executor, progress: FolderProgress) -> Iterator[None]:
+def signals_cancel(executor: Cancellable, progress: FolderProgress) -> Iterator[None]:
     """Let SIGINT and SIGTERM cancel the executor, a second one at once."""
     previous: dict[signal.Signals, Any] = {}
 
@@ -419,7 +440,8 @@ def task_run(state: RunState) -> TaskRun:
 
 
 def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
-    """Return the executor of ``settings`` for the runs of ``folder``."""
+    """Return the executor of ``settings`` for the runs of ``folder``; of a search, each gives what comes next."""
+    searching = folder.spec.search is not None
     if settings.executor == "inline":
         return InlineExecutor()
     if settings.executor == "slurm":
@@ -429,11 +451,11 @@ def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
     if settings.executor == "parsl":
         from .cluster.parsl_executor import ParslExecutor
 
-        return ParslExecutor(folder, settings)
+        return ParslExecutor(folder, settings, one_by_one=searching)
     return LocalExecutor(
         settings.jobs,
         timeout=settings.timeout or None,
         # a process that several runs share would begin the next one after a failure
-        runs_per_process=1 if settings.fail_fast else settings.runs_per_process,
+        runs_per_process=1 if settings.fail_fast or searching else settings.runs_per_process,
         preload=classes_to_preload(folder.spec.resolved),
     )

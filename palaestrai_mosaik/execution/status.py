@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -70,7 +70,7 @@ class RunState:
     ``record`` and ``marker`` are the files of ``jobs/`` that belong to its document (or, of the record, to
     one that differs in its uid alone: ``record.run`` is not the run's uid then);
     ``instances`` what the store knows, the newest last; ``assignment`` which task of a cluster has it.
-    ``collected`` is false where it has finished in its own store, and the store does not have it yet.
+    ``collected`` is false where it has finished, or was pruned, in its own store, and the store does not have it yet.
     """
 
     planned: PlannedRun
@@ -109,11 +109,13 @@ class RunState:
 class States:
     """The state of every run that is executed, in the order of the design.
 
-    ``problems``: what was said by schedulers that did not answer.
+    ``problems``: what was said by schedulers that did not answer. ``searching``: the states of tasks that work on the
+    folder's search, by number, for each submission.
     """
 
     runs: tuple[RunState, ...]
     problems: tuple[str, ...] = ()
+    searching: Mapping[int, Mapping[int, TaskState]] = field(default_factory=dict)
 
 
 def job_path(folder: Path, planned: PlannedRun) -> Path:
@@ -203,7 +205,7 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         marker = Marker.read(folder.path / JOBS / name) if name in markers else None
         return marker is not None and marker.hash == run.hash and marker.attempt >= run.attempt
 
-    assignments = task_assignments(folder.path, hashes, is_final, begun, held=held)
+    assignments = task_assignments(folder.path, hashes, is_final, begun, held=held, ask=ask)
     states = (
         _state(
             folder,
@@ -219,7 +221,7 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
     found = tuple(states)
     if folder.spec.search is not None:
         found = tuple(_with_skipped(folder, found))
-    return States(found, tuple(assignments.problems))
+    return States(found, tuple(assignments.problems), assignments.searching)
 
 
 def _with_skipped(folder: DesignFolder, states: Sequence[RunState]) -> Iterator[RunState]:
@@ -254,7 +256,8 @@ def _state(
     if status is None:
         assert marker is not None
         status = RunStatus.LOST if is_stale(path) else RunStatus.RUNNING
-    collected = status is not RunStatus.FINISHED or "finished" in statuses
+    recorded = status in (RunStatus.FINISHED, RunStatus.PRUNED)
+    collected = not recorded or status.value in statuses
     return RunState(run, status, record, marker, instances, assignment, collected)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import CONFIRM, DesignFolder
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.run_names import run_file
 from palaestrai_mosaik.design.settings_table import SettingRecord
@@ -22,8 +22,8 @@ from palaestrai_mosaik.seeding import integer_seed
 
 from .ranking import FRONT, ranked
 
-#: the folder of the design that confirms, which of its rows is which setting, and the document of the winner
-CONFIRM, ROWS, WINNER = "confirm", "search/confirmed.csv", "search/winner.yml"
+#: which row of the design that confirms is which setting, and the document of the winner
+ROWS, WINNER = "search/confirmed.csv", "search/winner.yml"
 
 
 def confirm(
@@ -36,6 +36,14 @@ def confirm(
     progress: FolderProgress,
 ) -> Summary | None:
     """Execute the best settings of a search that is over with fresh seeds; ``None`` where nothing is to be confirmed."""
+    folder = make_confirming(spec, path, records)
+    if folder is None:
+        return None
+    return run_folder(folder, which="unfinished", store=store, settings=settings, progress=progress)
+
+
+def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecord]) -> DesignFolder | None:
+    """Generate the design that confirms the best settings of a search that is over; ``None`` where nothing is to be."""
     assert spec.search is not None
     chosen = ranked(spec, records)[:FRONT]
     if not spec.search.confirm or not chosen:
@@ -48,7 +56,7 @@ def confirm(
         files.write_text(path / ROWS, f"row,setting\n{lines}", durable=False)
     except OSError as error:
         raise ExecutionError(f"cannot write {path / ROWS}: {error.strerror}") from error
-    return run_folder(folder, which="unfinished", store=store, settings=settings, progress=progress)
+    return folder
 
 
 def confirming_design(spec: DesignSpec, path: Path, numbers: Sequence[int]) -> Design:

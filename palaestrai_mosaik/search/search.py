@@ -11,36 +11,45 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.analysis.outcomes import take
 from palaestrai_mosaik.design.folder import PlannedRun
 from palaestrai_mosaik.design.growing import GrowingFolder, Setting
-from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.model import DesignSpec, SearchSpec
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import SettingRecord, write_settings
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution import Settings
+from palaestrai_mosaik.execution import Executor, Settings
+from palaestrai_mosaik.execution.claim import wait_for_exits
 from palaestrai_mosaik.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.execution.early_stopping import STOPPED, Reporting, asks_to_stop
-from palaestrai_mosaik.execution.job import Job, JobRecord, Marker, now, with_suffix
-from palaestrai_mosaik.execution.journal import Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.job import Job, JobRecord, Marker, is_stale, now, with_suffix
+from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
 from palaestrai_mosaik.execution.run_store import instances_of
 from palaestrai_mosaik.execution.status import job_path, run_file_stem
+from palaestrai_mosaik.execution.task import GRACE
 from palaestrai_mosaik.runner.checkpoint import resumable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.merge import instance_uids
+from palaestrai_mosaik.store.query.lookup import INSTANCES
 
+from .budget import spent
 from .ranking import direction
 from .samplers import make_sampler
 from .settings import (
+    PROPOSING,
     REASON,
     RUNS,
     SETTING,
+    TABLES,
     TAKEN_OVER,
     Claim,
     EndedRun,
@@ -49,8 +58,8 @@ from .settings import (
     record_of,
     runs_of,
     seconds_between,
+    setting_claim,
     setting_of,
-    spans_of,
     worker_name,
 )
 from .space import Space
@@ -59,6 +68,8 @@ logger = logging.getLogger(__name__)
 
 #: seconds between two times that the tables are written, and that settings of dead workers are looked for
 _WRITE_EVERY, _LOOK_EVERY = 1.0, 60.0
+#: seconds for which a process waits its turn to propose, before it looks what else there is to do; and to write the tables
+_TURN, _TABLES_TURN, _POLL = 1.0, 30.0, 0.02
 #: how often a run restarts after its process was killed from outside
 _ATTEMPTS = 3
 #: a search ends that proposes so many settings in a row that it has proposed before, or where so many fail and none does not
@@ -72,11 +83,19 @@ def open_search(spec: DesignSpec, folder: Path) -> Journal:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Where the runs of this process record: in ``store``, or each in one of its own; ``task``: what a scheduler calls it."""
+    """What a process that works on a search may do, and where its runs record.
 
-    store: StoreLocation
+    Attributes:
+        store: the common store of the runs; ``None``: this process cannot reach it, as on a node of a cluster.
+        own_store: whether each run records into a store of its own.
+        task: what a scheduler calls the task that this process belongs to; ``None``: it belongs to none.
+        most: begin no other setting after so many runs; ``None``: there is no such limit.
+    """
+
+    store: StoreLocation | None
     own_store: bool = False
     task: str | None = None
+    most: int | None = None
 
 
 class Search:
@@ -101,14 +120,21 @@ class Search:
         self._attempts: dict[str, int] = {}
         self._begun = time.monotonic()
         self._written = self._looked = -float("inf")
+        #: settings that others seem to be at work on: until when they are left alone
+        self._avoided: dict[int, float] = {}
+        self._failed_before = sum(trial.state.name == "FAIL" for trial in self.journal.trials())
         #: settings in a row that had been proposed before
         self._repeated = 0
+        #: the jobs of the runs that were begun here
+        self.started: list[Job] = []
         #: records of runs that failed
         self.failures: list[JobRecord] = []
         #: why no more settings are begun
         self.ended_by: str | None = None
         #: whether anybody wants the end
         self.cancelled = False
+        #: whether there may be more to begin as soon as another process has proposed
+        self.waiting = False
 
     # what executors see
 
@@ -116,6 +142,7 @@ class Search:
         return self
 
     def __next__(self) -> Job:
+        self.waiting = False
         while not self.cancelled:
             if self._ready:
                 job = self._job(self._ready.popleft())
@@ -135,6 +162,33 @@ class Search:
         self.write()
         return record_of(self.journal.trial(working.number)) if settled else None
 
+    def leave(self, run: str) -> None:
+        """Give back the setting of ``run``, which another process executes."""
+        for working in list(self._working.values()):
+            if any(one.uid == run for one in working.runs):
+                self._give_back(working)
+
+    def settle(self) -> None:
+        """Take in how runs have ended of settings that nobody works on, and begin nothing."""
+        for trial in self.journal.trials():
+            setting = setting_of(trial)
+            if trial.state.is_finished() or setting is None or setting.first != setting.number:
+                continue
+            claim = self._claim(trial.number)
+            if claim is None:
+                continue
+            try:
+                if not self.journal.trial(trial.number).state.is_finished():
+                    self._begin(setting, claim)
+                    while trial.number in self._working and self._ready:
+                        self._ready.pop()
+                        if self._job(self._working[trial.number]) is not None:
+                            break
+            finally:
+                self._working.pop(trial.number, None)
+                self._ready.clear()
+                claim.release()
+
     def close(self) -> None:
         """Give back the settings that are not settled, and write the tables."""
         for working in self._working.values():
@@ -145,63 +199,156 @@ class Search:
             self._store.close()
             self._store = None
 
+    @property
+    def path(self) -> Path:
+        """The folder of the design."""
+        return self._path
+
+    def over(self) -> str | None:
+        """Return why the search is over; ``None``: there are settings to execute or to propose."""
+        return _why_over(self._search, self.journal.trials())
+
+    def runs_of(self, number: int) -> list[PlannedRun]:
+        """Return the runs of a setting that was proposed."""
+        setting = setting_of(self.journal.trial(number))
+        return [] if setting is None else self._growing.planned(setting)[0]
+
     def records(self) -> list[SettingRecord]:
         """Return all settings as they are now, in order."""
         return [record_of(trial) for trial in self.journal.trials()]
 
     def write(self, *, now: bool = False) -> None:
-        """Write the tables of the folder, unless they were written a moment ago."""
+        """Write the tables of the folder, unless they were written a moment ago, or another process is writing them."""
         clock = time.monotonic()
         if not now and clock - self._written < _WRITE_EVERY:
             return
-        trials = self.journal.trials()
-        for trial in trials[self._growing.rows :]:
-            setting = setting_of(trial)
-            if setting is None:
-                break
-            self._growing.add(setting)
-        self._growing.write()
-        write_settings(self._path, [record_of(trial) for trial in trials])
+        # each process writes what the journal has by then, so the tables never go back
+        turn = self._turn(TABLES, _TABLES_TURN if now else 0.0)
+        if turn is None:
+            return
+        try:
+            trials = self.journal.trials()
+            for trial in trials[self._growing.rows :]:
+                setting = setting_of(trial)
+                if setting is None:
+                    break
+                self._growing.add(setting)
+            self._growing.write()
+            write_settings(self._path, [record_of(trial) for trial in trials])
+        finally:
+            turn.release()
         self._written = time.monotonic()
+
+    def _claim(self, number: int) -> Claim | None:
+        return Claim.take(self._path, self.spec.hash, setting_claim(number), self._worker.task)
+
+    def _turn(self, name: str, seconds: float) -> Claim | None:
+        """Wait until this process may do what one does at a time; ``None`` where that takes longer."""
+        until = time.monotonic() + seconds
+        while (turn := Claim.take(self._path, self.spec.hash, name, self._worker.task)) is None:
+            if time.monotonic() >= until:
+                return None
+            time.sleep(_POLL)
+        return turn
 
     # settings
 
     def _begin_one(self) -> bool:
-        """Take over a setting that nobody works on, or propose one; false where there is none to begin."""
+        """Take over a setting that nobody works on, or propose one; false where there is none to begin now."""
+        if self._worker.most is not None and len(self.started) >= self._worker.most:
+            return False
         number = self._taken_over()
-        known = number is not None
-        if number is None:
-            if not self._may_propose():
+        if number is not None:
+            return self._take_over(number)
+        if self.ended_by is None:
+            # one process at a time looks what is left of the budget and proposes
+            turn = self._turn(PROPOSING, _TURN)
+            if turn is None:
+                self.waiting = True
                 return False
-            id_ = self.journal.storage.create_new_trial(self.journal.study._study_id)
-            number = self.journal.storage.get_trial_number_from_id(id_)
-        claim = Claim.take(self._path, self.spec.hash, number, self._worker.task)
+            try:
+                if self._may_propose():
+                    self._begin_new()
+                    return True
+            finally:
+                turn.release()
+        # before this process ends: those of others may have died since it has looked
+        number = None if self._working else self._taken_over(last=True)
+        return number is not None and self._take_over(number)
+
+    def _begin_new(self) -> None:
+        id_ = self.journal.storage.create_new_trial(self.journal.study._study_id)
+        number = int(self.journal.storage.get_trial_number_from_id(id_))
+        claim = self._claim(number)
+        # (else another one that looks for settings of dead processes was faster)
+        if claim is not None:
+            self._begin_claimed(number, claim)
+
+    def _take_over(self, number: int) -> bool:
+        """Go on with a setting that was proposed and not settled; false where another process must propose before."""
+        claim = self._claim(number)
         if claim is None:
-            # another worker, that looks for settings of dead ones, was faster
             return True
         trial = self.journal.trial(number)
         if trial.state.is_finished():
             claim.release()
             return True
-        if known:
+        setting = setting_of(trial)
+        if setting is not None:
+            if self._is_executed(setting):
+                self._avoided[number] = time.monotonic() + _LOOK_EVERY
+                claim.release()
+                return True
             self._note_taken_over(trial)
+            self._begin_claimed(number, claim)
+            return True
+        turn = self._turn(PROPOSING, _TURN)
+        if turn is None:
+            self.waiting = True
+            claim.release()
+            return False
         try:
-            setting = setting_of(trial) or self._propose(number)
-            self._begin(setting, claim)
+            self._note_taken_over(trial)
+            self._begin_claimed(number, claim)
+        finally:
+            turn.release()
+        return True
+
+    def _begin_claimed(self, number: int, claim: Claim) -> None:
+        """Begin a setting that this process has claimed, and propose it where that is to be done."""
+        try:
+            self._begin(setting_of(self.journal.trial(number)) or self._propose(number), claim)
         except BaseException:
             claim.release()
             raise
-        return True
 
-    def _taken_over(self) -> int | None:
+    def _is_executed(self, setting: Setting) -> bool:
+        """Whether a process still has a run of a setting of which the worker is gone: it ends within seconds."""
+        runs = self.runs_of(setting.number)
+        paths = [with_suffix(job_path(self._path, run), ".running") for run in runs]
+        mine = self._worker.task
+        if not self._working:
+            wait_for_exits(paths, 2 * GRACE, of=lambda marker: True)
+        for path in paths:
+            marker = Marker.read(path)
+            if marker is None or not marker.alive:
+                continue
+            ended = marker.task is not None and marker.task == mine
+            if marker.of_this_host or not (ended or is_stale(path)):
+                return True
+        return False
+
+    def _taken_over(self, *, last: bool = False) -> int | None:
         """Return a setting that was proposed and not told, and that no process works on."""
         clock = time.monotonic()
-        if clock - self._looked < _LOOK_EVERY:
+        if not last and clock - self._looked < _LOOK_EVERY:
             return None
         for trial in self.journal.trials():
             if trial.state.is_finished() or trial.number in self._working:
                 continue
-            claim = Claim.take(self._path, self.spec.hash, trial.number, self._worker.task)
+            if self._avoided.get(trial.number, clock) > clock:
+                continue
+            claim = self._claim(trial.number)
             if claim is not None:
                 claim.release()
                 return int(trial.number)
@@ -277,47 +424,18 @@ class Search:
     def _may_propose(self) -> bool:
         """Whether the budget lets another setting begin; else it is noted why not."""
         if self.ended_by is None:
-            self.ended_by = self._spent() or self._stuck()
+            clock = datetime.now(UTC).timestamp()
+            mine = (clock - (time.monotonic() - self._begun), clock)
+            self.ended_by = spent(self._search, self.journal.trials(), [mine]) or self._stuck(self._repeated)
         return self.ended_by is None
 
-    def _spent(self) -> str | None:
-        budget, trials = self._search.budget, self.journal.trials()
-        runs = self._search.seeds * sum(not trial.state.is_finished() for trial in trials)
-        runs += sum(self._runs_counted(trial) for trial in trials if trial.state.is_finished())
-        if budget.runs is not None and runs + self._search.seeds > budget.runs:
-            return f"{budget.runs:,} runs"
-        if budget.steps is not None:
-            steps = sum(run.steps for trial in trials for run in runs_of(trial))
-            if steps >= budget.steps:
-                return f"{budget.steps:,} steps"
-        if budget.hours is not None and self._hours(trials) >= budget.hours:
-            return f"{budget.hours:g} hours"
-        return None
-
-    def _runs_counted(self, trial: Any) -> int:
-        """Return the runs that a settled setting counts for: those executed, or all of one that was proposed before."""
-        setting = setting_of(trial)
-        repeated = setting is not None and setting.first != setting.number
-        return self._search.seeds if repeated else len(runs_of(trial))
-
-    def _hours(self, trials: list[Any]) -> float:
-        """Return for how long settings were worked on, at the same time counted once, and this process's time."""
-        mine = datetime.now(UTC).timestamp() - (time.monotonic() - self._begun)
-        spans = [span for trial in trials for span in spans_of(trial)]
-        spans.append((mine, datetime.now(UTC).timestamp()))
-        total, end = 0.0, -float("inf")
-        for started, ended in sorted(spans):
-            total += max(0.0, ended - max(started, end))
-            end = max(end, ended)
-        return total / 3600
-
-    def _stuck(self) -> str | None:
-        if self._repeated >= _MOST_REPEATED:
-            return f"{_MOST_REPEATED} settings in a row had been tried before"
-        states = [trial.state.name for trial in self.journal.trials()]
-        if states.count("FAIL") >= _MOST_FAILED and not {"COMPLETE", "PRUNED"} & set(states):
-            return f"the first {states.count('FAIL')} settings failed"
-        if self._settings.fail_fast and self.failures:
+    def _stuck(self, repeated: int) -> str | None:
+        trials = self.journal.trials()
+        why = _hopeless(trials, repeated)
+        if why is not None:
+            return why
+        states = [trial.state.name for trial in trials]
+        if self._settings.fail_fast and (self.failures or states.count("FAIL") > self._failed_before):
             return "a run failed"
         return None
 
@@ -334,67 +452,91 @@ class Search:
         )
         if record is not None and record.hash != run.hash:
             record = None
-        if record is not None and self._has_ended(run, record):
+        if record is not None and record.status in ("finished", "pruned") and record.instance is not None:
+            place = self._place(run, record.instance)
+            if place is None and self._worker.store is None:
+                logger.warning(
+                    "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
+                )
+                self._give_back(working)
+                return None
+            if place is not None and self._has(run, place, record.instance):
+                self._take_in(working, record)
+                return None
+        if record is not None and record.status == "failed" and record.exit_code > 0:
+            # by itself: its worker was killed before it could say so
             self._take_in(working, record)
             return None
+        own_store = self._worker.own_store or bool(instance_uids(Path(self._own(run).location)))
         finished, resume = self._earlier(run)
         if finished is not None:
             self._take_in(working, self._record_of(run, finished))
             return None
-        location = self._location(run)
-        return Job(
+        location = self._own(run) if own_store else self._worker.store
+        assert location is not None
+        job = Job(
             run.uid,
             run.hash,
             self._path / run.file,
             path,
             location,
             attempts + 1,
-            resume=resume,
+            # (a process whose run has a store of its own looks there)
+            resume=None if own_store else resume,
             checkpoint_every=self._settings.checkpoint_every,
-            own_store=self._worker.own_store,
+            own_store=own_store,
             task=self._worker.task,
             allow_modules=self._settings.allow_modules,
             reporting=self._reporting(working),
         )
+        self.started.append(job)
+        return job
 
-    def _location(self, run: PlannedRun) -> StoreLocation:
-        if self._worker.own_store:
-            return run_store_location(self._path, run_file_stem(run))
-        return self._worker.store
+    def _own(self, run: PlannedRun) -> StoreLocation:
+        return run_store_location(self._path, run_file_stem(run))
 
-    def _has_ended(self, run: PlannedRun, record: JobRecord) -> bool:
-        """Whether a run has ended by its record, and the store still has it."""
-        if record.instance is None or record.status not in ("finished", "pruned"):
-            return False
-        with self._opened(run) as store:
+    def _place(self, run: PlannedRun, instance: str) -> StoreLocation | None:
+        """Return where an instance of a run is: in its own store, or in the common one, if this process can reach that."""
+        own = self._own(run)
+        return own if (Path(own.location) / INSTANCES / instance).is_dir() else self._worker.store
+
+    def _has(self, run: PlannedRun, place: StoreLocation, instance: str) -> bool:
+        with self._opened(place) as store:
             known = instances_of(store, [run.hash]).get(run.hash, ())
-            return any(one.uid == record.instance for one in known)
+            return any(one.uid == instance for one in known)
 
     def _earlier(self, run: PlannedRun) -> tuple[str | None, str | None]:
-        """Return the instance of a run that has finished, and the one that can be resumed, if any."""
-        if self._worker.own_store:
-            # (its process looks for itself)
+        """Return the instance in the common store that has finished, and the one that can be resumed, if any."""
+        if self._worker.store is None:
             return None, None
-        with self._opened(run) as store:
+        with self._opened(self._worker.store) as store:
             known = instances_of(store, [run.hash]).get(run.hash, [])
             finished = next((one.uid for one in known if one.status == "finished"), None)
             return finished, resumable(store, [one[:2] for one in known])
 
-    def _opened(self, run: PlannedRun) -> _Opened:
-        if self._worker.own_store:
-            return _Opened(self._location(run).open(create=True, journal="delete"), keep=False)
+    def _opened(self, place: StoreLocation) -> _Opened:
+        if place != self._worker.store:
+            return _Opened(place.open(create=True, journal="delete"), keep=False)
         if self._store is None:
-            self._store = self._worker.store.open(create=True)
+            self._store = place.open(create=True)
         return _Opened(self._store, keep=True)
+
+    def _of_instance(self, run: PlannedRun, instance: str) -> _Opened:
+        """Open the store that has an instance. Raises :class:`StoreError` where none has it that can be reached."""
+        place = self._place(run, instance)
+        if place is None:
+            raise StoreError(f"the own store of run {run.uid} is gone")
+        return self._opened(place)
 
     def _record_of(self, run: PlannedRun, instance: str) -> JobRecord:
         """Return the record of a run that has finished, and whose process was killed before it wrote one."""
-        with self._opened(run) as store:
+        assert self._worker.store is not None
+        with self._opened(self._worker.store) as store:
             frame = store.runs()
             row = frame[frame["run"] == instance].iloc[0]
         started, ended = (row[name].isoformat() for name in ("started", "ended"))
         return JobRecord(
-            *(run.uid, run.hash, "finished", instance, self._location(run).shown, started, ended),
+            *(run.uid, run.hash, "finished", instance, self._worker.store.shown, started, ended),
             *(seconds_between(started, ended), 0, None, "", 0, 1, self._worker.task),
         )
 
@@ -461,7 +603,7 @@ class Search:
             return {}, None
         run = working.runs[len(working.ended)]
         try:
-            with self._opened(run) as store:
+            with self._of_instance(run, record.instance) as store:
                 found = {one.name: take(store, [record.instance], one) for one in self._outcomes}
         except StoreError as error:
             return {}, str(error)
@@ -474,7 +616,7 @@ class Search:
         run = working.runs[len(working.ended)]
         steps = 0
         if record.instance is not None:
-            with self._opened(run) as store:
+            with self._of_instance(run, record.instance) as store:
                 steps = store.steps_across([record.instance])[record.instance]
         number = working.number
         id_ = self.journal.trial_id(number)
@@ -531,6 +673,14 @@ class Search:
         del self._working[working.number]
         working.claim.release()
 
+    def _give_back(self, working: Working) -> None:
+        """Leave a setting, which is not settled, to others."""
+        self._avoided[working.number] = time.monotonic() + _LOOK_EVERY
+        self._working.pop(working.number, None)
+        with suppress(ValueError):
+            self._ready.remove(working)
+        working.claim.release()
+
     def _tell(self, number: int, state: str, values: list[float] | None = None, why: str = "") -> None:
         if why:
             self.journal.storage.set_trial_user_attr(self.journal.trial_id(number), REASON, why)
@@ -541,6 +691,57 @@ class Search:
                 sampler=make_sampler(self.spec, number),
             )
             study.tell(number, values, state=getattr(optuna().trial.TrialState, state))
+
+
+def why_over(spec: DesignSpec, folder: Path) -> str | None:
+    """Return why the search in ``folder`` is over; ``None``: it is not. Raises :class:`ExecutionError`."""
+    assert spec.search is not None
+    if not (folder / FOLDER / JOURNAL).exists():
+        return None
+    return _why_over(spec.search, open_search(spec, folder).trials())
+
+
+def _why_over(search: SearchSpec, trials: Sequence[Any]) -> str | None:
+    if any(not trial.state.is_finished() for trial in trials):
+        return None
+    return spent(search, trials) or _hopeless(trials, _repeated_last(trials))
+
+
+def _hopeless(trials: Sequence[Any], repeated: int) -> str | None:
+    """Return why other settings would be of no use; ``repeated``: so many in a row had been proposed before."""
+    if repeated >= _MOST_REPEATED:
+        return f"{_MOST_REPEATED} settings in a row had been tried before"
+    states = [trial.state.name for trial in trials]
+    if states.count("FAIL") >= _MOST_FAILED and not {"COMPLETE", "PRUNED"} & set(states):
+        return f"the first {states.count('FAIL')} settings failed"
+    return None
+
+
+def _repeated_last(trials: Sequence[Any]) -> int:
+    """Return how many of the newest settings in a row had been proposed before."""
+    settings = map(setting_of, reversed(trials))
+    return sum(1 for _ in takewhile(lambda one: one is not None and one.first != one.number, settings))
+
+
+def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
+    """Yield the records of what ``executor`` executes of ``search``, until there is nothing more to begin here.
+
+    The caller hands each back to the search (:meth:`Search.ended`) before it takes the next.
+    """
+    left = 0
+    while True:
+        for record in executor.run(search):
+            yield record
+            for run in executor.left_out[left:]:
+                search.leave(run)
+            left = len(executor.left_out)
+            if search.cancelled:
+                executor.cancel()
+        for run in executor.left_out[left:]:
+            search.leave(run)
+        left = len(executor.left_out)
+        if executor.cancelled or not search.waiting:
+            return
 
 
 class _Opened:

@@ -27,6 +27,8 @@ from palaestrai_mosaik.store.location import StoreLocation
 SETTING, RUNS, REASON, TAKEN_OVER = "setting", "runs", "reason", "taken_over"
 #: the folder of the markers of workers
 _MARKERS = "settings"
+#: claims that are none to a setting: to propose one, and to write the tables
+PROPOSING, TABLES = "proposing", "tables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +73,45 @@ class Working:
 
 
 class Claim:
-    """The right to work on a setting: a marker as runs have one, of the one process that has it."""
+    """The right to do what one process of a search does at a time: a marker as runs have one, of that process."""
 
     def __init__(self, job: Job, marker: Marker):
-        self._job = job
+        self._job, self._held = job, True
         self._beat = Heartbeat(job, marker, Interrupt())
         self._beat.__enter__()
 
     @classmethod
-    def take(cls, folder: Path, study: str, number: int, task: str | None) -> Claim | None:
-        """Take the setting ``number`` of the search in ``folder``; ``None`` where another process has it."""
-        place = folder / FOLDER / _MARKERS
+    def take(cls, folder: Path, study: str, name: str, task: str | None) -> Claim | None:
+        """Take what is called ``name`` in the search in ``folder``; ``None`` where another process has it.
+
+        ``task`` is what a scheduler calls the task of this process, if it belongs to one.
+        """
+        place = claims_folder(folder)
         try:
             files.make_folder(place)
         except OSError as error:
             raise ExecutionError(f"cannot write to {place}: {error.strerror}") from error
-        name = f"setting-{number}"
         job = Job(name, study, folder, place / name, StoreLocation(str(folder)), task=task)
         marker = claim(job)
         return None if marker is None else cls(job, marker)
 
     def release(self) -> None:
-        """Give the setting back."""
+        """Give it back; a second time, nothing is done: another process may have it by then."""
+        if not self._held:
+            return
+        self._held = False
         self._beat.__exit__()
         files.remove(self._job.marker, missing_ok=True)
+
+
+def claims_folder(folder: Path) -> Path:
+    """Return the folder of the markers of those who work on the search in the design folder ``folder``."""
+    return folder / FOLDER / _MARKERS
+
+
+def setting_claim(number: int) -> str:
+    """Return what a :class:`Claim` to the setting ``number`` is called."""
+    return f"setting-{number}"
 
 
 def worker_name(task: str | None) -> str:

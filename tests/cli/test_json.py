@@ -204,6 +204,13 @@ def test_searches_as_json(told: Callable[..., Any]) -> None:
     assert told("arsenai status search")["settings"] == {"complete": 2}
     assert told("arsenai resume search --executor inline")["settled"] == 0
     assert len(told("arsenai analyse search")["search"]["history"]) == 2
+    made = told("arsenai generate study.yml -o empty")
+    assert (made["outcome"], made["rows"]) == ("new", 0)
+    planned = told("arsenai submit empty --dry-run")
+    assert planned["search"] == {"live_tasks": 0, "settings_left": 2, "ended_by": None, "best": []}
+    found = told("arsenai status empty")
+    assert (found["search_over"], found["confirm"], found["failed_tasks"]) == (False, None, None)
+    assert told("arsenai collect empty")["confirm"] is None
 
 
 def test_every_command_with_the_option_is_tested_here() -> None:

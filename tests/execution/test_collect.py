@@ -118,7 +118,7 @@ def location(request, root):
 
 
 def collected(root, location=None, **options):
-    return collect_folder(SimpleNamespace(path=root), location, **options)
+    return collect_folder(SimpleNamespace(path=root, spec=SimpleNamespace(search=None)), location, **options)
 
 
 def contents(location):

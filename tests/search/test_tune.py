@@ -285,13 +285,18 @@ def test_another_search_in_the_folder_is_refused(capsys):
 
 def test_other_commands_name_the_one_for_searches(capsys):
     tuned(search_design(search={"budget": {"runs": 1}}))
-    for command, said in {
-        ("generate", "d.yml"): "arsenai tune d.yml",
-        ("run", "f"): "arsenai resume f",
-        ("submit", "f"): "cannot be submitted",
-    }.items():
-        assert main([*command, "--quiet"]) == 2
-        assert said in capsys.readouterr().err
+    assert main(["run", "f", "--quiet"]) == 2
+    assert "arsenai resume f" in capsys.readouterr().err
+    assert main(["generate", "d.yml"]) == 0
+    out = capsys.readouterr().out
+    assert "next: arsenai tune d.yml\n      arsenai submit _outputs/valley (on Slurm)" in out
+    # what there is stays
+    before = generated()
+    assert main(["generate", "d.yml", "-o", "f", "--quiet"]) == 0
+    assert generated() == before
+    assert main(["submit", "f"]) == 0
+    out = capsys.readouterr().out
+    assert "the search is over: 1 runs" in out and "next: arsenai report f" in out
     plain = {key: value for key, value in search_design().items() if key != "search"} | {
         "sampler": {"name": "lhs", "n": 2}
     }

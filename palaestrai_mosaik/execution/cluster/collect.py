@@ -20,6 +20,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, FileLock
+from palaestrai_mosaik.design.settings_table import read_settings
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
@@ -52,6 +53,8 @@ from ..job import JobRecord, Marker, held, now, with_suffix
 _TOGETHER = 50
 #: what is not copied: an interrupted run is resumed in its own store
 _LEFT = frozenset({CHECKPOINTS})
+#: how runs end that are not executed again
+_OVER = ("finished", "pruned")
 #: how a store is called while it is removed; no run's files have a dot at their beginning
 _REMOVED = ".removed"
 #: these are the fault of the target, not of the store of a run
@@ -154,15 +157,25 @@ def collect_folder(
         )  # uids begin with the time
         if run_stores:
             with location.open(create=True) as target:
-                _Collecting(root, target, found, remove).all(run_stores, progress)
+                _Collecting(root, target, found, remove, _needed(folder)).all(run_stores, progress)
     return found
+
+
+def _needed(folder: DesignFolder) -> frozenset[str]:
+    """Return the names of stores that a search may still read: those of settings that are not settled."""
+    if folder.spec.search is None:
+        return frozenset()
+    settled = {one.number for one in read_settings(folder.path) if one.state != "running"}
+    return frozenset(Path(run.file).stem for run in folder.documents if run.row not in settled)
 
 
 class _Collecting:
     """Copies stores of runs into ``target``, some at a time."""
 
-    def __init__(self, root: Path, target: Store, found: Collected, remove: bool):
+    def __init__(self, root: Path, target: Store, found: Collected, remove: bool, needed: Collection[str]):
         self._root, self._target, self._found, self._remove = root, target, found, remove
+        #: the stores that are not removed
+        self._needed = needed
         self._reader = StoreReader()
 
     def all(self, run_stores: Sequence[_RunStore], progress: ProgressCallback | None) -> None:
@@ -317,11 +330,13 @@ class _Collecting:
 
         Raises :class:`StoreError` where it is not.
         """
-        if not run_store.in_target or run_store.ended is None or run_store.ended.status != "finished":
+        if not run_store.in_target or run_store.ended is None or run_store.ended.status not in _OVER:
+            return
+        if run_store.path.name in self._needed:
             return
         states = self._known(run_store.uids).values()
         folders = [(run_store.folder(uid), self._target.instance_directory(uid)) for uid in run_store.uids]
-        whole = len(states) == len(run_store.uids) and any(state.status == "finished" for state in states)
+        whole = len(states) == len(run_store.uids) and any(state.status in _OVER for state in states)
         if not whole or not all(same_files(*pair, _LEFT) for pair in folders):
             raise StoreError(f"{self._target.directory} does not have all of it")
         for uid in run_store.uids:

@@ -4,7 +4,8 @@ Slurm's script calls::
 
     python -m palaestrai_mosaik.cli.node FOLDER NUMBER TASK
 
-with the numbers of the submission and of the task in it. The exit code is 0 where all runs of the task
+with the numbers of the submission and of the task in it. A task that works on a search executes what that proposes
+(:mod:`palaestrai_mosaik.search.task`). The exit code is 0 where all runs of the task
 have finished, 1 where some have not, 130 where it was asked to stop, and 2 where the folder does not have
 such a task. SIGTERM or SIGINT (cancelled, or pre-empted) end the runs; so does SIGUSR1 (the time limit is
 near), after which the task is queued again if the submission allows it.
@@ -24,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, Protocol
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES
@@ -37,6 +39,9 @@ from ..local import LocalExecutor
 from ..processes import DEFAULT_METHOD, Launcher, StartMethod
 from ..task import GRACE
 from .submission import Submission, Submissions
+
+if TYPE_CHECKING:
+    from ..early_stopping import Reporting
 
 #: seconds within which the scheduler must have answered
 _SCHEDULER_TIMEOUT = 60.0
@@ -67,7 +72,7 @@ class TaskOutcome:
         return FAILED if self.failed + self.interrupted + self.left_out + self.not_begun else FINISHED
 
 
-def execute_task(
+def execute_task(  # noqa: PLR0913 (each caller knows something else)
     folder: Path,
     number: int,
     task: int,
@@ -76,12 +81,14 @@ def execute_task(
     launcher: Launcher | None = None,
     method: StartMethod = DEFAULT_METHOD,
     should_end: Callable[[], bool] = lambda: False,
+    reporting: Reporting | None = None,
 ) -> TaskOutcome:
     """Execute those runs of a task that have not ended yet; print how each of them ends.
 
     ``number`` is that of the submission in ``folder``, ``name`` what the scheduler calls the task.
     ``launcher`` starts the processes of the runs, and stays usable; else one is made, of ``method``. When
-    ``should_end`` returns true (it is asked once a second), the runs are asked to stop.
+    ``should_end`` returns true (it is asked once a second), the runs are asked to stop. ``reporting``: what the one
+    run of the task tells a search.
 
     Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the folder does not have the task.
     """
@@ -91,14 +98,11 @@ def execute_task(
         raise ExecutionError(
             f"submission {number} of {folder} has the tasks 0 to {submission.tasks - 1}, not {task}"
         )
-    jobs = [submissions.job(submission, run, name) for run in submissions.task(number, task)]
-    for part in (JOBS, STORES):
-        try:
-            files.make_folder(submissions.folder / part)
-        except OSError as error:
-            raise ExecutionError(f"cannot make {submissions.folder / part}: {error.strerror}") from error
+    runs = submissions.task(number, task)
+    jobs = [replace(submissions.job(submission, run, name), reporting=reporting) for run in runs]
+    make_folders(submissions.folder)
     wait_for_exits((job.marker for job in jobs), 2 * GRACE, lambda marker: marker.task == name)
-    begun = _clock(submissions.folder / JOBS)
+    begun = clock(submissions.folder)
     todo, statuses = [], []
     for job in jobs:
         again = _again(job)
@@ -106,7 +110,7 @@ def execute_task(
             statuses.append(again.status)
         else:
             todo.append(again)
-    _say(
+    print_line(
         f"task {task} of submission {number} of {submissions.folder}, on {socket.gethostname()}: "
         f"{_runs(len(jobs))}, {len(statuses)} of them ended before"
     )
@@ -122,12 +126,12 @@ def execute_task(
     moved_on = False
     if todo:
         for record in executor.run(todo):
-            _print_record(record)
+            print_record(record)
             statuses.append(record.status)
             moved_on = moved_on or record.status != "interrupted"
     by_run = {job.run: job for job in jobs}
     for run in executor.left_out:
-        _say(f"run {run}: left out, {_why_left_out(by_run[run])}")
+        print_line(f"run {run}: left out, {_why_left_out(by_run[run])}")
     outcome = TaskOutcome(
         statuses.count("finished"),
         statuses.count("failed"),
@@ -135,9 +139,9 @@ def execute_task(
         len(executor.left_out),
         len(jobs) - len(statuses) - len(executor.left_out),
         executor.cancelled,
-        moved_on or any(_newest_checkpoint(job) > begun for job in todo),
+        moved_on or any(newest_checkpoint(job) > begun for job in todo),
     )
-    _say(
+    print_line(
         f"{_runs(len(jobs))}: {outcome.finished} finished, {outcome.failed} failed, "
         f"{outcome.interrupted} interrupted, {outcome.left_out} left out, {outcome.not_begun} not begun"
     )
@@ -164,30 +168,41 @@ def _why_left_out(job: Job) -> str:
     return "the design was generated anew since it was submitted, and its new document was executed"
 
 
-def _clock(folder: Path) -> float:
-    """Return what time it is by the clock of the file system of ``folder``."""
+def make_folders(folder: Path) -> None:
+    """Make what runs write to in the design folder ``folder``. Raises :class:`ExecutionError`."""
+    for part in (JOBS, STORES):
+        try:
+            files.make_folder(folder / part)
+        except OSError as error:
+            raise ExecutionError(f"cannot make {folder / part}: {error.strerror}") from error
+
+
+def clock(folder: Path) -> float:
+    """Return what time it is by the clock of the file system of the design folder ``folder``."""
     try:
-        return files.file_system_time(folder / "clock")
+        return files.file_system_time(folder / JOBS / "clock")
     except OSError as error:
-        raise ExecutionError(f"cannot write to {folder}: {error.strerror}") from error
+        raise ExecutionError(f"cannot write to {folder / JOBS}: {error.strerror}") from error
 
 
-def _newest_checkpoint(job: Job) -> float:
+def newest_checkpoint(job: Job) -> float:
     """Return when the newest checkpoint of the run was written, 0 if it has none."""
     found = Path(job.store.location).glob(f"instances/*/{CHECKPOINTS}/[0-9]*")
     return max((checkpoint.stat().st_mtime for checkpoint in found), default=0.0)
 
 
-def _print_record(record: JobRecord) -> None:
+def print_record(record: JobRecord) -> None:
+    """Print how a run has ended, for the log of a task."""
     error = f": {record.error}" if record.error else ""
-    _say(f"run {record.run}: {record.status} after {record.seconds:.1f} s{error}")
+    print_line(f"run {record.run}: {record.status} after {record.seconds:.1f} s{error}")
 
 
 def _runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
-def _say(line: str) -> None:
+def print_line(line: str) -> None:
+    """Print a line with the time, for the log of a task."""
     # this process may be killed at any time: the output must be flushed by then
     print(f"{now()} {line}", flush=True)
 
@@ -217,23 +232,25 @@ def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[s
     """Have Slurm queue this task again, if that is wanted and of use; false where Slurm refuses."""
     wanted, before = submission.settings.get("requeue") or 0, int(environment.get("SLURM_RESTART_COUNT", 0))
     if before >= wanted:
-        _say(f"the time limit is near; the task is not requeued ({before} of {wanted} requeues used)")
+        print_line(f"the time limit is near; the task is not requeued ({before} of {wanted} requeues used)")
         return True
     if not outcome.moved_on:
-        _say("the time limit is near; the task is not requeued: no run ended, and no checkpoint was written")
+        print_line(
+            "the time limit is near; the task is not requeued: no run ended, and no checkpoint was written"
+        )
         return True
     task = slurm_task(environment)
-    _say(f"the time limit is near; the task is requeued ({before + 1} of {wanted})")
+    print_line(f"the time limit is near; the task is requeued ({before + 1} of {wanted})")
     try:
         command = ["scontrol", "requeue", str(task)]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SCHEDULER_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        _say(f"cannot requeue {task}: {error}")
+        print_line(f"cannot requeue {task}: {error}")
         return False
     if done.returncode:
-        _say(f"cannot requeue {task}: {done.stderr.strip() or done.stdout.strip()}")
+        print_line(f"cannot requeue {task}: {done.stderr.strip() or done.stdout.strip()}")
     return done.returncode == 0
 
 
@@ -250,8 +267,29 @@ def slurm_task(environment: Mapping[str, str]) -> str | None:
     return None if job is None or element is None else f"{job}_{element}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Execute a task; return the exit code."""
+class ExecuteTask(Protocol):
+    """What executes a task of a submission, as :func:`execute_task` does."""
+
+    def __call__(
+        self,
+        folder: Path,
+        number: int,
+        task: int,
+        *,
+        name: str | None,
+        method: StartMethod = DEFAULT_METHOD,
+        should_end: Callable[[], bool] = lambda: False,
+    ) -> TaskOutcome:
+        """Execute the task; say how its runs have ended."""
+
+
+def main(search: ExecuteTask, arguments: Sequence[str] | None = None) -> int:
+    """Execute a task; return the exit code.
+
+    Args:
+        search: what executes a task that works on a search.
+        arguments: the command line; ``None``: that of this process.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m palaestrai_mosaik.cli.node",
         description="Execute the runs of one task of a submission.",
@@ -262,7 +300,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     signals = _Signals()
     try:
-        outcome = execute_task(
+        execute = search if Submissions(given.folder).read(given.submission).search else execute_task
+        outcome = execute(
             *(given.folder, given.submission, given.task),
             name=slurm_task(os.environ),
             method=start_method(os.environ),

@@ -21,6 +21,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import FAILED, INTERRUPTED, ExecutionError
 from palaestrai_mosaik.installation import install_extra
 
+from ..early_stopping import Reporting
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker, RecordStatus, is_stale
 from ..local import PATIENCE, available_cores
@@ -49,7 +51,7 @@ _RETRY_DELAY = 1.0
 _UNBEGUN = 2.0
 #: tasks handed to Parsl at the same time, for each worker that there may be
 _PREFETCH = 2
-_FINAL = frozenset({"finished", "failed"})
+_FINAL = frozenset({"finished", "failed", "pruned"})
 _ANY = _FINAL | {"interrupted"}
 
 
@@ -57,16 +59,18 @@ class ParslExecutor(Executor):
     """Submits the jobs as tasks to pilots of Parsl, and yields their records as they come.
 
     All jobs are taken at once; where one fails and ``fail_fast`` is wanted, those that were not handed
-    to Parsl yet give no record, as after :meth:`cancel`. Nothing of the pilots is left at the end. If
+    to Parsl yet give no record, as after :meth:`cancel`. ``one_by_one``: each is a task, and is taken when a worker is
+    free for it, because what comes next depends on what has ended. Nothing of the pilots is left at the end. If
     this process is killed, their runs are asked to stop within a second, and the pilots end within half a minute.
 
     :meth:`run` raises :class:`ExecutionError` where Parsl is not installed or does not take the settings,
     and :class:`~palaestrai_mosaik.errors.SchedulerError` where no pilot comes to life.
     """
 
-    def __init__(self, folder: DesignFolder, settings: Settings):
+    def __init__(self, folder: DesignFolder, settings: Settings, *, one_by_one: bool = False):
         super().__init__()
         self._folder, self._settings, self._parsl = folder, settings, settings.parsl
+        self._one_by_one = one_by_one
         if self._parsl.provider == "local" and self._parsl.workers is None:
             self._parsl = replace(self._parsl, workers=settings.jobs or available_cores())
 
@@ -83,27 +87,41 @@ class ParslExecutor(Executor):
             if error.name is None or error.name.partition(".")[0] != "parsl":
                 raise
             raise ExecutionError(f"the executor 'parsl' needs Parsl: {install_extra('parsl')}") from error
-        tasks = self._tasks(jobs)
+        source = iter(jobs)
+        tasks = self._tasks(islice(source, 1) if self._one_by_one else source)
         if not tasks or self._cancelled:
             return
-        runs = [[TaskRun.of(job, self._folder.path) for job in task.jobs] for task in tasks]
+        runs = [self._runs(task) for task in tasks]
         submissions = Submissions(self._folder.path)
         submission = new_submission(self._folder, runs, self._settings, "parsl", asdict(self._parsl))
         stop = _stop_file(submissions, submission.number)
         logs = stop.with_name("parsl")
-        pilots = Pilots(submission.name, self._parsl, logs, stop, len(tasks))
+        at_a_time = self.processes if self._one_by_one else _PREFETCH * self.processes
+        pilots = Pilots(
+            submission.name, self._parsl, logs, stop, at_a_time if self._one_by_one else len(tasks)
+        )
         submissions.begin(submission, runs)
         files.write_bytes(stop, b"", durable=False)
         work = _Work(deque(tasks), logs)
         pilots.start()
         try:
-            while work.left and not self._cancelled:
+            while not self._cancelled:
                 pilots.check()
                 yield from work.give_up(self._parsl.retries)
-                for task in work.take(_PREFETCH * self.processes):
+                for job in islice(source, max(0, at_a_time - work.count)):
+                    task = _Task(len(runs), deque([job]))
+                    runs.append(self._runs(task))
+                    work.new.append(task)
+                if len(runs) > submission.tasks:
+                    submission = replace(submission, tasks=len(runs), runs=sum(map(len, runs)))
+                    submissions.begin(submission, runs)
+                if not work.left:
+                    break
+                for task in work.take(at_a_time):
                     name = f"{submission.name}:{task.number}.{task.tries}"
                     arguments = str(submissions.folder), submission.number, task.number, name
-                    work.running[pilots.submit(execute, *arguments)] = task
+                    reporting = task.jobs[0].reporting
+                    work.running[pilots.submit(execute, *arguments, reporting)] = task
                 for record in work.ended(pilots.note_answer):
                     if record.status == "failed" and self._settings.fail_fast:
                         work.new.clear()
@@ -117,8 +135,11 @@ class ParslExecutor(Executor):
             pilots.close(0.0 if self._cancelled > 1 else 2 * GRACE)
         yield from work.interrupted()
 
+    def _runs(self, task: _Task) -> list[TaskRun]:
+        return [TaskRun.of(job, self._folder.path) for job in task.jobs]
+
     def _tasks(self, jobs: Iterable[Job]) -> list[_Task]:
-        packed = pack(list(jobs), self._parsl.runs_per_task)
+        packed = pack(list(jobs), 1 if self._one_by_one else self._parsl.runs_per_task)
         return [_Task(number, deque(some)) for number, some in enumerate(packed)]
 
     def _wait_for_end(self, work: _Work) -> Iterator[JobRecord]:
@@ -185,6 +206,11 @@ class _Work:
     def left(self) -> bool:
         """Whether there are any."""
         return bool(self.new or self.running or self._again)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.new) + len(self.running) + len(self._again)
 
     def take(self, most: int) -> Iterator[_Task]:
         """Yield tasks that are to be handed to Parsl now, which takes up to ``most`` at the same time."""
@@ -257,10 +283,12 @@ class _Work:
         return found
 
 
-def execute(folder: str, number: int, task: int, name: str) -> dict[str, Any] | None:
+def execute(
+    folder: str, number: int, task: int, name: str, reporting: Reporting | None = None
+) -> dict[str, Any] | None:
     """Execute a task of submission ``number`` of ``folder``: what a worker of a pilot is called with.
 
-    ``name`` is another one at each try. Return the fields of the
+    ``name`` is another one at each try; ``reporting`` is what its run tells a search. Return the fields of the
     :class:`~palaestrai_mosaik.execution.cluster.node.TaskOutcome`; ``None`` where the end is wanted.
     """
     stop = _stop_file(Submissions(Path(folder)), number)
@@ -269,7 +297,11 @@ def execute(folder: str, number: int, task: int, name: str) -> dict[str, Any] | 
     launcher = _launcher(folder, number)
     try:
         outcome = execute_task(
-            Path(folder), number, task, name=name, launcher=launcher, should_end=lambda: _stop_requested(stop)
+            *(Path(folder), number, task),
+            name=name,
+            launcher=launcher,
+            should_end=lambda: _stop_requested(stop),
+            reporting=reporting,
         )
     except ExecutionError:
         # it may be the launcher that is broken

@@ -30,6 +30,16 @@ class TaskState(StrEnum):
         """Whether it is over."""
         return self not in (TaskState.QUEUED, TaskState.RUNNING)
 
+    @property
+    def failed(self) -> bool:
+        """Whether it is over, and not as it was to be."""
+        return self in (
+            TaskState.FAILED,
+            TaskState.TIMED_OUT,
+            TaskState.OUT_OF_MEMORY,
+            TaskState.NODE_FAILED,
+        )
+
 
 class Scheduler(ABC):
     """Tells what became of tasks, and ends them."""

@@ -31,13 +31,13 @@ _OPTIONS = {
 _BEGINNING = """\
 #!/bin/bash
 #
-# Submission {number} of the design in this folder: {runs} in {tasks}. It was written by
+# Submission {number} of the design in this folder: {what} in {tasks}. It was written by
 # "arsenai submit", which hands it to Slurm like this:
 #
 #     sbatch --array=0-{last}{throttle} {script} 0
 #
 # or, where that is more than an array may have, in several arrays: the argument is the number of the
-# task that element 0 executes. {tasks_file} has a line for each task: its runs.
+# task that element 0 executes. {tasks_file} has a line for each task: its runs{runs}.
 
 {directives}
 """
@@ -96,7 +96,8 @@ def script(folder: Path, submission: Submission) -> str:
     output = Submissions(folder).output(submission.number)
     beginning = _BEGINNING.format(
         number=submission.number,
-        runs=count(submission.runs, "run"),
+        what="a search" if submission.search else count(submission.runs, "run"),
+        runs=", of which it asks for one after the other" if submission.search else "",
         tasks=count(submission.tasks, "task"),
         last=submission.tasks - 1,
         throttle=f"%{settings.throttle}" if settings.throttle else "",

@@ -5,7 +5,8 @@
     submit.sbatch            the script of the newest submission to Slurm, for people to read
     submissions/
       0001.json              the submission: when, how, the scheduler's jobs
-      0001.tasks             a line for each task: the runs that it executes, one after the other
+      0001.tasks             a line for each task: the runs that it executes, one after the other; none where
+                             tasks work on a search, and ask for their next setting themselves
       0001/                  what the tasks print, a file for each; with a file "stop" in it, they end
       0001.ended.json        how tasks ended that the scheduler may forget, as it was first heard
     stores/<slug>/           the store of one run
@@ -44,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _JOB = re.compile(r"[0-9]{1,20}")
 _NUMBER = re.compile(r"[0-9]+")
 #: keys that files of earlier versions do not have
-_NEW = frozenset({"limited", "cluster"})
+_NEW = frozenset({"limited", "cluster", "search", "fail_fast"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,9 @@ class Submission:
     runs. ``settings`` are those of the executor, as plain data. ``processes``: runs that a task executes
     at the same time; the rest as in :class:`~palaestrai_mosaik.execution.Settings` and
     :class:`~palaestrai_mosaik.execution.job.Job`. ``limited``: whether ``allow_modules`` was given; else they
-    are those that the documents named. ``cluster``: what its scheduler calls itself, if anything.
+    are those that the documents named. ``cluster``: what its scheduler calls itself, if anything. ``search``:
+    whether its tasks work on the folder's search, and have no runs of their own; ``fail_fast``: whether they begin
+    nothing more after a run has failed.
 
     Raises :class:`ValueError` or :class:`ExecutionError` for what means nothing.
     """
@@ -127,6 +130,8 @@ class Submission:
     allow_modules: tuple[str, ...] | None = None
     limited: bool = False
     cluster: str | None = None
+    search: bool = False
+    fail_fast: bool = False
 
     def __post_init__(self) -> None:
         # what was written by another user may be read here
@@ -136,7 +141,8 @@ class Submission:
         sound = isinstance(self.name, str) and _NAME.fullmatch(self.name)
         _must(sound, "name", "letters, digits and . _ -", self.name)
         _must(isinstance(self.submitted, str), "submitted", "a time", self.submitted)
-        _must(isinstance(self.limited, bool), "limited", "true or false", self.limited)
+        for name in ("limited", "search", "fail_fast"):
+            _must(isinstance(getattr(self, name), bool), name, "true or false", getattr(self, name))
         _must(isinstance(self.cluster, str | None), "cluster", "a name", self.cluster)
         _must(isinstance(self.settings, dict), "settings", "a mapping", self.settings)
         (SlurmSettings if self.executor == "slurm" else ParslSettings).of(self.settings)
@@ -164,6 +170,15 @@ class Submission:
             raise ExecutionError(f"cannot read {file}: {error.strerror}") from error
         except (ValueError, TypeError, AttributeError, RecursionError, ExecutionError) as error:
             raise ExecutionError(f"{file} is not a submission: {error}") from error
+
+
+def task_numbers(submission: Submission) -> dict[str, int]:
+    """Return the number of each task that was submitted, by what Slurm calls it: ``77_4``."""
+    return {
+        f"{array.job}_{element}": array.first + element
+        for array in submission.arrays
+        for element in range(array.tasks)
+    }
 
 
 class Submissions:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -15,10 +15,14 @@ from typing import Any, TypeVar
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.design import EMPTY_DATABASE, Experience, experience
+from palaestrai_mosaik.design.expansion import Expansion, Values
 from palaestrai_mosaik.design.folder import SCRIPT, DesignFolder
-from palaestrai_mosaik.design.run_names import slug
+from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.rows import all_rows, draw_rows, representative_rows
+from palaestrai_mosaik.design.run_names import run_file, run_uid, slug
+from palaestrai_mosaik.design.search import examples
 from palaestrai_mosaik.errors import SchedulerError
-from palaestrai_mosaik.experiment import load, modules_of
+from palaestrai_mosaik.experiment import from_mapping, load, modules_of
 
 from ..executor import classes_to_preload
 from ..job import now
@@ -54,6 +58,11 @@ class Cancelled:
     running: int = 0
     foreign: tuple[str, ...] = ()
 
+    def with_(self, other: Cancelled) -> Cancelled:
+        """Return both together."""
+        mine, others = astuple(self), astuple(other)
+        return Cancelled(*(one + another for one, another in zip(mine, others, strict=True)))
+
 
 def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Settings) -> Submission:
     """Submit ``runs`` to Slurm, as few arrays as it takes; return the submission.
@@ -61,11 +70,15 @@ def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Setti
     The script and the submission's files are written into the folder, whose lock the caller holds.
     Raises :class:`SchedulerError`, which says what was submitted nevertheless; the folder then says that too.
     """
-    scheduler, submissions = Slurm(), Submissions(folder.path)
+    return submit_tasks(folder.path, *plan_submission(folder, runs, settings))
+
+
+def submit_tasks(folder: Path, submission: Submission, tasks: Sequence[Sequence[TaskRun]]) -> Submission:
+    """Submit what was planned. See :func:`submit_folder`."""
+    scheduler, submissions = Slurm(), Submissions(folder)
     size = scheduler.array_size
-    submission, tasks = plan_submission(folder, runs, settings)
     submission = replace(submission, cluster=scheduler.cluster)
-    script = write_script(folder.path, submission)
+    script = write_script(folder, submission)
     submissions.begin(submission, tasks)
     try:
         for tasks_of_array in array_sizes(submission.tasks, size):
@@ -98,6 +111,17 @@ def plan_submission(
     return replace(submission, processes=at_a_time), tasks
 
 
+def plan_search(
+    folder: DesignFolder, tasks: int, settings: Settings
+) -> tuple[Submission, list[list[TaskRun]]]:
+    """Return a submission of so many tasks that work on the search of ``folder``. Nothing is written."""
+    slurm = settings.slurm
+    without_runs: list[list[TaskRun]] = [[] for _ in range(tasks)]
+    submission = new_submission(folder, without_runs, settings, "slurm", asdict(slurm))
+    planned = replace(submission, processes=slurm.runs_at_a_time, search=True, fail_fast=settings.fail_fast)
+    return planned, without_runs
+
+
 def new_submission(
     folder: DesignFolder,
     tasks: Sequence[Sequence[TaskRun]],
@@ -123,7 +147,7 @@ def new_submission(
         runs_per_process=settings.runs_per_process,
         checkpoint_every=settings.checkpoint_every,
         preload=tuple(classes_to_preload(folder.spec.resolved)),
-        allow_modules=named_modules(folder, runs) if allowed is None else allowed,
+        allow_modules=_named(folder, runs) if allowed is None else allowed,
         limited=allowed is not None,
     )
 
@@ -148,6 +172,33 @@ def default_runs_per_task(runs: int, seconds: float | None, at_a_time: int, limi
     return max(1, math.floor(wanted / max(seconds, 0.001))) * at_a_time
 
 
+def _named(folder: DesignFolder, runs: Sequence[TaskRun]) -> tuple[str, ...]:
+    return named_modules(folder, runs) if folder.spec.search is None else searched_modules(folder.spec)
+
+
+def searched_modules(spec: DesignSpec) -> tuple[str, ...]:
+    """Return the modules that the settings of a search may name, sorted; of each level some are looked at.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    """
+    spec = examples(spec)
+    rows, expansion = draw_rows(spec), Expansion(spec)
+    kinds: dict[tuple[str, ...], Values] = {}
+    for some in (representative_rows(spec, rows), all_rows(spec, rows)):
+        for values in some.values():
+            kinds.setdefault(_words(values), values)
+    found: set[str] = set()
+    for number, values in enumerate(kinds.values()):
+        data = expansion.mapping(values, run_uid(spec.uid, number, 0), 0)
+        found |= modules_of(from_mapping(data, run_file(spec.uid, number, 0), text="", hashed=False))
+    return tuple(sorted(found))
+
+
+def _words(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what of a row's values is no number: numbers name nothing."""
+    return tuple(f"{key}={value!r}" for key, value in values.items() if not isinstance(value, Real))
+
+
 def named_modules(folder: DesignFolder, runs: Sequence[TaskRun]) -> tuple[str, ...]:
     """Return the modules that the documents of ``runs`` name, sorted.
 
@@ -158,8 +209,7 @@ def named_modules(folder: DesignFolder, runs: Sequence[TaskRun]) -> tuple[str, .
     rows = {planned.uid: planned.row for planned in folder.documents}
     kinds: dict[tuple[str, ...], TaskRun] = {}
     for run in runs:
-        words = {key: value for key, value in values[rows[run.run]].items() if not isinstance(value, Real)}
-        kinds.setdefault(tuple(f"{key}={value!r}" for key, value in words.items()), run)
+        kinds.setdefault(_words(values[rows[run.run]]), run)
     found: set[str] = set()
     for run in kinds.values():
         found |= modules_of(load(folder.path / run.file))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from palaestrai_mosaik.design.folder import execution_lock
+from palaestrai_mosaik.design.folder import JOBS, RUNS, execution_lock
 from palaestrai_mosaik.errors import SchedulerError
 
+from ..job import Marker
 from .scheduler import Scheduler, TaskState
-from .submission import Submission, Submissions, TaskRun
+from .submission import Submission, Submissions, TaskRun, task_numbers
 
 _ENDED = frozenset(state.value for state in TaskState if state.ended)
 
@@ -36,10 +38,15 @@ class TaskAssignment:
 
 @dataclass
 class TaskAssignments:
-    """``by_run``: the task of each run of a folder, by uid; ``problems``: errors of schedulers that did not answer."""
+    """Which tasks have the runs of a folder.
+
+    ``by_run``: the task of each run, by uid. ``problems``: errors of schedulers that did not answer. ``searching``:
+    the states of tasks that work on the folder's search, and have no runs of their own, by number, for each submission.
+    """
 
     by_run: dict[str, TaskAssignment] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    searching: dict[int, dict[int, TaskState]] = field(default_factory=dict)
 
 
 def task_assignments(
@@ -49,19 +56,30 @@ def task_assignments(
     begun: Callable[[TaskRun], bool],
     *,
     held: bool,
+    ask: bool = True,
 ) -> TaskAssignments:
     """Return which tasks have the runs of the folder, and ask the schedulers about them.
 
     ``hashes``: those of the documents, by the run's uid; a submission of other documents counts
     for nothing. ``is_final`` says whether the record of a run is final: schedulers are asked
     only about submissions with runs of which it is not. ``begun`` says whether a run has begun the attempt
-    that a task is to execute. ``held``: this process has the folder's lock.
+    that a task is to execute. ``held``: this process has the folder's lock. ``ask``: ask about tasks that work on
+    the folder's search; what these execute now is known by markers.
     """
     submissions, found = Submissions(folder), TaskAssignments()
     for number in reversed(submissions.numbers()):
         newest: dict[str, tuple[int, TaskRun]] = {}
         at_work: set[int] = set()
-        for task, runs in enumerate(submissions.tasks(number)):
+        tasks: Sequence[Sequence[TaskRun]] = list(submissions.tasks(number))
+        if tasks and not any(tasks) and (submission := submissions.read(number)).search:
+            tasks = _runs_at_work(submissions, submission)
+            if ask:
+                try:
+                    states = search_task_states(submissions, submission)
+                    found.searching[number] = states
+                except SchedulerError as error:
+                    found.problems.append(str(error))
+        for task, runs in enumerate(tasks):
             for run in runs:
                 if hashes.get(run.run) != run.hash:
                     continue
@@ -69,7 +87,7 @@ def task_assignments(
                     newest[run.run] = (task, run)
                 if begun(run):
                     at_work.add(task)
-        states: Mapping[int, TaskState] = {}
+        states = {}
         logs: Mapping[int, str] = {}
         asked = {task for task, run in newest.values() if not is_final(run)}
         if asked:
@@ -85,14 +103,39 @@ def task_assignments(
     return found
 
 
+def search_task_states(
+    submissions: Submissions, submission: Submission, slurm: Scheduler | None = None
+) -> dict[int, TaskState]:
+    """Return the states of tasks that work on a search; nobody is asked where all were heard to have ended.
+
+    ``slurm``: who is asked again and again; else one is made.
+
+    Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
+    """
+    kept = submissions.ended(submission.number)
+    if len(kept) == submission.tasks and all(word in _ENDED for word in kept.values()):
+        return {task: TaskState(word) for task, word in kept.items()}
+    return task_states(submissions, submission, range(submission.tasks), held=True, slurm=slurm)
+
+
+def _runs_at_work(submissions: Submissions, submission: Submission) -> list[list[TaskRun]]:
+    """Return what each task of a search executes now, or did when it was killed."""
+    numbers, found = task_numbers(submission), [[] for _ in range(submission.tasks)]  # type: ignore[var-annotated]
+    for path in (submissions.folder / JOBS).glob("*.running"):
+        marker = Marker.read(path)
+        task = None if marker is None else numbers.get(marker.task or "")
+        if marker is not None and task is not None:
+            # (another user may have named a file so that it is no run's)
+            with suppress(ValueError):
+                file = f"{RUNS}/{path.name.removesuffix('.running')}.yml"
+                found[task].append(TaskRun(marker.run, marker.hash, file, marker.attempt))
+    return found
+
+
 def _logs(submissions: Submissions, submission: Submission) -> dict[int, str]:
     """Return where each task of Slurm prints to, relative to the folder."""
     output = submissions.output(submission.number).relative_to(submissions.folder)
-    return {
-        array.first + element: str(output / f"{array.job}_{element}.log")
-        for array in submission.arrays
-        for element in range(array.tasks)
-    }
+    return {number: str(output / f"{name}.log") for name, number in task_numbers(submission).items()}
 
 
 def task_states(

@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from palaestrai_mosaik.design.folder import JOBS, RESULTS
+from palaestrai_mosaik.design.folder import CONFIRM, JOBS, RESULTS
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import SETTINGS, SettingRecord, SettingState, read_settings
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
-from palaestrai_mosaik.search.confirm import CONFIRM, ROWS
+from palaestrai_mosaik.search.confirm import ROWS
 from palaestrai_mosaik.search.result import best_settings, history
 
 from ..resources import Query, ResourceError, Source, resource

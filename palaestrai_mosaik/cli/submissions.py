@@ -1,0 +1,133 @@
+"""What is printed of submissions to a cluster, of what they would take, and of results that were collected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from palaestrai_mosaik.design.design import Experience, experience
+from palaestrai_mosaik.design.folder import SCRIPT, STORES, DesignFolder
+from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.execution import Settings
+from palaestrai_mosaik.execution.cluster.collect import Collected
+from palaestrai_mosaik.execution.cluster.script import write_script
+from palaestrai_mosaik.execution.cluster.slurm import Slurm
+from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions
+from palaestrai_mosaik.execution.cluster.submit import DryRun
+from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
+from palaestrai_mosaik.text import count, listed
+
+from .output import say, say_unless_quiet
+from .run_lists import short_path
+from .tables import byte_size, duration, number
+
+_LISTED = 20
+
+
+def submitted_lines(folder: DesignFolder, submission: Submission) -> Iterator[str]:
+    """Yield what is printed of a submission that was made."""
+    what = "a search" if submission.search else count(submission.runs, "run")
+    jobs = job_numbers([array.job for array in submission.arrays])
+    yield (
+        f"submission {submission.number}: {what} in "
+        f"{count(submission.tasks, 'task')}, {jobs} ({submission.name})"
+    )
+    yield f"script     {short_path(folder.path / SCRIPT)}"
+    yield f"output     {short_path(Submissions(folder.path).output(submission.number))}"
+
+
+def job_numbers(jobs: Sequence[str]) -> str:
+    """Return the numbers of jobs, for a message."""
+    return f"{'job' if len(jobs) == 1 else 'jobs'} {listed(jobs, _LISTED)}"
+
+
+def dry_lines(
+    folder: DesignFolder,
+    settings: Settings,
+    seconds_per_run: float | None,
+    submission: Submission,
+    tasks: Sequence[int],
+) -> Iterator[str]:
+    """Write the script of a submission; yield what it would take, of which each task has so many runs."""
+    known = experience(folder.path)
+    if seconds_per_run is not None:
+        known = replace(known, runs=0, seconds=seconds_per_run)
+    script = write_script(folder.path, submission)
+    yield f"script     {short_path(script)}; nothing was submitted"
+    try:
+        limit, why = Slurm().array_size, ""
+    except SchedulerError as error:
+        limit, why = None, f"the maximum size of job arrays is unknown: {error}"
+    planned = estimate(tasks, settings.slurm, known, limit)
+    throttle = settings.slurm.throttle
+    of_each = "" if planned.arrays is not None and len(planned.arrays) == 1 else " of each"
+    together = "" if throttle is None else f", {count(throttle, 'task')}{of_each} at a time"
+    arrays = why if planned.arrays is None else f"{count(len(planned.arrays), 'job array')}{together}"
+    yield f"queue      {count(planned.runs, 'run')} in {count(planned.tasks, 'task')}; {arrays}"
+    yield (
+        f"tasks      {count(planned.runs_per_task, 'run')} each, {planned.runs_at_a_time:,} at a time, on "
+        f"{count(settings.slurm.cpus, 'core')}"
+    )
+    yield from _time(planned, settings, known)
+    yield from _space(planned)
+
+
+def _time(planned: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
+    if planned.task_seconds is None or planned.core_seconds is None:
+        yield "time       unknown: give --seconds-per-run, or execute some runs first"
+        return
+    source = "as given" if not known.runs else f"median of {known.runs} earlier"
+    whole = "as many tasks at a time as the cluster has room for"
+    if planned.seconds is not None:
+        whole = f"{duration(planned.seconds)} in all, without waiting"
+    yield f"time       {duration(planned.task_seconds)} for a task: {duration(known.seconds)} per run ({source}); {whole}"
+    yield f"hours      {number(planned.core_seconds / 3600)} of a core"
+    if planned.fitting is not None and planned.fitting < planned.runs_per_task:
+        yield (
+            f"warning: {count(max(planned.fitting, 0), 'run')} fit into the time limit {settings.slurm.time} of a task, "
+            f"not {planned.runs_per_task:,}: give more time, fewer runs per task, or --requeue"
+        )
+
+
+def _space(planned: DryRun) -> Iterator[str]:
+    if planned.files is None or planned.size is None:
+        yield "results    unknown: execute some runs first"
+        return
+    yield f"results    {planned.files:,} files and folders, {byte_size(planned.size)}"
+    if planned.collected_files is not None and planned.collected_size is not None:
+        left = f"{planned.collected_files:,} files and folders, {byte_size(planned.collected_size)}"
+        database = "without the database, of unknown size before some are collected"
+        if planned.database is not None:
+            database = f"{byte_size(planned.database)} of it in the database"
+        yield f"collected  {left}, {database} (arsenai collect --remove)"
+
+
+def print_collected(folder: DesignFolder, found: Collected) -> None:
+    """Print what was collected, and what could not be."""
+    for line in _lines(folder, found):
+        say_unless_quiet(line)
+    for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
+        for path, reason in list(reasons.items())[:_LISTED]:
+            say(f"{what}: {path.name}: {reason}", error=True)
+        if len(reasons) > _LISTED:
+            say(f"and {len(reasons) - _LISTED:,} more", error=True)
+
+
+def _lines(folder: DesignFolder, found: Collected) -> Iterator[str]:
+    new = found.runs.total()
+    words = ", ".join(f"{n:,} {status}" for status, n in sorted(found.runs.items()))
+    yield f"collected: {count(new, 'run')}" + (f" ({words})" if new else "")
+    left = [
+        (found.before, "collected before"),
+        (found.going_on, "not ended yet (arsenai status)"),
+        (found.empty, "that recorded nothing"),
+        (len(found.damaged), "whose store cannot be read"),
+    ]
+    for runs, which in left:
+        if runs:
+            yield f"left out: {count(runs, 'run')} {which}"
+    if found.removed:
+        yield (
+            f"removed: {count(found.removed, 'store')} of finished runs in {folder.path / STORES} "
+            f"({count(found.files, 'file')}, {byte_size(found.freed)} are free now)"
+        )

@@ -1,0 +1,60 @@
+"""What a search has spent of its budget, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from palaestrai_mosaik.design.model import SearchSpec
+
+from .settings import runs_of, setting_of, spans_of
+
+#: a span of time: its beginning and its end, in seconds since 1970
+Span = tuple[float, float]
+
+
+def spent(search: SearchSpec, trials: Sequence[Any], spans: Iterable[Span] = ()) -> str | None:
+    """Return which limit of the budget lets no other setting begin; ``None``: there is room for one.
+
+    Args:
+        search: the search of a design.
+        trials: its settings, as the journal has them. One that is not settled counts with all its runs.
+        spans: when it was worked on beyond what the journal has.
+    """
+    budget = search.budget
+    left = runs_left(search, trials)
+    if left is not None and left < search.seeds:
+        return f"{budget.runs:,} runs"
+    if budget.steps is not None:
+        steps = sum(run.steps for trial in trials for run in runs_of(trial))
+        if steps >= budget.steps:
+            return f"{budget.steps:,} steps"
+    if budget.hours is not None and _hours(trials, spans) >= budget.hours:
+        return f"{budget.hours:g} hours"
+    return None
+
+
+def runs_left(search: SearchSpec, trials: Sequence[Any]) -> int | None:
+    """Return how many runs the budget has left; ``None`` where it does not count runs."""
+    if search.budget.runs is None:
+        return None
+    runs = search.seeds * sum(not trial.state.is_finished() for trial in trials)
+    runs += sum(_runs_counted(search, trial) for trial in trials if trial.state.is_finished())
+    return search.budget.runs - runs
+
+
+def _runs_counted(search: SearchSpec, trial: Any) -> int:
+    """Return the runs that a settled setting counts for: those executed, or all of one that was proposed before."""
+    setting = setting_of(trial)
+    repeated = setting is not None and setting.first != setting.number
+    return search.seeds if repeated else len(runs_of(trial))
+
+
+def _hours(trials: Sequence[Any], spans: Iterable[Span]) -> float:
+    """Return for how long settings were worked on, at the same time counted once."""
+    every = [span for trial in trials for span in spans_of(trial)]
+    total, end = 0.0, -float("inf")
+    for started, ended in sorted([*every, *spans]):
+        total += max(0.0, ended - max(started, end))
+        end = max(end, ended)
+    return total / 3600

@@ -1,0 +1,116 @@
+"""What a task of a cluster does that works on a search: it asks for its next setting itself.
+
+It goes on until the budget is spent, or its time limit is near. Then its runs stop at their next step, and their settings
+are given back: another task, or this one when it is started again, goes on with them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.growing import GrowingFolder
+from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.execution import Settings
+from palaestrai_mosaik.execution.cluster.node import (
+    TaskOutcome,
+    clock,
+    make_folders,
+    newest_checkpoint,
+    print_line,
+    print_record,
+)
+from palaestrai_mosaik.execution.cluster.settings import SlurmSettings
+from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.execution.local import LocalExecutor
+from palaestrai_mosaik.execution.processes import DEFAULT_METHOD, StartMethod
+from palaestrai_mosaik.text import count
+
+from .search import Search, Worker, executed
+
+
+def execute_search_task(
+    folder: Path,
+    number: int,
+    task: int,
+    *,
+    name: str | None,
+    method: StartMethod = DEFAULT_METHOD,
+    should_end: Callable[[], bool] = lambda: False,
+) -> TaskOutcome:
+    """Execute runs that the search in ``folder`` proposes; print how each of them ends.
+
+    Args:
+        folder: the design folder.
+        number: of the submission in it.
+        task: of the task in the submission.
+        name: what the scheduler calls the task.
+        method: how the processes of runs are started.
+        should_end: is asked once a second; when it returns true, runs are asked to stop, and no others begin.
+
+    Returns:
+        How the runs have ended that were executed now; one that was pruned counts as finished.
+
+    Raises:
+        ExecutionError: the folder does not have the task, or Optuna is missing here.
+    """
+    submissions = Submissions(folder)
+    submission = submissions.read(number)
+    if not 0 <= task < submission.tasks:
+        raise ExecutionError(
+            f"submission {number} of {folder} has the tasks 0 to {submission.tasks - 1}, not {task}"
+        )
+    spec = DesignFolder.open(submissions.folder).spec
+    make_folders(submissions.folder)
+    began = clock(submissions.folder)
+    settings = Settings(
+        checkpoint_every=submission.checkpoint_every,
+        allow_modules=submission.allow_modules,
+        fail_fast=submission.fail_fast,
+    )
+    most = SlurmSettings.of(submission.settings).runs_per_task
+    search = Search(
+        spec,
+        GrowingFolder(spec, submissions.folder),
+        settings,
+        Worker(None, own_store=True, task=name, most=most),
+    )
+    executor = LocalExecutor(
+        submission.processes,
+        timeout=submission.timeout or None,
+        # (the next one may depend on how this one ends)
+        runs_per_process=1,
+        preload=submission.preload,
+        method=method,
+        should_end=should_end,
+    )
+    print_line(
+        f"task {task} of submission {number} of {submissions.folder}, on {socket.gethostname()}: "
+        f"the search {spec.uid!r}, {count(len(search.records()), 'setting')} before"
+    )
+    ended: Counter[str] = Counter()
+    try:
+        for record in executed(search, executor):
+            print_record(record)
+            ended[record.status] += 1
+            search.ended(record)
+    finally:
+        search.close()
+    not_begun = int(executor.cancelled and search.ended_by is None and not ended["interrupted"])
+    outcome = TaskOutcome(
+        finished=ended["finished"] + ended["pruned"],
+        failed=ended["failed"],
+        interrupted=ended["interrupted"],
+        left_out=len(executor.left_out),
+        not_begun=not_begun,
+        ended=executor.cancelled,
+        moved_on=ended.total() > ended["interrupted"]
+        or any(newest_checkpoint(job) > began for job in search.started),
+    )
+    words = ", ".join(f"{n} {status}" for status, n in sorted(ended.items())) or "no run"
+    why = "" if search.ended_by is None else f"; nothing more to begin: {search.ended_by}"
+    print_line(f"{words}{why}")
+    return outcome
