@@ -5,10 +5,16 @@
     python tests/benchmarks/search.py share --searches 10
     python tests/benchmarks/search.py overhead --settings 100 --repeat 3
 
-``share``: for each task and sampler, the share of random search's environment steps with which the sampler has reached
-the best outcome of random search, median over the searches (and their range); ``more`` where it has not within as many
-steps. Both go through the whole chain: documents, runs, store, journal. Tasks: Hartmann's function of six parameters,
-and the seven parameters of the controllers of ``designs/cigre_search.yml`` (needs the extra ``grid``).
+``share``: for each task and sampler, the share of random search's environment steps with which the sampler has found a
+setting as good as the best that random search has at its end: the median over pairs of searches, and their range;
+``more`` where it has not within as many steps. Both go through the whole chain: documents, runs, store, journal. Tasks:
+
+- ``hartmann6``: Hartmann's function of six parameters, without noise;
+- ``cigre``: the seven parameters of the controllers of ``designs/cigre_search.yml`` (needs the extra ``grid``);
+- ``learner``: the parameters of the learners of ``designs/cigre_learner_search.yml`` (needs ``grid``). A setting takes
+  two seeds. Outcomes are noisy, and the best of a search is good partly by luck, so what counts here is not the search's
+  own figure of its best setting, but the mean over ten seeds that no search has used, the same ones for all. The
+  samplers stop bad settings early (``prune: median``); random search executes all of them.
 
 ``overhead``: milliseconds of wall-clock time per setting of a whole search, of the same runs executed as a design, and of
 Optuna alone in a loop with the same journal, and in memory.
@@ -18,21 +24,28 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from palaestrai_mosaik.analysis import Results
 from palaestrai_mosaik.design import Design
 from palaestrai_mosaik.design.load import from_mapping
+from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import read_settings
 from palaestrai_mosaik.environment.functions import hartmann6
 from palaestrai_mosaik.execution import Settings, run_folder
 from palaestrai_mosaik.execution.journal import optuna
 from palaestrai_mosaik.search import tune
-from palaestrai_mosaik.search.result import HistoryPoint, history
+from palaestrai_mosaik.search.confirm import confirming_design
+from palaestrai_mosaik.search.result import history
 
 ROOT = Path(__file__).parents[2]
 INLINE = Settings(executor="inline")
@@ -57,41 +70,88 @@ def hartmann_design() -> dict[str, Any]:
     }
 
 
-def cigre_design() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(
-        (ROOT / "designs" / "cigre_search.yml").read_text(encoding="utf-8")
-    )
+def shipped(stem: str) -> dict[str, Any]:
+    text = (ROOT / "designs" / f"{stem}.yml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
     return found
 
 
-TASKS = {"hartmann6": hartmann_design, "cigre": cigre_design}
+@dataclass(frozen=True)
+class Task:
+    """``fresh``: over so many seeds the best settings are measured; 0: outcomes have no noise."""
+
+    design: Callable[[], dict[str, Any]]
+    seeds: int = 1
+    prune: str = "none"
+    fresh: int = 0
 
 
-def search(design: dict[str, Any], sampler: str, runs: int, seed: int) -> list[HistoryPoint]:
-    """Execute a search; return its history."""
-    what = {"sampler": sampler, "budget": {"runs": runs}}
-    spec = from_mapping({**design, "seed": seed, "search": what})
+TASKS = {
+    "hartmann6": Task(hartmann_design),
+    "cigre": Task(lambda: shipped("cigre_search")),
+    "learner": Task(lambda: shipped("cigre_learner_search"), seeds=2, prune="median", fresh=10),
+}
+
+
+@dataclass(frozen=True)
+class Reached:
+    """After so many steps of a search, its best setting was this good."""
+
+    steps: int
+    outcome: float
+
+
+def search(task: Task, seed: int, **what: Any) -> tuple[list[Reached], int]:
+    """Execute a search; return each of its best settings until then, and all its steps."""
+    section = {"seeds_per_setting": task.seeds, **what}
+    spec = from_mapping({**task.design(), "seed": seed, "search": section})
     with tempfile.TemporaryDirectory() as folder:
-        tune(spec, Path(folder, "f"), settings=INLINE)
-        return history(spec, read_settings(Path(folder, "f")))
+        path = Path(folder, "f")
+        tune(spec, path, settings=INLINE)
+        settings = read_settings(path)
+        points = [one for one in history(spec, settings) if one.value == one.best]
+        outcomes = [one.best for one in points]
+        if task.fresh:
+            outcomes = fresh_outcomes(spec, path, [one.number for one in points], task.fresh)
+    found = [Reached(one.steps, outcome) for one, outcome in zip(points, outcomes, strict=True)]
+    return found, sum(one.steps for one in settings)
+
+
+def fresh_outcomes(spec: DesignSpec, path: Path, numbers: list[int], seeds: int) -> list[float]:
+    """Return the mean outcome of settings of the search in ``path`` over seeds that are the same for all searches."""
+    assert spec.search is not None
+    more = replace(spec, search=replace(spec.search, confirm=seeds))
+    resolved = confirming_design(more, path, numbers).spec.resolved
+    folder = Design.from_mapping({**resolved, "seed": 12345}).generate(path / "fresh")
+    run_folder(folder, settings=INLINE)
+    (outcome,) = sought(spec)
+    means = Results(folder).outcomes().groupby("row")[outcome.name].mean()
+    return [float(means[row]) for row in range(len(numbers))]
 
 
 def share(args: argparse.Namespace) -> None:
     print(f"{'task':<12}{'sampler':<10}{'median share of the steps':>27}{'range':>16}   searches")
-    for task in args.tasks:
-        design = TASKS[task]()
-        # (with the same seed, samplers that begin at random would begin with the same settings)
-        aims = [search(design, "random", args.runs, 1000 + seed) for seed in range(args.searches)]
-        for sampler in args.samplers:
-            shares = []
-            for seed, aim in enumerate(aims):
-                points = search(design, sampler, args.runs, seed)
-                reached = next((one.steps for one in points if one.best <= aim[-1].best), None)
-                shares.append(float("inf") if reached is None else reached / aim[-1].steps)
-            low, high = min(shares), max(shares)
+    for name in args.tasks:
+        task = TASKS[name]
+        (sign,) = (1 if one.get("better") == "higher" else -1 for one in task.design()["outcomes"].values())
+        shares: dict[str, list[float]] = {sampler: [] for sampler in args.samplers}
+        for seed in range(args.first, args.first + args.searches):
+            # (with the same seed, samplers that begin at random would begin with the same settings)
+            aims, steps = search(task, 1000 + seed, sampler="random", budget={"runs": args.runs})
+            for sampler in args.samplers:
+                # (where settings are stopped early, as many steps are more runs)
+                budget = {"steps": steps} if task.prune != "none" else {"runs": args.runs}
+                found, _ = search(task, seed, sampler=sampler, budget=budget, prune=task.prune)
+                aim = sign * aims[-1].outcome
+                reached = next((one.steps for one in found if sign * one.outcome >= aim), float("inf"))
+                one = reached / steps if reached <= steps else float("inf")
+                shares[sampler].append(one)
+                print(f"{name}, {sampler}, search {seed}: {_percent(one)}", file=sys.stderr, flush=True)
+        for sampler, values in shares.items():
+            low, high = min(values), max(values)
             print(
-                f"{task:<12}{sampler:<10}{_percent(statistics.median(shares)):>27}"
-                f"{f'{_percent(low)} to {_percent(high)}':>16}   {len(shares)}"
+                f"{name:<12}{sampler:<10}{_percent(statistics.median(values)):>27}"
+                f"{f'{_percent(low)} to {_percent(high)}':>16}   {len(values)}"
             )
 
 
@@ -162,10 +222,11 @@ def main() -> None:
     )
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("share")
-    one.add_argument("--tasks", nargs="+", choices=TASKS, default=["hartmann6", "cigre"])
+    one.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     one.add_argument("--samplers", nargs="+", default=["tpe", "cmaes"])
     one.add_argument("--runs", type=int, default=100)
     one.add_argument("--searches", type=int, default=10)
+    one.add_argument("--first", type=int, default=0, help="seed of the first search")
     one.set_defaults(function=share)
     other = commands.add_parser("overhead")
     other.add_argument("--settings", type=int, default=100)
