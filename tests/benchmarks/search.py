@@ -13,7 +13,7 @@ setting as good as the best that random search has at its end: the median over p
 - ``cigre``: the seven parameters of the controllers of ``designs/cigre_search.yml`` (needs the extra ``grid``);
 - ``learner``: the parameters of the learners of ``designs/cigre_learner_search.yml`` (needs ``grid``). A setting takes
   two seeds. Outcomes are noisy, and the best of a search is good partly by luck, so what counts here is not the search's
-  own figure of its best setting, but the mean over ten seeds that no search has used, the same ones for all. The
+  own figure of its best setting, but the mean over eight seeds that no search has used, the same ones for all. The
   samplers stop bad settings early (``prune: median``); random search executes all of them.
 
 ``overhead``: milliseconds of wall-clock time per setting of a whole search, of the same runs executed as a design, and of
@@ -89,7 +89,7 @@ class Task:
 TASKS = {
     "hartmann6": Task(hartmann_design),
     "cigre": Task(lambda: shipped("cigre_search")),
-    "learner": Task(lambda: shipped("cigre_learner_search"), seeds=2, prune="median", fresh=10),
+    "learner": Task(lambda: shipped("cigre_learner_search"), seeds=2, prune="median", fresh=8),
 }
 
 
