@@ -287,7 +287,7 @@ class Search:
         if budget.runs is not None and runs + self._search.seeds > budget.runs:
             return f"{budget.runs:,} runs"
         if budget.steps is not None:
-            steps = sum(run.steps for trial in trials for run in runs_of(trial))
+            steps = sum(run["steps"] for trial in trials for run in trial.user_attrs.get(RUNS, ()))
             if steps >= budget.steps:
                 return f"{budget.steps:,} steps"
         if budget.hours is not None and self._hours(trials) >= budget.hours:
@@ -296,9 +296,9 @@ class Search:
 
     def _runs_counted(self, trial: Any) -> int:
         """Return the runs that a settled setting counts for: those executed, or all of one that was proposed before."""
-        setting = setting_of(trial)
-        repeated = setting is not None and setting.first != setting.number
-        return self._search.seeds if repeated else len(runs_of(trial))
+        # (it is asked of all of them before each proposal, so no object is made of any)
+        repeated = trial.user_attrs.get(SETTING, {}).get("first", trial.number) != trial.number
+        return self._search.seeds if repeated else len(trial.user_attrs.get(RUNS, ()))
 
     def _hours(self, trials: list[Any]) -> float:
         """Return for how long settings were worked on, at the same time counted once, and this process's time."""
