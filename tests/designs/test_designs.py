@@ -12,6 +12,8 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli import arsenai
 from palaestrai_mosaik.design import Design, load
 from palaestrai_mosaik.experiment import dumps
+from palaestrai_mosaik.experiment.yaml_text import read
+from tests.support.pages import blocks_of
 
 pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
 
@@ -109,3 +111,14 @@ def test_what_the_search_for_a_learner_varies_matters(tmp_path: Path) -> None:
 
     untrained, good, wild = learned(1e-9, 1e-9), learned(0.1, 0.3), learned(3.0, 0.3)
     assert wild < untrained - 0.02 < untrained + 0.02 < good
+
+
+def test_the_tutorial_shows_the_search_for_a_learner_as_it_is() -> None:
+    page = (ROOT / "docs" / "tuning-a-learner.md").read_text(encoding="utf-8")
+    blocks = [read(block.text, "page").value for block in blocks_of(page) if block.language == "yaml"]
+    design = read(DESIGNS["cigre_learner_search"].read_text(encoding="utf-8"), "design").value
+    assert isinstance(blocks[0], dict) and isinstance(blocks[1], dict) and isinstance(design, dict)
+    assert blocks[0]["schedule"][0]["train"]["environments"] == (
+        design["base"]["schedule"][0]["train"]["environments"]
+    )
+    assert blocks[1] == {key: design[key] for key in ("factors", "search", "outcomes")}
