@@ -78,18 +78,19 @@ def shipped(stem: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Task:
-    """``fresh``: over so many seeds the best settings are measured; 0: outcomes have no noise."""
+    """``fresh``: over so many seeds the best settings are measured where outcomes are ``noisy``."""
 
     design: Callable[[], dict[str, Any]]
     seeds: int = 1
     prune: str = "none"
-    fresh: int = 0
+    noisy: bool = False
+    fresh: int = 1
 
 
 TASKS = {
     "hartmann6": Task(hartmann_design),
     "cigre": Task(lambda: shipped("cigre_search")),
-    "learner": Task(lambda: shipped("cigre_learner_search"), seeds=2, prune="median", fresh=8),
+    "learner": Task(lambda: shipped("cigre_learner_search"), seeds=2, prune="median", noisy=True),
 }
 
 
@@ -111,7 +112,7 @@ def search(task: Task, seed: int, **what: Any) -> tuple[list[Reached], int]:
         settings = read_settings(path)
         points = [one for one in history(spec, settings) if one.value == one.best]
         outcomes = [one.best for one in points]
-        if task.fresh:
+        if task.noisy:
             outcomes = fresh_outcomes(spec, path, [one.number for one in points], task.fresh)
     found = [Reached(one.steps, outcome) for one, outcome in zip(points, outcomes, strict=True)]
     return found, sum(one.steps for one in settings)
@@ -133,6 +134,8 @@ def share(args: argparse.Namespace) -> None:
     print(f"{'task':<12}{'sampler':<10}{'median share of the steps':>27}{'range':>16}   searches")
     for name in args.tasks:
         task = TASKS[name]
+        if task.noisy:
+            task = replace(task, fresh=args.fresh)
         (sign,) = (1 if one.get("better") == "higher" else -1 for one in task.design()["outcomes"].values())
         shares: dict[str, list[float]] = {sampler: [] for sampler in args.samplers}
         for seed in range(args.first, args.first + args.searches):
@@ -226,6 +229,7 @@ def main() -> None:
     one.add_argument("--samplers", nargs="+", default=["tpe", "cmaes"])
     one.add_argument("--runs", type=int, default=100)
     one.add_argument("--searches", type=int, default=10)
+    one.add_argument("--fresh", type=int, default=8, help="seeds over which noisy outcomes are measured")
     one.add_argument("--first", type=int, default=0, help="seed of the first search")
     one.set_defaults(function=share)
     other = commands.add_parser("overhead")

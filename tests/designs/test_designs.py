@@ -118,7 +118,8 @@ def test_the_tutorial_shows_the_search_for_a_learner_as_it_is() -> None:
     blocks = [read(block.text, "page").value for block in blocks_of(page) if block.language == "yaml"]
     design = read(DESIGNS["cigre_learner_search"].read_text(encoding="utf-8"), "design").value
     assert isinstance(blocks[0], dict) and isinstance(blocks[1], dict) and isinstance(design, dict)
-    assert blocks[0]["schedule"][0]["train"]["environments"] == (
-        design["base"]["schedule"][0]["train"]["environments"]
+    assert (
+        blocks[0]["schedule"][0]["train"]["environments"]
+        == (design["base"]["schedule"][0]["train"]["environments"])
     )
     assert blocks[1] == {key: design[key] for key in ("factors", "search", "outcomes")}
