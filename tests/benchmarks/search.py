@@ -7,14 +7,17 @@
 
 ``share``: for each task and sampler, the share of random search's environment steps with which the sampler has found a
 setting as good as the best that random search has at its end: the median over pairs of searches, and their range;
-``more`` where it has not within as many steps. Both go through the whole chain: documents, runs, store, journal. Tasks:
+``more`` where it has not within as many steps. The row ``random`` says when random search itself had one. All searches
+go through the whole chain: documents, runs, store, journal. Tasks:
 
 - ``hartmann6``: Hartmann's function of six parameters, without noise;
 - ``cigre``: the seven parameters of the controllers of ``designs/cigre_search.yml`` (needs the extra ``grid``);
 - ``learner``: the parameters of the learners of ``designs/cigre_learner_search.yml`` (needs ``grid``). A setting takes
   two seeds. Outcomes are noisy, and the best of a search is good partly by luck, so what counts here is not the search's
-  own figure of its best setting, but the mean over eight seeds that no search has used, the same ones for all. The
-  samplers stop bad settings early (``prune: median``); random search executes all of them.
+  own figure of its best setting, but that over eight seeds that no search has used, the same ones for all. A setting
+  counts as good as another one if its mean is not worse by more than the standard error of their difference; the
+  column ``strictly`` has the share until it is not worse at all. The samplers stop bad settings early (``prune:
+  median``); random search executes all of them.
 
 ``overhead``: milliseconds of wall-clock time per setting of a whole search, of the same runs executed as a design, and of
 Optuna alone in a loop with the same journal, and in memory.
@@ -96,10 +99,17 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Reached:
-    """After so many steps of a search, its best setting was this good."""
+    """After so many steps of a search, its best setting had these outcomes: one, or one of each fresh seed."""
 
     steps: int
-    outcome: float
+    outcomes: list[float]
+
+    def is_as_good(self, aim: Reached, sign: int, errors: float) -> bool:
+        """Whether it is not worse than ``aim`` by more than so many standard errors of the mean difference."""
+        differences = [sign * (a - b) for a, b in zip(self.outcomes, aim.outcomes, strict=True)]
+        n = len(differences)
+        error = statistics.stdev(differences) / n**0.5 if n > 1 else 0.0
+        return statistics.fmean(differences) >= -errors * error
 
 
 def search(task: Task, seed: int, **what: Any) -> tuple[list[Reached], int]:
@@ -111,51 +121,62 @@ def search(task: Task, seed: int, **what: Any) -> tuple[list[Reached], int]:
         tune(spec, path, settings=INLINE)
         settings = read_settings(path)
         points = [one for one in history(spec, settings) if one.value == one.best]
-        outcomes = [one.best for one in points]
+        outcomes = [[one.best] for one in points]
         if task.noisy:
             outcomes = fresh_outcomes(spec, path, [one.number for one in points], task.fresh)
-    found = [Reached(one.steps, outcome) for one, outcome in zip(points, outcomes, strict=True)]
+    found = [Reached(one.steps, of_one) for one, of_one in zip(points, outcomes, strict=True)]
     return found, sum(one.steps for one in settings)
 
 
-def fresh_outcomes(spec: DesignSpec, path: Path, numbers: list[int], seeds: int) -> list[float]:
-    """Return the mean outcome of settings of the search in ``path`` over seeds that are the same for all searches."""
+def fresh_outcomes(spec: DesignSpec, path: Path, numbers: list[int], seeds: int) -> list[list[float]]:
+    """Return the outcomes of settings of the search in ``path`` with seeds that are the same for all searches."""
     assert spec.search is not None
     more = replace(spec, search=replace(spec.search, confirm=seeds))
     resolved = confirming_design(more, path, numbers).spec.resolved
     folder = Design.from_mapping({**resolved, "seed": 12345}).generate(path / "fresh")
     run_folder(folder, settings=INLINE)
     (outcome,) = sought(spec)
-    means = Results(folder).outcomes().groupby("row")[outcome.name].mean()
-    return [float(means[row]) for row in range(len(numbers))]
+    frame = Results(folder).outcomes().sort_values(["row", "repetition"])
+    return [frame.loc[frame["row"] == row, outcome.name].tolist() for row in range(len(numbers))]
 
 
 def share(args: argparse.Namespace) -> None:
-    print(f"{'task':<12}{'sampler':<10}{'median share of the steps':>27}{'range':>16}   searches")
+    shares: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for name in args.tasks:
         task = TASKS[name]
         if task.noisy:
             task = replace(task, fresh=args.fresh)
         (sign,) = (1 if one.get("better") == "higher" else -1 for one in task.design()["outcomes"].values())
-        shares: dict[str, list[float]] = {sampler: [] for sampler in args.samplers}
         for seed in range(args.first, args.first + args.searches):
             # (with the same seed, samplers that begin at random would begin with the same settings)
             aims, steps = search(task, 1000 + seed, sampler="random", budget={"runs": args.runs})
+            searches = {"random": aims}
             for sampler in args.samplers:
                 # (where settings are stopped early, as many steps are more runs)
                 budget = {"steps": steps} if task.prune != "none" else {"runs": args.runs}
-                found, _ = search(task, seed, sampler=sampler, budget=budget, prune=task.prune)
-                aim = sign * aims[-1].outcome
-                reached = next((one.steps for one in found if sign * one.outcome >= aim), float("inf"))
-                one = reached / steps if reached <= steps else float("inf")
-                shares[sampler].append(one)
-                print(f"{name}, {sampler}, search {seed}: {_percent(one)}", file=sys.stderr, flush=True)
-        for sampler, values in shares.items():
-            low, high = min(values), max(values)
-            print(
-                f"{name:<12}{sampler:<10}{_percent(statistics.median(values)):>27}"
-                f"{f'{_percent(low)} to {_percent(high)}':>16}   {len(values)}"
-            )
+                searches[sampler], _ = search(task, seed, sampler=sampler, budget=budget, prune=task.prune)
+            for sampler, found in searches.items():
+                pair = (_share(found, aims[-1], steps, sign, 1), _share(found, aims[-1], steps, sign, 0))
+                shares.setdefault((name, sampler), []).append(pair)
+                text = f"{name}, {sampler}, search {seed}: {_percent(pair[0])}, strictly {_percent(pair[1])}"
+                print(text, file=sys.stderr, flush=True)
+    print(
+        f"{'task':<12}{'sampler':<10}{'median share of the steps':>27}{'range':>16}{'strictly':>10}   searches"
+    )
+    for (name, sampler), pairs in shares.items():
+        values, strict = zip(*pairs, strict=True)
+        low, high = min(values), max(values)
+        print(
+            f"{name:<12}{sampler:<10}{_percent(statistics.median(values)):>27}"
+            f"{f'{_percent(low)} to {_percent(high)}':>16}{_percent(statistics.median(strict)):>10}   {len(pairs)}"
+        )
+
+
+def _share(found: list[Reached], aim: Reached, steps: int, sign: int, errors: float) -> float:
+    """Return the share of ``steps`` after which a search had a setting as good as ``aim``; infinite where it had none."""
+    reached = (one.steps for one in found if one.is_as_good(aim, sign, errors))
+    first = next(reached, float("inf"))
+    return first / steps if first <= steps else float("inf")
 
 
 def _percent(value: float) -> str:
@@ -226,7 +247,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("share")
     one.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    one.add_argument("--samplers", nargs="+", default=["tpe", "cmaes"])
+    one.add_argument("--samplers", nargs="*", default=["tpe", "cmaes"])
     one.add_argument("--runs", type=int, default=100)
     one.add_argument("--searches", type=int, default=10)
     one.add_argument("--fresh", type=int, default=8, help="seeds over which noisy outcomes are measured")
