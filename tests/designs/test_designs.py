@@ -43,7 +43,7 @@ SIZES = {
     "cigre_sobol": (48, 48),
     # settings are proposed one by one: these stand for them
     "cigre_search": (256, 256),
-    "cigre_learner_search": (256, 1024),
+    "cigre_learner_search": (256, 512),
     "ishigami_slurm": (40, 40),
     "rural_discovery": (120, 120),
     "rural_week_sobol": (640, 640),
