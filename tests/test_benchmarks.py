@@ -46,6 +46,12 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("scheduler.py", "--hub 2 --entities 2 --sleep 0 --seconds 0 --repeat 1", "| same-time-loop |", ()),
     ("search.py", "overhead --settings 3 --repeat 1", "Optuna alone in a loop, in memory", ("optuna",)),
     ("search.py", "share --tasks hartmann6 --samplers tpe --runs 3 --searches 1", "hartmann6", ("optuna",)),
+    (
+        "search.py",
+        "share --tasks learner --samplers tpe --runs 2 --searches 1 --fresh 1",
+        "learner",
+        ("optuna", *GRID),
+    ),
     ("session_pool.py", "--sessions 8 --ticks 4 --numbers 2 --batch 2 --repeat 1", "peak RSS", ()),
     ("store_rows.py", "--rows 1000", "append_rows", ()),
     ("store_writers.py", "--runs 2 --rows 5 --writers 2", "SQLite", ()),

@@ -29,6 +29,7 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.experiment.classes import canonical_name
+from palaestrai_mosaik.experiment.short_names import SHORT_NAMES, full_name
 from palaestrai_mosaik.runner import Interrupt, Progress
 
 from .job import Job, JobRecord
@@ -118,8 +119,11 @@ def classes_to_preload(design: Mapping[str, Any]) -> list[PreloadedClass]:
     Those are left out that import torch, or that another interpreter imports; users' classes always are.
     """
     found: dict[str, PreloadedClass] = {}
-    for entry in _mappings(design):
-        match = _OURS.fullmatch(canonical_name(str(entry.get("name"))))
+    for topic, entry in _mappings(design):
+        name = str(entry.get("name"))
+        if topic in SHORT_NAMES:
+            name = full_name(name, topic)
+        match = _OURS.fullmatch(canonical_name(name))
         if match and not _LEFT_OUT.match(match[1]) and entry.get("interpreter") is None:
             params = entry.get("params")
             params = dict(params) if isinstance(params, Mapping) else {}
@@ -127,10 +131,12 @@ def classes_to_preload(design: Mapping[str, Any]) -> list[PreloadedClass]:
     return [found[key] for key in sorted(found)]
 
 
-def _mappings(value: Any) -> Iterator[Mapping[Any, Any]]:
+def _mappings(value: Any, topic: str = "") -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Yield all mappings in ``value``, each with the key that it lies under, in the singular: what it describes."""
     if isinstance(value, Mapping):
-        yield value
-        value = list(value.values())
+        yield topic, value
+        for key, part in value.items():
+            yield from _mappings(part, str(key))
     if isinstance(value, list | tuple):
         for part in value:
-            yield from _mappings(part)
+            yield from _mappings(part, topic.removesuffix("s"))

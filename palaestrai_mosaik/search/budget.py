@@ -7,7 +7,7 @@ from typing import Any
 
 from palaestrai_mosaik.design.model import SearchSpec
 
-from .settings import runs_of, setting_of, spans_of
+from .settings import RUNS, SETTING, spans_of
 
 #: a span of time: its beginning and its end, in seconds since 1970
 Span = tuple[float, float]
@@ -26,7 +26,7 @@ def spent(search: SearchSpec, trials: Sequence[Any], spans: Iterable[Span] = ())
     if left is not None and left < search.seeds:
         return f"{budget.runs:,} runs"
     if budget.steps is not None:
-        steps = sum(run.steps for trial in trials for run in runs_of(trial))
+        steps = sum(run["steps"] for trial in trials for run in trial.user_attrs.get(RUNS, ()))
         if steps >= budget.steps:
             return f"{budget.steps:,} steps"
     if budget.hours is not None and _hours(trials, spans) >= budget.hours:
@@ -45,9 +45,9 @@ def runs_left(search: SearchSpec, trials: Sequence[Any]) -> int | None:
 
 def _runs_counted(search: SearchSpec, trial: Any) -> int:
     """Return the runs that a settled setting counts for: those executed, or all of one that was proposed before."""
-    setting = setting_of(trial)
-    repeated = setting is not None and setting.first != setting.number
-    return search.seeds if repeated else len(runs_of(trial))
+    # (it is asked of all of them before each proposal, so no object is made of any)
+    repeated = trial.user_attrs.get(SETTING, {}).get("first", trial.number) != trial.number
+    return search.seeds if repeated else len(trial.user_attrs.get(RUNS, ()))
 
 
 def _hours(trials: Sequence[Any], spans: Iterable[Span]) -> float:

@@ -150,11 +150,18 @@ def test_only_classes_of_this_package_that_start_fast_are_prepared():
             {"name": "palaestrai_mosaik.agent.filters:NormFilter", "params": None},
         ),
         "z": {"name": "palaestrai_mosaik.cli.main:main"},
+        # by their short names
+        "short": {
+            "environments": [{"environment": {"name": "grid", "params": {"steps": 5}}}],
+            "agents": [{"name": "grid", "brain": {"name": "ppo"}, "filters": [{"name": "delay"}]}],
+        },
     }
     where = "palaestrai_mosaik.environment.grid.environment"
     assert classes_to_preload(design) == [
+        ("palaestrai_mosaik.agent.filters", "DelayFilter", {}),
         ("palaestrai_mosaik.agent.filters", "NormFilter", {}),
         ("palaestrai_mosaik.agent.library.dummy", "DummyMuscle", {}),
         (where, "GridEnvironment", {"steps": 3}),
         (where, "GridEnvironment", {"steps": 4}),
+        (where, "GridEnvironment", {"steps": 5}),
     ]

@@ -8,9 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli import arsenai
 from palaestrai_mosaik.design import Design, load
 from palaestrai_mosaik.experiment import dumps
+from palaestrai_mosaik.experiment.yaml_text import read
+from tests.support.pages import blocks_of
 
 pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
 
@@ -23,6 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "cigre_morris": {"sampler": {"name": "morris", "n": 2, "levels": 4}},
     "cigre_sobol": {"sampler": {"name": "sobol", "n": 2, "second_order": False}},
     "cigre_search": {"search": {"budget": {"runs": 3}, "confirm": 1}},
+    "cigre_learner_search": {"search": {"budget": {"runs": 4}, "seeds_per_setting": 2, "confirm": 1}},
     "ishigami_slurm": {"sampler": {"name": "sobol", "n": 2, "second_order": False}},
     # (so few runs that PRIM may find no box, and has no trajectory then)
     "rural_discovery": {"sampler": {"name": "lhs", "n": 24}, "analysis": {"resamples": 2}},
@@ -30,7 +34,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 #: those that are executed by ``arsenai tune``
-SEARCHES = {"cigre_search"}
+SEARCHES = {"cigre_search", "cigre_learner_search"}
 
 #: rows, and documents of all repetitions, of each as shipped
 SIZES = {
@@ -39,6 +43,7 @@ SIZES = {
     "cigre_sobol": (48, 48),
     # settings are proposed one by one: these stand for them
     "cigre_search": (256, 256),
+    "cigre_learner_search": (256, 512),
     "ishigami_slurm": (40, 40),
     "rural_discovery": (120, 120),
     "rural_week_sobol": (640, 640),
@@ -87,3 +92,34 @@ def test_a_design_goes_all_the_way(name: str, tmp_path: Path, capsys: pytest.Cap
     page = (folder / "report" / "index.html").read_text(encoding="utf-8")
     for outcome in load(small).outcomes:
         assert outcome.name in page
+
+
+def test_what_the_search_for_a_learner_varies_matters(tmp_path: Path) -> None:
+    """With good parameters it learns in its evaluations, with too small ones nothing, with too large ones the wrong thing."""
+    base = load(DESIGNS["cigre_learner_search"]).resolved["base"]
+    agent = "agents.controller"
+
+    def learned(rate: float, std: float) -> float:
+        overrides = {
+            f"{agent}.brain.params.learning_rate": rate,
+            f"{agent}.muscle.params.std": std,
+        }
+        with pm.run({**base, "uid": "x", "seed": 1}, store=tmp_path, quiet=True, overrides=overrides) as run:
+            evaluations = run.store.episodes(run.instance, agent="controller", evaluation=True)
+        assert len(evaluations) == 8
+        return float(evaluations["objective_mean"].mean())
+
+    untrained, good, wild = learned(1e-9, 1e-9), learned(0.1, 0.3), learned(3.0, 0.3)
+    assert wild < untrained - 0.02 < untrained + 0.02 < good
+
+
+def test_the_tutorial_shows_the_search_for_a_learner_as_it_is() -> None:
+    page = (ROOT / "docs" / "tuning-a-learner.md").read_text(encoding="utf-8")
+    blocks = [read(block.text, "page").value for block in blocks_of(page) if block.language == "yaml"]
+    design = read(DESIGNS["cigre_learner_search"].read_text(encoding="utf-8"), "design").value
+    assert isinstance(blocks[0], dict) and isinstance(blocks[1], dict) and isinstance(design, dict)
+    assert (
+        blocks[0]["schedule"][0]["train"]["environments"]
+        == (design["base"]["schedule"][0]["train"]["environments"])
+    )
+    assert blocks[1] == {key: design[key] for key in ("factors", "search", "outcomes")}

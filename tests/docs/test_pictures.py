@@ -45,6 +45,7 @@ def test_the_first_picture_shows_what_its_run_gives(
 @pytest.mark.slow
 def test_all_pictures_show_what_their_runs_give(tmp_path: Path) -> None:
     pytest.importorskip("ema_workbench", reason="the extra discovery is not installed")
+    pytest.importorskip("optuna", reason="the extra search is not installed")
     assert pictures.main(["--output", str(tmp_path)]) == 0
     for name in pictures.NAMES:
         found, kept = (

@@ -30,6 +30,7 @@ from palaestrai_mosaik.analysis.plot import draw_panels, learning_figure
 from palaestrai_mosaik.analysis.series import TIME, Curve, Panel
 from palaestrai_mosaik.design import Design
 from palaestrai_mosaik.execution import Settings, run_folder
+from palaestrai_mosaik.search import history_figure, tune
 from tests.support.pages import ROOT, blocks_of
 
 if TYPE_CHECKING:
@@ -100,15 +101,16 @@ PICTURES: dict[str, tuple[str, Callable[[RecordedRun], Figure]]] = {
 }
 
 
-def _discovered(results: Results) -> Figure:
+def _discovered(folder: Path) -> Figure:
     """The boxes of PRIM in which the controller of the rural grid fails."""
-    (found,) = discover_design(results)
+    (found,) = discover_design(Results(folder))
     return discovery_figure(found, "PRIM")
 
 
-#: name of a picture -> stem of a design in ``designs/``, and what draws its results
-OF_DESIGNS: dict[str, tuple[str, Callable[[Results], Figure]]] = {
+#: name of a picture -> stem of a design in ``designs/``, and what draws its folder once it is executed
+OF_DESIGNS: dict[str, tuple[str, Callable[[Path], Figure]]] = {
     "discovery": ("rural_discovery", _discovered),
+    "learner-search": ("cigre_learner_search", history_figure),
 }
 NAMES = (*PICTURES, *OF_DESIGNS)
 
@@ -148,6 +150,15 @@ def save(figure: Figure, file: Path, *, redraw: bool = False) -> bool:
     return True
 
 
+def _execute(design: Design, folder: Path) -> None:
+    """Execute a design in this process, so that a search proposes the same settings each time."""
+    settings = Settings(executor="inline")
+    if design.spec.search is not None:
+        tune(design.spec, folder, settings=settings)
+    else:
+        run_folder(design.generate(folder), settings=settings)
+
+
 def draw(names: Sequence[str], folder: Path, *, redraw: bool = False) -> list[Path]:
     """Execute the documents of the pictures ``names``; return the files that were written."""
     written = []
@@ -156,10 +167,9 @@ def draw(names: Sequence[str], folder: Path, *, redraw: bool = False) -> list[Pa
         for name in names:
             if name in OF_DESIGNS:
                 stem, drawn = OF_DESIGNS[name]
-                made = Design.load(ROOT / "designs" / f"{stem}.yml").generate(Path(place, stem))
-                run_folder(made, settings=Settings(executor="inline"))
+                _execute(Design.load(ROOT / "designs" / f"{stem}.yml"), Path(place, stem))
                 file = folder / f"{name}.png"
-                if save(drawn(Results(made)), file, redraw=redraw):
+                if save(drawn(Path(place, stem)), file, redraw=redraw):
                     written.append(file)
         for uid in dict.fromkeys(PICTURES[name][0] for name in names if name in PICTURES):
             document = Path(place, f"{uid}.yml")
