@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from palaestrai_mosaik.analysis.discovery.algorithms import check_installed
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.rounds import Rounds
+from palaestrai_mosaik.design.samplers.adaptive import ADAPTIVE
 from palaestrai_mosaik.execution import FolderProgress, Settings, Summary, run_folder
 from palaestrai_mosaik.execution.runs import RunsToExecute
 
@@ -43,6 +45,9 @@ def run_rounds(
     Raises:
         PalaestraiMosaikError: as :func:`~palaestrai_mosaik.execution.run_folder` and :func:`.advance`.
     """
+    if folder.spec.sampler.name == ADAPTIVE.name:
+        # (not after the first round, which may take a day)
+        check_installed()
     whole: Summary | None = None
     while True:
         summary = run_folder(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -202,3 +203,11 @@ def test_commands_tell_of_rounds(found, capsys):
     assert "no more rows: " in capsys.readouterr().out
     assert main(["report", str(found), "-o", "report"]) == 0
     assert "the rows were added in" in Path("report/index.html").read_text()
+
+
+def test_a_missing_extra_is_reported_before_anything_runs(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn.tree", None)
+    assert main(["generate", written(box_design()), "-o", "f", "--check", "none", "--quiet"]) == 0
+    assert main(["run", "f", "--executor", "inline"]) == 2
+    assert "[discovery]" in capsys.readouterr().err
+    assert not Path("f/results").exists()

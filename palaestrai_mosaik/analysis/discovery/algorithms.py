@@ -216,6 +216,12 @@ def _prim() -> Any:
     return Prim
 
 
+def check_installed() -> None:
+    """Raise :class:`PalaestraiMosaikError` where a package of the extra ``discovery`` is missing."""
+    _prim()
+    _tree()
+
+
 def not_installed(method: str, package: str, error: ImportError) -> PalaestraiMosaikError:
     """Return the error of what needs a package of the extra ``discovery``."""
     return PalaestraiMosaikError(
@@ -246,10 +252,6 @@ def find_by_cart(points: Points, most: int) -> list[FoundLimits]:
 
 def _leaves(points: Points) -> Iterator[Limits]:
     """Yield the limits of each leaf of a tree that tells where the condition holds."""
-    try:
-        from sklearn.tree import DecisionTreeClassifier
-    except ImportError as error:
-        raise not_installed("CART", "scikit-learn", error) from error
     share = float(points.holds.mean())
     # each level without order is a column that is 1 where the row has it
     places: list[tuple[int, int | None]] = []
@@ -259,12 +261,20 @@ def _leaves(points: Points) -> Iterator[Limits]:
         else:
             places.append((place, None))
     x = np.column_stack([_feature(points, place, code) for place, code in places])
-    tree = DecisionTreeClassifier(
+    tree = _tree()(
         min_samples_leaf=max(1, math.ceil(smallest_mass(points) * len(points.holds))),
         min_impurity_decrease=_LEAST_GAIN * 2 * share * (1 - share),
         random_state=0,
     ).fit(x, points.holds)
     yield from _limits_below(tree.tree_, 0, places, _everything(points.columns))
+
+
+def _tree() -> Any:
+    try:
+        from sklearn.tree import DecisionTreeClassifier
+    except ImportError as error:
+        raise not_installed("CART", "scikit-learn", error) from error
+    return DecisionTreeClassifier
 
 
 def _feature(points: Points, place: int, code: int | None) -> FloatVector:
