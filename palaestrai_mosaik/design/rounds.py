@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any
 
 from palaestrai_mosaik.text import count
@@ -15,6 +16,12 @@ from palaestrai_mosaik.text import count
 from .model import DesignSpec
 from .samplers import SAMPLERS
 
+#: what is measured of a round -> the types that it may have
+_KINDS: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(("rows", "n", "runs", "holds"), int),
+    **dict.fromkeys(("interval", "overlap"), int | float | None),
+    **dict.fromkeys(("index", "factor", "outcome", "refused"), str),
+}
 #: the keys of the manifest
 ROUNDS, ENDED = "rounds", "rounds_ended"
 
@@ -82,5 +89,10 @@ def rounds_in(manifest: Mapping[str, Any]) -> Rounds | None:
     measured, ended = manifest.get(ROUNDS), manifest.get(ENDED)
     if not isinstance(measured, list) or not isinstance(ended, str) or not measured:
         return None
-    sound = all(isinstance(one, dict) and type(one.get("rows")) is int for one in measured)
+    sound = all(isinstance(one, dict) and type(one.get("rows")) is int and _is_sound(one) for one in measured)
     return Rounds(tuple(measured), ended) if sound else None
+
+
+def _is_sound(measured: Mapping[str, Any]) -> bool:
+    """Whether a round has what :func:`_told` reads."""
+    return all(isinstance(measured[key], _KINDS[key]) for key in _KINDS.keys() & measured.keys())

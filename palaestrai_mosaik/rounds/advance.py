@@ -8,7 +8,7 @@ from palaestrai_mosaik.design.rounds import Rounds
 from palaestrai_mosaik.design.rows import SampledRows
 from palaestrai_mosaik.design.samplers.adaptive import ADAPTIVE
 from palaestrai_mosaik.design.writer import grow_folder
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.errors import DocumentError, StoreError
 
 from .adaptive import decide_adaptive
 from .decision import Decision
@@ -27,7 +27,8 @@ def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
 
     Raises:
         PalaestraiMosaikError: what the sampler looks at cannot be computed.
-        DocumentError: a document of the new rows is not sound, or another process executes the folder.
+        DocumentError: a file of the folder was edited, a document of the new rows is not sound, or another process
+            executes the folder.
     """
     if folder.rounds is None:
         return folder
@@ -38,6 +39,10 @@ def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
     except StoreError:
         # nothing was executed yet
         return folder
+    # (new rows are not to be added to rows that somebody has edited)
+    problems = folder.verify()
+    if problems:
+        raise DocumentError(problems)
     return next_round(results)
 
 

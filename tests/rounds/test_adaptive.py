@@ -15,6 +15,7 @@ from rounds.growing import box_design, contents, executed, written
 from palaestrai_mosaik.analysis import Results, discover_design
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.rounds import advance, decide
 from palaestrai_mosaik.store.location import StoreLocation
 
@@ -186,7 +187,18 @@ def test_rows_that_were_edited_are_refused(found, capsys):
     before = contents(copy)
     assert main(["generate", written(box_design()), "-o", "copy", "--force", "--check", "none"]) == 2
     assert "was edited" in capsys.readouterr().err
+    with pytest.raises(DocumentError, match="edited since it was generated"):
+        advance(DesignFolder.open(copy))
     assert contents(copy) == before
+
+
+def test_rounds_that_were_edited_count_for_nothing(found):
+    copy = Path(shutil.copytree(found, "copy"))
+    manifest = json.loads((copy / "manifest.json").read_text())
+    assert DesignFolder.open(copy).rounds.lines()
+    for strange in ({"rows": "5"}, {"rows": 5, "holds": "x"}, [], 3):
+        (copy / "manifest.json").write_text(json.dumps(manifest | {"rounds": [strange]}))
+        assert DesignFolder.open(copy).rounds is None
 
 
 def test_commands_tell_of_rounds(found, capsys):
