@@ -79,7 +79,10 @@ def test_the_same_results_make_the_same_folder(found):
     again = executed(box_design(), "again", "--store", str(found / "results"))
     assert contents(again) == contents(found)
     assert runs_in(found / "results") == before
-    # in another process order, with a store of its own
+
+
+@pytest.mark.slow
+def test_the_order_in_which_runs_end_makes_no_difference(found):
     other = executed(box_design(), "other", "--jobs", "2", "--executor", "local")
     assert contents(other) == contents(found)
 
