@@ -144,6 +144,8 @@ class DesignWatch:
             self.folder, self._exchanged = self.folder.refreshed(), None
         except DocumentError:
             self._exchanged = "the design's folder was generated again since it was opened: end this command and start it again"
+            # (or a round is being added right now: it is looked at again)
+            return
         self._generated = manifest
 
     def _is_due(self) -> bool:
