@@ -34,7 +34,7 @@ def draw(spec: DesignSpec) -> Sample:
 
 
 def condition_of(spec: DesignSpec) -> str:
-    """Return the condition whose boundary is looked for: the sampler's, or the one that the analysis has."""
+    """Return the condition near the boundary of which rows are added: the sampler's, or else that of the analysis."""
     given: str | None = ADAPTIVE.option(spec, "condition")
     return given if given is not None else spec.analysis.discover[0]
 
@@ -79,8 +79,8 @@ def _condition_faults(spec: DesignSpec) -> Iterator[Found]:
             found = "has none" if not discover else f"has {len(discover)}"
             yield (
                 ("sampler",),
-                "adaptive needs condition, an expression over outcomes such as 'violations > 0.01', near whose boundary "
-                f"rows are added (or else the one of analysis.discover, which {found})",
+                "adaptive needs condition, an expression over outcomes such as 'violations > 0.01': rows are added near its boundary "
+                f"(or else the one of analysis.discover, which {found})",
             )
         return
     try:
@@ -99,7 +99,7 @@ ADAPTIVE: Sampler = Sampler(
     unit="rows of the first round",
     size_check=_size,
     options=(
-        Option("condition", None, _text, "the condition whose boundary is looked for"),
+        Option("condition", None, _text, "rows are added near the boundary of this condition"),
         Option("batch", 20, whole(1), "rows that a round adds"),
         until_option("when no more rows are added: overlap and rounds (boxes that hold still), max_n (rows)"),
     ),
