@@ -244,6 +244,15 @@ def test_pilots_that_never_work_are_given_up(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_pilot_may_take_its_time_to_come_where_it_has_more_workers_than_there_are_runs(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    summary = run_folder(folder, rows={0}, settings=on_pilots(prologue=("sleep 4",), workers=3))
+    assert summary.ended == {FINISHED: 1}
+    pilots = list(folder.path.glob("submissions/0001/parsl/*/submit_scripts/*.sh"))
+    assert len(pilots) == 1
+
+
+@pytest.mark.slow
 def test_a_run_whose_worker_dies_again_and_again_has_failed(tmp_path):
     """Its two neighbours in the task are executed nevertheless."""
     folder = make_folder(tmp_path / "f", ["slow", "hang", "slow"])

@@ -243,12 +243,18 @@ class Pilots:
 
 
 class _Executor(HighThroughputExecutor):
-    """Does not wait for ever for an interchange that has died."""
+    """Does not wait for ever for an interchange that has died, nor end pilots that are only just coming."""
 
     def start(self) -> None:
         super().start()
         for option in (zmq.RCVTIMEO, zmq.SNDTIMEO):
             self.command_client.zmq_socket.setsockopt(option, int(_PATIENCE * 1000))
+
+    def scale_in(self, blocks: int, max_idletime: float | None = None) -> list[str]:
+        # Parsl asks once a second for 0 where a pilot has more workers than there are tasks, and would then end every
+        # pilot that has not reported yet: where that takes more than a second, none ever executes anything
+        found: list[str] = super().scale_in(blocks, max_idletime) if blocks > 0 else []
+        return found
 
 
 def _provider(settings: ParslSettings, tasks: int) -> ExecutionProvider:
