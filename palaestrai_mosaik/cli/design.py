@@ -227,7 +227,7 @@ def _growth(spec: DesignSpec) -> str:
     """Return how a design grows that begins with the rows that are planned."""
     if spec.sampler.name == ADAPTIVE.name:
         most, each = adaptive.most_rows(spec), adaptive.batch_of(spec)
-        overlap, rounds = adaptive.stillness(spec)
+        overlap, rounds = adaptive.stopping_rule(spec)
         return (
             f"{count(each, 'row')} more near the boundary of {adaptive.condition_of(spec)}, again and again, until boxes "
             f"have {100 * overlap:g} % in common over {count(rounds, 'round')}; at most {_up_to(spec, most)}"

@@ -97,7 +97,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     if opened.rounds is not None and rows is None:
         from palaestrai_mosaik.rounds import run_rounds
 
-        opened, summary = run_rounds(opened, **options, told=_print_round)
+        opened, summary = run_rounds(opened, **options, on_round=_print_round)
     else:
         summary = run_folder(opened, rows=row_numbers(opened, rows), **options)
     _print_summary(opened, summary, store)
@@ -182,9 +182,8 @@ def _advance(folder: DesignFolder, store: str | None) -> DesignFolder:
     """Return the folder of a design that grows with its next round, if the runs of those before have ended on the cluster."""
     from palaestrai_mosaik.rounds import advance
 
-    location = StoreLocation.of(folder.path / RESULTS, store)
     if (folder.path / STORES).is_dir():
-        print_collected(folder, collect_folder(folder, location))
+        _collect(folder, store, remove=False)
     grown = advance(folder, store)
     if grown.rounds is not None and grown.rounds != folder.rounds:
         _print_round(grown.rounds)

@@ -30,7 +30,7 @@ from palaestrai_mosaik.text import count as counted
 
 from .described import described
 from .load import load
-from .model import Axis, DesignSpec
+from .model import NO_IDENTITY_OF_SAMPLER, Axis, DesignSpec
 from .rounds import Rounds, rounds_in
 from .rows import SampledRows
 from .run_names import is_run_file
@@ -54,7 +54,7 @@ def manifest(
     measured.
     """
     runs = rows.count * spec.repetitions
-    options = {key: value for key, value in spec.sampler.options.items() if key != "until"}
+    options = {key: value for key, value in spec.sampler.options.items() if key != NO_IDENTITY_OF_SAMPLER}
     return {
         "format": FORMAT,
         "versions": {
@@ -203,7 +203,7 @@ class DesignFolder:
     def refreshed(self) -> DesignFolder:
         """Return the folder as it is now, this object where its manifest is the same.
 
-        Rows may have been added to it since, by a search. The design is read again only if its file has changed.
+        Rows may have been added to it since, by a search or in another round. The design is read again only if its file has changed.
 
         Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it does not begin with these rows any more.
         """

@@ -280,7 +280,7 @@ _NO_IDENTITY = ("output", "execution")
 #: keys of the search that do not identify it: how far it goes
 _NO_IDENTITY_OF_SEARCH = ("budget", "confirm")
 #: the option of samplers that says how far they go
-_NO_IDENTITY_OF_SAMPLER = "until"
+NO_IDENTITY_OF_SAMPLER = "until"
 
 
 def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -325,7 +325,7 @@ def identity(spec: DesignSpec, whole: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in whole.items() if key not in _NO_IDENTITY}
     if "sampler" in kept:
         sampler = whole["sampler"].items()
-        kept["sampler"] = {key: value for key, value in sampler if key != _NO_IDENTITY_OF_SAMPLER}
+        kept["sampler"] = {key: value for key, value in sampler if key != NO_IDENTITY_OF_SAMPLER}
     if spec.search is not None:
         search = whole["search"].items()
         kept["search"] = {key: value for key, value in search if key not in _NO_IDENTITY_OF_SEARCH}

@@ -50,10 +50,10 @@ class Rounds:
 
     def lines(self) -> list[str]:
         """Return a line for each round: how many rows it made, and what was measured then."""
-        return [f"round {number}: {_told(one)}" for number, one in enumerate(self.measured, start=1)]
+        return [f"round {number}: {_description(one)}" for number, one in enumerate(self.measured, start=1)]
 
 
-def _told(measured: Mapping[str, Any]) -> str:
+def _description(measured: Mapping[str, Any]) -> str:
     rows = count(int(measured["rows"]), "row")
     if "interval" in measured:
         if measured["interval"] is None:
@@ -94,5 +94,5 @@ def rounds_in(manifest: Mapping[str, Any]) -> Rounds | None:
 
 
 def _is_sound(measured: Mapping[str, Any]) -> bool:
-    """Whether a round has what :func:`_told` reads."""
+    """Whether a round has what :func:`_description` reads."""
     return all(isinstance(measured[key], _KINDS[key]) for key in _KINDS.keys() & measured.keys())

@@ -9,6 +9,7 @@ that are just far from all others, so that no other region is overlooked. Source
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,13 +23,13 @@ from palaestrai_mosaik.analysis.discovery.boxes import Box, rule
 from palaestrai_mosaik.analysis.discovery.conditions import label_runs, parse_condition
 from palaestrai_mosaik.analysis.discovery.discover import MOST_BOXES, points_of
 from palaestrai_mosaik.analysis.discovery.stability import jaccard
-from palaestrai_mosaik.analysis.discovery.surrogate import allowed, code_with_points, positions
+from palaestrai_mosaik.analysis.discovery.surrogate import allowed, code_with_points, nearest, positions
 from palaestrai_mosaik.design.decode import decode
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.rounds import Rounds
 from palaestrai_mosaik.design.sample import Sample
 from palaestrai_mosaik.design.samplers import single_rows
-from palaestrai_mosaik.design.samplers.adaptive import batch_of, condition_of, most_rows, stillness
+from palaestrai_mosaik.design.samplers.adaptive import batch_of, condition_of, most_rows, stopping_rule
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector
 
 from .decision import Decision
@@ -49,7 +50,7 @@ def decide_adaptive(results: Results) -> Decision:
     share = shares(runs, len(unit))
     relabelling = Relabelling(results, runs, share)
     points = points_of(relabelling.rows, runs)
-    wanted, in_a_row = stillness(spec)
+    wanted, in_a_row = stopping_rule(spec)
     sizes = [int(one["rows"]) for one in rounds.measured][-in_a_row - 1 :]
     found = [_boxes(relabelling, points.only(points.row < size)) for size in sizes]
     common = [_overlap(before, after, relabelling) for before, after in pairwise(found)]
@@ -63,10 +64,8 @@ def decide_adaptive(results: Results) -> Decision:
         "overlap": common[-1] if common else None,
     }
     if len(common) == in_a_row and min(common) >= wanted:
-        rounds_of = "the last round" if in_a_row == 1 else f"the last {in_a_row} rounds"
-        return Decision(
-            measured, f"the boxes hold still: {100 * min(common):.0f} % in common over {rounds_of}"
-        )
+        last = "the last round" if in_a_row == 1 else f"the last {in_a_row} rounds"
+        return Decision(measured, f"the boxes hold still: {100 * min(common):.0f} % in common over {last}")
     most = most_rows(spec)
     if len(unit) >= most:
         return Decision(measured, f"the design has {len(unit):,} rows (max_n)")
@@ -137,10 +136,10 @@ def _chosen(
     rows, columns = code_with_points(results, share, candidates)
     uncertain = np.ones(len(candidates))
     if points.holds.any() and not points.holds.all():
-        probability = Surrogate(rows, points).probability(columns)
+        probability = Surrogate(replace(points, columns=rows)).probability(columns)
         uncertain = 4 * probability * (1 - probability) + _LITTLE
     places = positions(spec, candidates)
-    distance = _distances(positions(spec, unit), places)
+    distance, _ = nearest(positions(spec, unit), places)
     explored = round(_EXPLORE * size)
     chosen: list[int] = []
     while len(chosen) < min(size, len(candidates)):
@@ -150,11 +149,3 @@ def _chosen(
         distance = np.minimum(distance, np.abs(places - places[best]).sum(axis=1))
         distance[best] = -1.0
     return chosen
-
-
-def _distances(rows: FloatArray, points: FloatArray) -> FloatVector:
-    """Return how far each point is from the row next to it."""
-    from scipy.spatial import cKDTree
-
-    found: FloatVector = cKDTree(rows).query(points, p=1)[0]
-    return found

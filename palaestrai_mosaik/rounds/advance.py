@@ -58,7 +58,7 @@ def decide(results: Results) -> Decision:
 
 
 def next_round(results: Results) -> DesignFolder:
-    """Return the folder of ``results``, all of which runs have ended, with the rows of the next round, or the end noted.
+    """Return the folder of ``results`` with the rows of the next round, or with the end noted. All its runs have ended.
 
     Raises:
         PalaestraiMosaikError: as :func:`advance`.

@@ -23,12 +23,12 @@ def run_rounds(
     settings: Settings | None = None,
     progress: FolderProgress | None = None,
     ignore_queue: bool = False,
-    told: Callable[[Rounds], None] | None = None,
+    on_round: Callable[[Rounds], None] | None = None,
 ) -> tuple[DesignFolder, Summary]:
     """Execute runs of a folder, add the rows of the next round, execute these, and so on until no more are needed.
 
-    It ends before that where runs have no result in the end: they were interrupted, or another process executes them. Runs
-    that failed are lost to what is decided, as to any analysis. A design that does not grow in rounds has one.
+    It ends earlier where runs have no result: they were interrupted, or another process executes them. Runs that failed
+    are lost to the decision, as to any analysis. A design that does not grow in rounds has one round.
 
     Args:
         folder: the design folder.
@@ -37,7 +37,7 @@ def run_rounds(
         settings: how runs are executed; ``None``: as the design says.
         progress: is called with what happens in each round; ``None``: nothing is shown.
         ignore_queue: treat what submissions to a cluster still have as gone, without asking.
-        told: is called with the rounds after each of them; ``None``: nothing is.
+        on_round: is called with the rounds after each of them; ``None``: nothing is.
 
     Returns:
         The folder as it is in the end, and how the execution of all rounds went.
@@ -63,8 +63,8 @@ def run_rounds(
             return folder, whole
         rows = folder.manifest["counts"]["rows"]
         folder = advance(folder, store)
-        if folder.rounds is not None and told is not None:
-            told(folder.rounds)
+        if folder.rounds is not None and on_round is not None:
+            on_round(folder.rounds)
         if folder.manifest["counts"]["rows"] == rows:
             return folder, whole
         which = "missing"

@@ -149,7 +149,8 @@ def discover_design(
     Args:
         results: the results of the design.
         conditions: expressions over outcomes, such as ``violations > 0.01``; empty: those of the design's
-            ``analysis.discover``, or else that of its adaptive sampler. The name ``status`` is that of a run's status, ``finished`` or ``failed``.
+            ``analysis.discover``, or else that of its adaptive sampler. The name ``status`` is that of a run's
+            status, ``finished`` or ``failed``.
         progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
 
     Returns:
@@ -221,7 +222,7 @@ def points_of(columns: tuple[Column, ...], runs: LabelledRuns) -> Points:
 
 def _on_points(points: Points, relabelling: Relabelling | None) -> Iterator[str]:
     if relabelling is not None:
-        accuracy = Surrogate(points.columns, points).accuracy()
+        accuracy = Surrogate(points).accuracy()
         yield (
             "the rows lie where it is uncertain whether the condition holds, so shares of them stand for nothing: boxes are "
             f"found, and coverage, density and mass measured, at {len(relabelling.columns[0].codes):,} points of the design's "

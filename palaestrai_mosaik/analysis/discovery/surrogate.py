@@ -19,7 +19,7 @@ from palaestrai_mosaik import seeding
 from palaestrai_mosaik.design import distributions
 from palaestrai_mosaik.design.decode import decode, keep
 from palaestrai_mosaik.design.model import DesignSpec
-from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector
+from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector, IntArray
 
 from ..results import Results
 from .algorithms import Points, not_installed
@@ -29,7 +29,7 @@ from .conditions import LabelledRuns
 #: points of the design's distribution: so many that a share of them is right to a percent
 _POINTS = 2048
 _TREES = 100
-#: parts that rows are divided into, to see how often the classifier is right in rows that it has not seen
+#: folds of the cross-validation
 _FOLDS = 5
 
 
@@ -84,25 +84,24 @@ class Surrogate:
     """Extremely randomised trees that have learnt in which runs a condition holds.
 
     Args:
-        columns: the axes of the rows, coded.
         points: the runs.
 
     Raises:
         PalaestraiMosaikError: scikit-learn is not installed.
     """
 
-    def __init__(self, columns: Sequence[Column], points: Points):
-        self._table, self._points = features(columns), points
+    def __init__(self, points: Points):
+        self._table, self._points = features(points.columns), points
         self._trees = _fitted(self._table[points.row], points.holds)
 
     def probability(self, columns: Sequence[Column]) -> FloatVector:
-        """Return how probable it is that the condition holds at each of the coded points."""
+        """Return how probable it is that the condition holds at each of other points, which are coded as the rows are."""
         return _probability(self._trees, features(columns))
 
     def accuracy(self) -> float:
         """Return how often it is right in settings that it has not seen (balanced: holds and does not hold count the same).
 
-        The settings are divided into five parts, each of which the others foretell.
+        Five-fold cross-validation over the settings.
         """
         points, right = self._points, np.zeros(len(self._points.holds), dtype=bool)
         _, setting = np.unique(points.setting, return_inverse=True)
@@ -150,12 +149,12 @@ class Relabelling:
     def __init__(self, results: Results, runs: LabelledRuns, share: FloatVector):
         spec, unit = results.spec, spread_points(results.spec)
         self.rows, self.columns = code_with_points(results, share, unit)
-        self._nearest = _nearest(positions(spec, results.folder.sample.unit), positions(spec, unit))
+        _, self._nearest = nearest(positions(spec, results.folder.sample.unit), positions(spec, unit))
         self._setting = runs.setting
 
     def points(self, runs: Points) -> Points:
         """Return the points in place of the ``runs``. The setting of a point is that of the row next to it."""
-        holds = Surrogate(self.rows, runs).probability(self.columns) > 0.5
+        holds = Surrogate(runs).probability(self.columns) > 0.5
         return Points(self.columns, np.arange(len(holds)), holds, self._setting[self._nearest])
 
 
@@ -179,8 +178,9 @@ def positions(spec: DesignSpec, unit: FloatArray) -> FloatArray:
     return np.column_stack(found).astype(float)
 
 
-def _nearest(rows: FloatArray, points: FloatArray) -> Any:
-    """Return the number of the row next to each point."""
+def nearest(rows: FloatArray, points: FloatArray) -> tuple[FloatVector, IntArray]:
+    """Return how far each point is from the row next to it (city block), and the number of that row."""
     from scipy.spatial import cKDTree
 
-    return cKDTree(rows).query(points, p=1)[1]
+    distance, number = cKDTree(rows).query(points, p=1)
+    return distance, number

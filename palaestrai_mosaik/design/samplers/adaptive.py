@@ -49,8 +49,8 @@ def most_rows(spec: DesignSpec) -> int:
     return last_n(spec, _GROWTH * size_of(spec))
 
 
-def stillness(spec: DesignSpec) -> tuple[float, int]:
-    """Return how much boxes must have in common with those of the round before, and in how many rounds in a row."""
+def stopping_rule(spec: DesignSpec) -> tuple[float, int]:
+    """Return the share that boxes must have in common with those of the round before, and in how many rounds in a row."""
     until = ADAPTIVE.option(spec, "until") or {}
     return float(until.get("overlap", _OVERLAP)), int(until.get("rounds", _ROUNDS))
 

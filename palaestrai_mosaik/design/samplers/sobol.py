@@ -17,7 +17,7 @@ from palaestrai_mosaik.errors import did_you_mean
 from ..model import DesignSpec
 from ..sample import Sample
 from .option import MAX_VALUES, Found, Option, Sampler, flag, problem, random_of, size_of, units, whole
-from .until import doubled, fraction, last_n, until_faults, until_option
+from .until import fraction, last_n, until_faults, until_option
 
 #: SALib's base sequence has 30 bits
 _LARGEST = 2**30
@@ -47,7 +47,7 @@ def with_n(spec: DesignSpec, n: int) -> DesignSpec:
 
 
 def wanted_interval(spec: DesignSpec) -> float:
-    """Return the half-width that the intervals of all indices shall have at most."""
+    """Return the largest half-width that the intervals of the indices may have."""
     return float(SOBOL.option(spec, "until")["interval"])
 
 
@@ -61,7 +61,9 @@ def largest_n(spec: DesignSpec) -> int:
     """Return the n that the sample grows to at most."""
     first = size_of(spec)
     fits = MAX_VALUES // (_rows(spec) // first * max(1, len(spec.axes)))
-    return doubled(first, min(last_n(spec, _GROWTH * first), fits))
+    times = max(1, min(last_n(spec, _GROWTH * first), fits) // first)
+    # (it doubles)
+    return int(first << times.bit_length() - 1)
 
 
 def _rows(spec: DesignSpec) -> int:
@@ -86,7 +88,7 @@ def _check(spec: DesignSpec) -> list[Found]:
 
 def _until(spec: DesignSpec, until: dict[str, Any]) -> Iterator[Found]:
     if "interval" not in until:
-        message = "until needs interval, the half-width that the intervals of S1 and ST shall have at most, such as 0.05"
+        message = "until needs interval, the largest half-width that the intervals of S1 and ST may have, such as 0.05"
         yield ("sampler", "until"), message
         return
     if "max_n" in until and (wrong := _size(spec, until["max_n"])) is not None:

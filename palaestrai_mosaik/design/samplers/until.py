@@ -5,7 +5,6 @@ How far a sample grows is no part of the design's identity: where ``until`` chan
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -73,8 +72,3 @@ def last_n(spec: DesignSpec, default: int) -> int:
     """Return the largest n that a sample may grow to; ``default``: where the design does not say."""
     until = spec.sampler.options.get("until") or {}
     return int(until.get("max_n", default))
-
-
-def doubled(first: int, most: int) -> int:
-    """Return the largest of ``first``, 2 ``first``, 4 ``first``, ... that is not above ``most``."""
-    return int(first * 2 ** int(math.log2(max(most, first) / first)))
