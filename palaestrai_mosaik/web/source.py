@@ -55,6 +55,10 @@ class Source:
         """
         return self._store or self._open()
 
+    def look_again(self) -> None:
+        """Look for a store with the next use of :attr:`store`, however short ago there was none."""
+        self._looked = float("-inf")
+
     def close(self) -> None:
         """Close the store."""
         for store in (self._store, self._empty):

@@ -292,13 +292,18 @@ def rows(url: sa.URL) -> str:
 
 
 def command_lines(process: subprocess.Popen[str]) -> set[str]:
-    """Return the command lines of all processes that ``process`` has started."""
+    """Return the command lines of all processes that ``process`` has started.
+
+    Between fork and exec, a process has the command line of the one that starts it: this says nothing of its own.
+    """
     found = set()
-    for child in psutil.Process(process.pid).children(recursive=True):
-        try:
-            found.add(" ".join(child.cmdline()))
-        except psutil.NoSuchProcess:
-            continue
+    parent = psutil.Process(process.pid)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        own = parent.cmdline()
+        for child in parent.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if (line := child.cmdline()) != own:
+                    found.add(" ".join(line))
     return found
 
 

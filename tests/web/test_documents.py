@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.browser import Browser
@@ -12,8 +13,9 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.web.actions import documents
 from palaestrai_mosaik.web.checking import check_text
-from palaestrai_mosaik.web.resources import Source
+from palaestrai_mosaik.web.resources import Source, get
 from palaestrai_mosaik.web.workplace import Workplace
 
 from .conftest import Serve
@@ -192,6 +194,28 @@ def test_a_mended_document_is_started_and_finishes(browser: Browser, serve: Serv
     (log,) = (store / "started").glob("*.log")
     assert "run 'mended': finished" in log.read_text(encoding="utf-8")
     assert browser.errors() == []
+
+
+def test_the_run_of_a_process_is_known_once_it_has_ended(tmp_path: Path, monkeypatch) -> None:
+    """The page does not ask again after the end: a run that was short must be known by then."""
+    source = working(tmp_path / "store")
+    workplace = source.workplace
+    assert workplace is not None and source.store.runs().empty  # (looked for the store: none is there yet)
+    one = workplace.start("dummy", ["start", str(Path("scenarios/dummy.yml").resolve())])
+    look = documents._run_of
+
+    def slowly(*asked) -> str | None:
+        found = look(*asked)
+        one.process.wait(60)
+        source._looked = time.monotonic()  # as if it had just been looked for
+        return found
+
+    monkeypatch.setattr(documents, "_run_of", slowly)
+    facts: Any = get(source, f"started/{one.key}")
+    assert (facts["code"], facts["run"]) == (None, None)
+    facts = get(source, f"started/{one.key}")
+    assert facts["code"] == 0 and facts["run"] == source.store.runs()["run"].iloc[-1]
+    source.close()
 
 
 def test_a_run_is_cancelled_after_a_question_and_resumed(

@@ -84,14 +84,18 @@ def allowed(workplace: Workplace) -> list[str]:
 
 
 def _facts(source: Source, workplace: Workplace, one: Started) -> dict[str, Any]:
+    # (asked first: what has ended has recorded all that there will be, and the page does not ask again)
+    code = one.code
     if one.run is None and one.folder is None:
+        if code is not None:
+            source.look_again()
         one.run = _run_of(source, one)
     return {
         "key": one.key,
         "title": one.title,
         "since": one.since,
         "process": one.process.pid,
-        "code": one.code,
+        "code": code,
         "run": one.run,
         "log": str(one.log.relative_to(workplace.files)),
     }
