@@ -43,6 +43,12 @@ METRICS: Mapping[str, bool | None] = {
     "regret_mean": True,
 }
 SATISFICING = "satisficing"
+#: what a picture shows -> the metrics in it, and what they are called there
+DRAWN: Mapping[str, Mapping[str, str]] = {
+    SATISFICING: {SATISFICING: "share"},
+    "regret": {"regret_mean": "mean", "regret_percentile": "90 %", "regret_max": "worst"},
+    "value": {"mean": "mean", "percentile": "90 % at least", "worst": "worst"},
+}
 _ROUNDING = 1e-9
 
 
@@ -76,6 +82,15 @@ class Robustness:
     def title(self) -> str:
         """What is robust over what: ``violations by controller over load and delay``."""
         return f"{self.what} by {' and '.join(self.by)} over {' and '.join(self.over)}"
+
+    @property
+    def drawn(self) -> str:
+        """What a picture shows (a key of :data:`DRAWN`): of a condition the share, of an outcome the regret or, where levels
+        share no scenarios, the value.
+        """
+        if self.better is None:
+            return SATISFICING
+        return "regret" if self.scenarios["regret"].notna().any() else "value"
 
 
 @dataclass(frozen=True)
@@ -390,8 +405,9 @@ def _metrics(values: FloatMatrix, regret: FloatMatrix, sign: float) -> dict[str,
     spread = (mean + 1) / (std + 1) if sign > 0 else (mean + 1) * (std + 1)
     return {
         "mean": mean,
-        "worst": sign * good.min(axis=1),
-        "percentile": sign * np.quantile(good, 1 - BETTER_SHARE, axis=1),
+        # (adding zero makes a negative zero a positive one)
+        "worst": sign * good.min(axis=1) + 0.0,
+        "percentile": sign * np.quantile(good, 1 - BETTER_SHARE, axis=1) + 0.0,
         "std": std,
         "mean_variance": np.where(mean >= 0, spread, np.nan),
         "regret_max": regret.max(axis=1),

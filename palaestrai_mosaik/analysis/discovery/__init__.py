@@ -5,7 +5,7 @@ extra ``discovery`` brings both. Coverage, density, quasi-p values and resamplin
 "Thinking inside the box", Technological Forecasting and Social Change 77.
 """
 
-from .discover import Discovery, FoundBox, discover_design, shares
+from .discover import Discovery, FoundBox, discover_design, discoveries_asked_for, shares
 from .figure import discovery_figure
 from .surrogate import Relabelling, Surrogate
 
@@ -15,6 +15,7 @@ __all__ = [
     "Relabelling",
     "Surrogate",
     "discover_design",
+    "discoveries_asked_for",
     "discovery_figure",
     "shares",
 ]

@@ -194,6 +194,22 @@ def discover_design(
     return tuple(found)
 
 
+def discoveries_asked_for(
+    results: Results, progress: ProgressCallback | None = None
+) -> tuple[tuple[Discovery, ...], str]:
+    """Return the discoveries that the design asks for, as of :func:`discover_design`, and why there are none, if so.
+
+    Nothing and no reason are returned where the design does not ask.
+    """
+    try:
+        return discover_design(results, (), progress), ""
+    except PalaestraiMosaikError as error:
+        # (what has a type of its own is wrong elsewhere)
+        if type(error) is not PalaestraiMosaikError:
+            raise
+        return (), str(error)
+
+
 def _lost(runs: LabelledRuns) -> Iterator[str]:
     if len(runs.lost):
         total = len(runs.lost) + len(runs.row)

@@ -12,7 +12,7 @@ import numpy as np
 from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
 from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
-from palaestrai_mosaik.analysis.discovery import Discovery, discover_design
+from palaestrai_mosaik.analysis.discovery import discoveries_asked_for
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -69,8 +69,9 @@ def collect(
     methods = choose_methods(results, None)
     found = sensitivity(results, methods, progress=analysing)
     comparisons, notes = _comparisons(results, comparing)
-    discoveries, why = _discoveries(results, discovering)
-    notes += [*why, *_growth(folder)]
+    discoveries, reason = discoveries_asked_for(results, discovering)
+    notes += [f"no boxes: {reason}"] * bool(reason)
+    notes += _growth(folder)
     robust, reason = robustness_design(results)
     notes += [f"no robustness: {reason}"] * bool(reason)
     indices = tidy(found)
@@ -184,18 +185,6 @@ def _comparisons(results: Results, progress: ProgressCallback | None) -> tuple[l
             raise
         return [], [f"no comparison: {error}"]
     return with_runs(results, found), []
-
-
-def _discoveries(
-    results: Results, progress: ProgressCallback | None
-) -> tuple[tuple[Discovery, ...], list[str]]:
-    """Return where the conditions of the design hold; where that cannot be told, why."""
-    try:
-        return discover_design(results, (), progress), []
-    except PalaestraiMosaikError as error:
-        if type(error) is not PalaestraiMosaikError:
-            raise
-        return (), [f"no boxes: {error}"]
 
 
 def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

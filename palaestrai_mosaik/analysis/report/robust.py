@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from ..comparison.robustness import SATISFICING, Robustness, metric_table
+from ..comparison.robustness import DRAWN, SATISFICING, Robustness, metric_table
 from .numbers import Mark
 from .pictures.canvas import wide
 from .pictures.rows import Block, Row, rows_picture
@@ -17,27 +17,23 @@ if TYPE_CHECKING:
 
 #: of more levels, the first ones are drawn; the table has all
 MOST_DRAWN = 30
-#: what is drawn where levels share scenarios, and where they do not: metrics, and what they are called
-_REGRET = {"regret_mean": "mean", "regret_percentile": "90 %", "regret_max": "worst"}
 #: the columns of the table on the page; the file has all
-_COLUMNS = ("level", "scenarios", "lost", "mean", "worst", "percentile", *_REGRET, SATISFICING)
-_VALUE = {"mean": "mean", "percentile": "90 % at least", "worst": "worst"}
+_COLUMNS = ("level", "scenarios", "lost", "mean", "worst", "percentile", *DRAWN["regret"], SATISFICING)
 
 
 def robustness(found: Robustness, place: int, cautions: Cautions) -> dict[str, Any]:
     """Return what the page shows of one outcome, or of one condition."""
     identity = f"robustness-{place}"
     metrics = metric_table(found)
-    kind = _kind(found)
     part = f"robustness by {' and '.join(found.by)}"
     return {
         "title": found.title,
         "better": found.better,
-        "kind": kind,
+        "kind": found.drawn,
         "over": " and ".join(found.over),
         "confidence": f"{100 * found.confidence:g}",
         "refs": cautions.refer(found.warnings, part),
-        "picture": _picture(found, kind, identity),
+        "picture": _picture(found, identity),
         "left_out": max(0, len(metrics) - MOST_DRAWN),
         "tables": [
             Table(f"{identity}-levels", f"Robustness of {found.title}", metrics, columns=_COLUMNS),
@@ -46,16 +42,9 @@ def robustness(found: Robustness, place: int, cautions: Cautions) -> dict[str, A
     }
 
 
-def _kind(found: Robustness) -> str:
-    """Return what is drawn: ``satisficing`` of a condition, ``regret``, or ``value`` where levels share no scenarios."""
-    if found.better is None:
-        return SATISFICING
-    return "regret" if found.scenarios["regret"].notna().any() else "value"
-
-
-def _picture(found: Robustness, kind: str, identity: str) -> Markup:
-    table = found.table
-    names = {SATISFICING: {SATISFICING: "share"}, "regret": _REGRET, "value": _VALUE}[kind]
+def _picture(found: Robustness, identity: str) -> Markup:
+    table, kind = found.table, found.drawn
+    names = DRAWN[kind]
     marks = {
         (str(row["level"]), str(row["metric"])): Mark(row["value"], row["low"], row["high"])
         for row in table.to_dict("records")

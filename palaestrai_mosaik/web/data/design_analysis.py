@@ -1,12 +1,21 @@
-"""Sensitivity indices and comparisons of a design: computed when they are asked for, and kept until more runs have finished."""
+"""What a design is analysed for (indices, comparisons, boxes, robustness): computed when they are asked for, and kept until more runs have finished."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from palaestrai_mosaik.analysis.comparison import Comparison, compare_design
+from palaestrai_mosaik.analysis.comparison.robustness import (
+    DRAWN,
+    Robustness,
+    metric_table,
+    robustness_design,
+)
+from palaestrai_mosaik.analysis.discovery import Discovery, discoveries_asked_for
+from palaestrai_mosaik.analysis.discovery.plane import GROUPS, plane_of
 from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
 from palaestrai_mosaik.analysis.report.indices import IRRELEVANT, marks, method_of, players, ranked
 from palaestrai_mosaik.analysis.results import Results
@@ -58,12 +67,18 @@ class DesignAnalysis:
             notes.append(
                 f"no sensitivity indices: the design names no method, and none fits {name} by default"
             )
+        discoveries, reason = discoveries_asked_for(results, self._told("boxes"))
+        notes += [f"no boxes: {reason}"] * bool(reason)
+        robust, reason = robustness_design(results, self._told("robustness"))
+        notes += [f"no robustness: {reason}"] * bool(reason)
         return {
             "runs": {name: lost[name] for name in ("runs", "executed", "failed", "missing")},
             "not_finite": [[name, lost[name]] for name in names if lost[name]],
             "not_collected": results.not_collected,
             "methods": [_method(results, one) for one in found],
             "comparisons": [_comparison(one) for one in comparisons],
+            "discoveries": [_discovery(one) for one in discoveries],
+            "robustness": [_robustness(one) for one in robust],
             "notes": notes,
         }
 
@@ -117,6 +132,26 @@ def _comparison(one: Comparison) -> dict[str, Any]:
     }
 
 
+def _discovery(found: Discovery) -> dict[str, Any]:
+    boxes = []
+    for one in found.boxes:
+        plane = plane_of(found, one)
+        told = {"name": f"{one.method} {one.number}", "rule": one.rule, **one.figures, "limits": one.limits}
+        boxes.append(told | {"plane": None if plane is None else asdict(plane)})
+    return {
+        **{"condition": found.condition, "title": found.title, "boxes": boxes, "groups": GROUPS},
+        **{"refused": found.refused or None, "notes": list(found.notes)},
+    }
+
+
+def _robustness(one: Robustness) -> dict[str, Any]:
+    return {
+        **{"title": one.title, "what": one.what, "better": one.better, "confidence": one.confidence},
+        **{"drawn": one.drawn, "metrics": [list(named) for named in DRAWN[one.drawn].items()]},
+        **{"levels": metric_table(one), "warnings": list(one.warnings)},
+    }
+
+
 _ANALYSES: WeakKeyDictionary[DesignWatch, DesignAnalysis] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
@@ -130,7 +165,7 @@ def analysis_of(source: Source) -> tuple[DesignWatch, DesignAnalysis]:
 
 @resource("design/analysis")
 def analysis(source: Source, query: Query) -> dict[str, Any]:
-    """Return indices and comparisons, as ``arsenai analyse`` and ``arsenai compare`` compute them.
+    """Return indices, boxes and robustness, as ``arsenai analyse`` computes them, and comparisons, as ``arsenai compare``.
 
     It takes as long as they take, once for the same finished runs.
     """

@@ -68,6 +68,12 @@ export function decode(value) {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, decode(one)]));
 }
 
+/** The rows of a frame, which comes by columns. */
+export function rowsOf(frame) {
+  const names = Object.keys(frame), size = names.length ? frame[names[0]].length : 0;
+  return Array.from({ length: size }, (_, i) => Object.fromEntries(names.map((name) => [name, frame[name][i]])));
+}
+
 /** The numbers of a matrix that compact.py packed, row after row. */
 function expand({ rows, quantum, of, planes, missing }) {
   const bytes = planes.map(decode), gone = missing && decode(missing);

@@ -1,9 +1,14 @@
-// Sensitivity indices and comparisons of a design, which the server computes when they are asked for.
+// What a design is analysed for: indices, comparisons, boxes and robustness, which the server computes when they are asked for.
 
-import { get, offline } from "web/data";
+import { get, offline, rowsOf } from "web/data";
 import { fill, h, table } from "web/dom";
 import { COLOURS, colour, figure } from "web/chart";
 import { number } from "web/format";
+import { between, known, levelPoints } from "web/level_chart";
+import { boxes } from "web/views/design_boxes";
+import { robustness } from "web/views/design_robustness";
+
+const MEANS = [["mean", "Mean"], ["iqm", "Interquartile mean"]];
 
 /** Returns {element, update(), close()}; `update` tells whether more runs have finished since. */
 export function analysis(model, signal) {
@@ -50,7 +55,9 @@ export function analysis(model, signal) {
     const executed = runs.executed < runs.runs - runs.missing ? ` (${number(runs.executed)} executed)` : "";
     fill(result, h("p", {}, `${number(runs.runs)} runs${executed}${lost.length ? `, of which ${lost.join(", ")}` : ""}.`),
       cautions([...(found.not_collected ? [found.not_collected] : []), ...found.notes]),
-      found.methods.map(method), found.comparisons.map(comparison));
+      found.methods.map(method), found.comparisons.map(comparison),
+      found.discoveries.map((one) => h("section", {}, boxes(one, keep, cautions))),
+      found.robustness.map((one) => h("section", {}, robustness(one, keep, cautions))));
     for (const one of figures) one.update();
   }
   function keep(one) {
@@ -58,7 +65,7 @@ export function analysis(model, signal) {
     return one.element;
   }
   function method(one) {
-    const rows = recordsOf(one.frame);
+    const rows = rowsOf(one.frame);
     const title = `${one.outcome}: ${one.title}`;
     const head = [h("h3", {}, title), h("p", { class: "quiet" }, one.says, ` ${number(one.used)} runs used`,
       one.executed < one.used && ` (${number(one.executed)} executed)`, one.lost > 0 && `, ${number(one.lost)} lost`, ".")];
@@ -67,11 +74,11 @@ export function analysis(model, signal) {
     return h("section", {}, head, cautions([...about, ...one.notes]), keep(bars(one, rows, title)), indexTable(one, rows, title));
   }
   function comparison(one) {
-    const levels = recordsOf(one.levels), pairs = recordsOf(one.pairs);
+    const levels = rowsOf(one.levels), pairs = rowsOf(one.pairs);
     const share = `${number(one.confidence * 100)} %`;
     return h("section", {}, h("h3", {}, one.title, one.better ? ` (${one.better} is better)` : ""), cautions(one.warnings),
       one.constant !== null ? h("p", {}, `All runs gave ${number(one.constant)}: there is nothing to compare.`)
-        : [keep(points(one, levels, share)), table(levelColumns(one), levels, `Levels; intervals with confidence ${share}`),
+        : [keep(levelPoints({ title: one.title, of: one.outcome, levels, measures: MEANS, share })), table(levelColumns(one), levels, `Levels; intervals with confidence ${share}`),
           table(PAIRS, pairs, `Pairs of levels; intervals with confidence ${share}`)],
       h("details", {}, h("summary", {}, "How it was compared"), h("ul", {}, one.notes.map((note) => h("li", {}, note)))));
   }
@@ -81,8 +88,8 @@ export function analysis(model, signal) {
   }
   function update() {
     if (busy) return;
-    if (of === null) said.textContent = "Indices and comparisons are computed here; with many runs it takes some seconds.";
-    else said.textContent = of === model.finished ? "" : "More runs have ended since: analyse them anew.";
+    if (of === null) said.textContent = "Indices, comparisons, boxes and robustness are computed here; with many runs it takes some seconds.";
+    else said.textContent = of === model.finished ? "" : "More runs have ended since: analyse them again.";
   }
   update();
   if (offline) compute();
@@ -92,15 +99,6 @@ export function analysis(model, signal) {
 function cautions(texts) {
   return texts.length > 0 && h("ul", { class: "design-cautions" }, texts.map((one) => h("li", {}, one)));
 }
-
-/** The rows of a frame, which comes by columns. */
-function recordsOf(frame) {
-  const names = Object.keys(frame), size = names.length ? frame[names[0]].length : 0;
-  return Array.from({ length: size }, (_, i) => Object.fromEntries(names.map((name) => [name, frame[name][i]])));
-}
-
-const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
-const between = (low, high) => (known(low) && known(high) ? `[${number(low)}, ${number(high)}]` : "");
 
 /** The indices of each factor with their intervals, the most important factor at the top. */
 function bars(one, rows, title) {
@@ -169,48 +167,6 @@ function indexTable(one, rows, title) {
         ? [{ title: "Interval", value: (row) => (row[`=${index}`] ? between(row[`=${index}`].low, row[`=${index}`].high) : "") }] : []),
     ]),
   ], [...places.values()], title);
-}
-
-/** The mean and the interquartile mean of each level with their intervals. */
-function points(one, levels, share) {
-  const names = levels.map((row) => row.level), what = [["mean", "Mean"], ["iqm", "Interquartile mean"]];
-  return figure({
-    description: `${one.title}. Means of ${one.outcome} with intervals: ${levels.map((row) => `${row.level} ${number(row.mean, 3)}`).join(", ")}`,
-    height: 90 + 38 * Math.max(1, names.length),
-    options: ({ axis }) => ({
-      grid: { left: 12, right: 24, top: 36, bottom: 34, containLabel: true },
-      legend: { top: 0, textStyle: { color: colour("text") }, data: what.map(([, name]) => name) },
-      tooltip: { trigger: "item", formatter: (item) => {
-        const [column, name] = what.find(([, title]) => title === item.seriesName), row = levels[item.dataIndex];
-        return `${row.level}\n${name} ${number(row[column])} ${between(row[`${column}_low`], row[`${column}_high`])} (${share})`;
-      } },
-      xAxis: { ...axis, type: "value", scale: true, name: one.outcome, nameLocation: "middle", nameGap: 26,
-        axisLabel: { ...axis.axisLabel, formatter: (value) => number(value, 4) } },
-      yAxis: { ...axis, type: "category", inverse: true, data: names, axisLabel: { ...axis.axisLabel, hideOverlap: false, width: 140, overflow: "truncate" } },
-      series: what.flatMap(([column, name], i) => [
-        { type: "custom", name, itemStyle: { color: COLOURS[i] }, encode: { x: [1, 2, 3], y: 0 },
-          data: levels.map((row, k) => [k, row[column], row[`${column}_low`], row[`${column}_high`]].map((value) => value ?? NaN)),
-          renderItem: (params, api) => pointWithInterval(api, i, COLOURS[i]) },
-      ]),
-    }),
-    numbers: () => ({
-      columns: ["Level", "Runs", "Lost", ...what.flatMap(([, name]) => [name, "Low", "High"])],
-      rows: levels.map((row) => [row.level, row.n, row.lost, ...what.flatMap(([column]) => [row[column], row[`${column}_low`], row[`${column}_high`]])]),
-    }),
-  });
-}
-
-function pointWithInterval(api, i, stroke) {
-  const [place, value, low, high] = [0, 1, 2, 3].map((k) => api.value(k));
-  if (Number.isNaN(value)) return null;
-  const [x, middle] = api.coord([value, place]), y = middle + (i ? 6 : -6);
-  const children = [i ? { type: "rect", shape: { x: x - 4, y: y - 4, width: 8, height: 8 }, style: { fill: stroke } }
-    : { type: "circle", shape: { cx: x, cy: y, r: 5 }, style: { fill: stroke } }];
-  if (!Number.isNaN(low) && !Number.isNaN(high)) {
-    const [x1] = api.coord([low, place]), [x2] = api.coord([high, place]);
-    children.push({ type: "line", shape: { x1, y1: y, x2, y2: y }, style: { stroke, lineWidth: 2 } });
-  }
-  return { type: "group", children };
 }
 
 function levelColumns(one) {

@@ -2,7 +2,7 @@
 
 import { look } from "web/chart";
 import { curveFigure, groups } from "web/curves";
-import { get, has, offline, watch } from "web/data";
+import { get, has, offline, rowsOf, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
 import { windowTable } from "web/window_table";
@@ -26,9 +26,7 @@ export async function show(element, { run, facts, signal, failed }) {
     h("div", { class: "controls" }, h("label", {}, "Of an episode's values, the", choice), statistics), figures, !offline && episodes);
   signal.addEventListener("abort", () => drawn.forEach((one) => one.close()));
 
-  function rows() {
-    return Array.from(phases.phase, (phase, i) => Object.fromEntries(Object.entries(phases).map(([name, values]) => [name, values[i]])));
-  }
+  const rows = () => rowsOf(phases);
   function draw(again) {
     const agents = [...new Set(curves.map((one) => one.agent))];
     const known = groups(curves), told = known.filter((one) => one.curves[0].kind === "statistic");
