@@ -221,7 +221,7 @@ def _tune(
         return INTERRUPTED
     confirmed = summary.confirmed is None or summary.confirmed.whole
     damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
-    sound = not summary.states.get("failed") and not summary.retries_left and not damaged
+    sound = not summary.to_retry and not summary.retries_left and not damaged
     return FINISHED if sound and summary.best and confirmed and summary.ended_by is not None else FAILED
 
 

@@ -408,7 +408,7 @@ class Search:
         if self.spec.seed_policy == "common":
             # (what failed, and was executed once more, is what that has given)
             out = replaced(trials)
-            hashes = [None if one is None or at in out else one["hash"] for at, one in enumerate(earlier)]
+            hashes = [None if one is None or one["first"] in out else one["hash"] for one in earlier]
             first = hashes.index(hash_) if hash_ in hashes else number
         else:
             same = (at for at, one in enumerate(earlier) if one is not None and one["values"] == digest)
