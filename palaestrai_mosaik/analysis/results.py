@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
+from palaestrai_mosaik.design.settings_table import read_settings, retries_of
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
@@ -217,7 +218,14 @@ class Results:
         columns = (found[name] for name in ("hash", "run", "status", "duration", "error"))
         newest = {hashed: values for hashed, *values in zip(*columns, strict=True)}
         rows = []
+        replaced = set()
+        if self.spec.search is not None:
+            # (another row has the same, with success or without)
+            again = retries_of(read_settings(self.folder.path))
+            replaced = {failed for failed, by in again.items() if by is not None}
         for run in planned:
+            if run.row in replaced:
+                continue
             instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
             shown = _STATUS.get(status, "failed")
             missing = shown == "missing"

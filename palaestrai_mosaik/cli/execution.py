@@ -112,6 +112,8 @@ def run(  # noqa: PLR0913 (one parameter for each option)
 def resume(folder: str | None, **options: Any) -> int:
     """Execute all runs of ``folder`` that did not finish, those that failed included. See :func:`run`.
 
+    Of a search, settings that failed are executed once more only where ``retry_failed`` says so.
+
     Unless it is said where (``executor`` or ``jobs``), they go where the newest submission went: to
     Slurm again, or to pilots, with the same settings, those of runs included. Wherever they go, documents may
     name the modules that the user allowed for that submission, if any were said.
@@ -143,7 +145,7 @@ def resume(folder: str | None, **options: Any) -> int:
 
     # (a search goes on with what it proposes, whatever failed)
     which: RunsToExecute = "failed" if options.get("failed") else "missing" if searching else "unfinished"
-    kept = ("store", "rows", "ignore_queue", "timeout", "runs_per_process", "allow_modules")
+    kept = ("store", "rows", "ignore_queue", "timeout", "runs_per_process", "allow_modules", "retry_failed")
     given = {name: options[name] for name in kept if name in options}
     return submit(folder, which=which, before=before, **given)
 
@@ -151,6 +153,7 @@ def resume(folder: str | None, **options: Any) -> int:
 def _go_on(folder: DesignFolder, **options: Any) -> int:
     """Execute what is missing of ``folder``, and wait."""
     if folder.spec.search is None:
+        options.pop("retry_failed", None)
         return run(str(folder.path), again=True, **options)
     from .tune import resume as go_on
 
@@ -289,7 +292,8 @@ def submit(
 
     ``given`` are settings, which go before those of the design and of the user's configuration file;
     ``slurm`` of them is a mapping. ``dry_run``: only write the script, and report what the runs would take,
-    by what earlier ones took, or by ``seconds_per_run``.
+    by what earlier ones took, or by ``seconds_per_run``. Of a search, ``retry_failed`` may be given, too: settings that
+    failed are executed once more.
     """
     opened = find_folder(folder)
     options: dict[str, Any] = {"store": store, "ignore_queue": ignore_queue, "dry_run": dry_run}
@@ -298,6 +302,7 @@ def submit(
 
         options |= {"rows": rows, "which": which, "seconds_per_run": seconds_per_run}
         return submit_search(opened, **options, **given)
+    given.pop("retry_failed", None)
     settings = user_settings(opened.spec.resolved.get("execution"), **given, executor="slurm")
     if opened.rounds is not None and rows is None and not dry_run:
         opened = _advance(opened, store)

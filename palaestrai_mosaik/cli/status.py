@@ -11,7 +11,7 @@ from typing import Any
 
 from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import read_settings
+from palaestrai_mosaik.design.settings_table import read_settings, retries_of, retries_text
 from palaestrai_mosaik.errors import FINISHED, ExecutionError
 from palaestrai_mosaik.execution import (
     RunStatus,
@@ -33,6 +33,7 @@ from .common import find_folder, store_option
 from .output import say, wants_json
 from .run_lists import factors_of, list_runs, short_path
 from .tables import duration, number, table
+from .tune import retry_lines
 
 #: what ``resume`` executes again because of what it did
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)
@@ -59,6 +60,9 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     if data["settings"] is not None:
         words = ", ".join(f"{n:,} {state}" for state, n in data["settings"].items())
         say(f"search with {data['search']}: {count(sum(data['settings'].values()), 'setting')} ({words})")
+        again = retries_text(read_settings(opened.path))
+        if again:
+            say(again)
         if data["best"] is not None:
             say(
                 f"best so far: setting {data['best']['setting']}, {data['best']['outcome']} {number(data['best']['value'])}"
@@ -99,6 +103,8 @@ def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -
             yield f"the search is not over: arsenai resume {name}"
         return
     yield f"the search is over: {data['search_over']}"
+    left = sum(by is None for by in data["retried"].values())
+    yield from retry_lines(data["to_retry"], left, name)
     confirmed = data["confirm"]
     if confirmed is None:
         return
@@ -170,7 +176,8 @@ def _search(folder: DesignFolder) -> dict[str, Any]:
     """
     spec = folder.spec
     if spec.search is None:
-        return {"search": None, "settings": None, "best": None, "search_over": None, "confirm": None}
+        names = ("search", "settings", "retried", "to_retry", "best", "search_over", "confirm")
+        return dict.fromkeys(names)
     settings = read_settings(folder.path)
     outcome = sought(spec)[0]
     complete = [one for one in settings if one.state == "complete"]
@@ -179,6 +186,8 @@ def _search(folder: DesignFolder) -> dict[str, Any]:
     return {
         "search": spec.search.sampler,
         "settings": dict(sorted(Counter(one.state for one in settings).items())),
+        "retried": retries_of(settings),
+        "to_retry": sum(one.state == "failed" and one.first is None for one in settings),
         "best": None
         if best is None
         else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},

@@ -33,11 +33,17 @@ _TITLE = 40
 
 
 def tune(
-    design: str, output: str | None, store: str | None, extent: Extent, allow_modules: Any, **given: Any
+    design: str,
+    output: str | None,
+    store: str | None,
+    extent: Extent,
+    allow_modules: Any,
+    retry_failed: bool = False,
+    **given: Any,
 ) -> int:
     """Search for the best settings of ``design`` in its folder, where a search that is there goes on.
 
-    ``given`` are settings of how runs are executed. Returns the exit code.
+    ``retry_failed``: settings that failed are executed once more. ``given`` are settings of how runs are executed. Returns the exit code.
     """
     from .design import check_documents
 
@@ -58,25 +64,31 @@ def tune(
     path = loaded.folder if output is None else Path(output)
     modules = None if allow_modules is None else ",".join(allow_modules)
     settings = user_settings(loaded.spec.resolved.get("execution"), allow_modules=modules, **given)
-    return _tune(loaded.spec, path, store, settings)
+    return _tune(loaded.spec, path, store, settings, retry_failed)
 
 
 def resume(
-    folder: DesignFolder, *, store: str | None = None, before: dict[str, Any] | None = None, **options: Any
+    folder: DesignFolder,
+    *,
+    store: str | None = None,
+    before: dict[str, Any] | None = None,
+    retry_failed: bool = False,
+    **options: Any,
 ) -> int:
     """Go on with the search in ``folder``; return the exit code."""
     _refuse_choices(options, "ignore_queue")
     options.pop("runs_per_process", None)
     options["fail_fast"] = options.get("fail_fast") or None
     settings = user_settings(folder.spec.resolved.get("execution"), before=before, **options)
-    return _tune(folder.spec, folder.path, store, settings)
+    return _tune(folder.spec, folder.path, store, settings, retry_failed)
 
 
 def _refuse_choices(options: dict[str, Any], *more: str) -> None:
     for name in ("rows", "failed", *more):
         if options.pop(name, None):
+            hint = "; --retry-failed executes settings once more that failed" if name == "failed" else ""
             raise ExecutionError(
-                f"a search proposes its settings itself: --{name.replace('_', '-')} means nothing here"
+                f"a search proposes its settings itself: --{name.replace('_', '-')} means nothing here{hint}"
             )
 
 
@@ -88,6 +100,7 @@ def submit(
     ignore_queue: bool = False,
     dry_run: bool = False,
     seconds_per_run: float | None = None,
+    retry_failed: bool = False,
     **given: Any,
 ) -> int:
     """Submit tasks to Slurm that work on the search in ``folder``, or what confirms it; return the exit code."""
@@ -97,8 +110,16 @@ def submit(
 
     settings = user_settings(folder.spec.resolved.get("execution"), **given, executor="slurm")
     done = submit_search(
-        folder.spec, folder.path, store=store, settings=settings, ignore_queue=ignore_queue, dry_run=dry_run
+        folder.spec,
+        folder.path,
+        store=store,
+        settings=settings,
+        ignore_queue=ignore_queue,
+        dry_run=dry_run,
+        retry_failed=retry_failed,
     )
+    if retry_failed:
+        say_unless_quiet(_retried_line(done.submitted.retried))
     for line in _submitted_lines(folder, done, store):
         say_unless_quiet(line)
     if done.not_collected is not None:
@@ -134,6 +155,7 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
         yield from submitted_lines(folder, made.submission)
     if done.over is not None:
         yield f"the search is over: {done.over}"
+        yield from retry_lines(done.to_retry, done.retries_left, name)
         confirming = done.confirming
         if confirming is not None and confirming.submission is not None:
             yield "with fresh seeds, the best settings:"
@@ -169,6 +191,7 @@ def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, A
             "live_tasks": done.submitted.live,
             "settings_left": done.submitted.settings_left,
             "ended_by": done.over,
+            "retried": done.submitted.retried,
             "best": [best_data(one) for one in done.best],
         },
     }
@@ -181,12 +204,16 @@ def _optuna() -> None:
     optuna()
 
 
-def _tune(spec: DesignSpec, path: Path, store: str | None, settings: Settings) -> int:
+def _tune(
+    spec: DesignSpec, path: Path, store: str | None, settings: Settings, retry_failed: bool = False
+) -> int:
     from palaestrai_mosaik.search import tune as search
     from palaestrai_mosaik.search.progress import make_search_progress
 
     progress = make_search_progress(quiet=without_progress())
-    summary = search(spec, path, store=store, settings=settings, progress=progress)
+    summary = search(spec, path, store=store, settings=settings, progress=progress, retry_failed=retry_failed)
+    if retry_failed:
+        say_unless_quiet(_retried_line(summary.retried))
     _print(spec, summary, store)
     if wants_json():
         answer(_data(spec, summary))
@@ -194,7 +221,7 @@ def _tune(spec: DesignSpec, path: Path, store: str | None, settings: Settings) -
         return INTERRUPTED
     confirmed = summary.confirmed is None or summary.confirmed.whole
     damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
-    sound = not summary.states.get("failed") and not damaged
+    sound = not summary.to_retry and not summary.retries_left and not damaged
     return FINISHED if sound and summary.best and confirmed and summary.ended_by is not None else FAILED
 
 
@@ -221,6 +248,8 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
     if summary.ended_by is not None:
         say_unless_quiet(f"ended by: {summary.ended_by}")
+    for line in retry_lines(summary.to_retry, summary.retries_left, f"{name}{store_option(store)}"):
+        say_unless_quiet(line)
     for line in best_lines(spec, summary.best):
         say_unless_quiet(line)
     if summary.winner is not None:
@@ -230,6 +259,23 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say_unless_quiet(f"to go on: arsenai resume {name}{option}")
     elif summary.best:
         say_unless_quiet(f"next: arsenai report {name}{option}")
+
+
+def _retried_line(retried: int) -> str:
+    if not retried:
+        return "no setting has failed that was not tried again"
+    return f"tried again: {count(retried, 'setting')} that failed"
+
+
+def retry_lines(failed: int, left: int, name: str) -> Iterator[str]:
+    """Yield how settings are tried again that have ``failed``, and which are ``left`` of those that were to be.
+
+    ``name`` is how the folder is given to a command, and its store.
+    """
+    if left:
+        yield f"{count(left, 'failed setting')} not tried again yet: where the budget is spent, with a larger one"
+    if failed:
+        yield f"{count(failed, 'setting')} failed; once the cause is mended: arsenai resume {name} --retry-failed"
 
 
 def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
@@ -281,6 +327,8 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "ended_by": summary.ended_by,
         "interrupted": summary.interrupted,
         "seconds": summary.seconds,
+        "retried": summary.retried,
+        "retries_left": summary.retries_left,
         "failed": [{"run": one.run, "error": one.error} for one in summary.failures],
         "best": [best_data(one) for one in summary.best],
         "confirmed": None

@@ -11,15 +11,18 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.text import listed
 
 #: the file, relative to the folder of the design
 SETTINGS = "search/settings.csv"
 
-SettingState = Literal["running", "complete", "pruned", "failed"]
+SettingState = Literal["running", "complete", "pruned", "failed", "retried"]
+#: settings that are named on a line
+_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,9 @@ class SettingRecord:
     took, ``seconds`` how long. ``first`` is the number of the setting with identical documents, if there is an earlier
     one. ``rejected``: proposals in its place that constraints rejected. ``worker`` executed it; ``asked`` and ``told``
     are times, UTC in ISO 8601. ``why`` says what a pruner or a failure said.
+
+    A setting that failed is ``retried`` once somebody wants it executed once more. Another one does that: its ``retries``
+    is the number of the one that failed.
     """
 
     number: int
@@ -45,6 +51,7 @@ class SettingRecord:
     asked: str = ""
     told: str = ""
     why: str = ""
+    retries: int | None = None
 
 
 _NAMES = tuple(field.name for field in fields(SettingRecord))
@@ -83,7 +90,7 @@ def read_settings(path: Path) -> list[SettingRecord]:
 def _records(lines: Iterator[dict[str, str]] | csv.DictReader[str]) -> Iterator[SettingRecord]:
     for line in lines:
         state = line["state"]
-        if state not in ("running", "complete", "pruned", "failed"):
+        if state not in get_args(SettingState):
             raise ValueError(f"unknown state {json.dumps(state)}")
         yield SettingRecord(
             int(line["number"]),
@@ -98,4 +105,19 @@ def _records(lines: Iterator[dict[str, str]] | csv.DictReader[str]) -> Iterator[
             line["asked"],
             line["told"],
             line["why"],
+            # (an older table has no such column)
+            int(line["retries"]) if line.get("retries") else None,
         )
+
+
+def retries_of(settings: Sequence[SettingRecord]) -> dict[int, int | None]:
+    """Return which setting executes each failed one once more, by the number of that; ``None``: it waits for that."""
+    found: dict[int, int | None] = {one.number: None for one in settings if one.state == "retried"}
+    return found | {one.retries: one.number for one in settings if one.retries is not None}
+
+
+def retries_text(settings: Sequence[SettingRecord]) -> str:
+    """Return which failed settings are executed once more, by which others; it is empty where there are none."""
+    found = retries_of(settings).items()
+    words = [f"{failed} (not yet)" if by is None else f"{failed} as {by}" for failed, by in found]
+    return f"tried again: setting {listed(words, most=_NAMED)}" if words else ""

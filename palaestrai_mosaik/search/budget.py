@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from palaestrai_mosaik.design.model import SearchSpec
@@ -13,16 +13,27 @@ from .settings import RUNS, SETTING, spans_of
 Span = tuple[float, float]
 
 
-def spent(search: SearchSpec, trials: Sequence[Any], spans: Iterable[Span] = ()) -> str | None:
+def spent(
+    search: SearchSpec,
+    trials: Sequence[Any],
+    spans: Iterable[Span] = (),
+    *,
+    marked: Collection[int] = (),
+    reserve: bool = True,
+) -> str | None:
     """Return which limit of the budget lets no other setting begin; ``None``: there is room for one.
 
     Args:
         search: the search of a design.
-        trials: its settings, as the journal has them. One that is not settled counts with all its runs.
+        trials: its settings, as the journal has them.
         spans: when it was worked on beyond what the journal has.
+        marked: the numbers of those that do not count, because they are executed once more.
+        reserve: one that is not settled counts with all its runs, of which some may never be executed; else with those
+            that have ended.
     """
     budget = search.budget
-    left = runs_left(search, trials)
+    trials = [trial for trial in trials if trial.number not in marked] if marked else trials
+    left = runs_left(search, trials, reserve=reserve)
     if left is not None and left < search.seeds:
         return f"{budget.runs:,} runs"
     if budget.steps is not None:
@@ -34,17 +45,21 @@ def spent(search: SearchSpec, trials: Sequence[Any], spans: Iterable[Span] = ())
     return None
 
 
-def runs_left(search: SearchSpec, trials: Sequence[Any]) -> int | None:
-    """Return how many runs the budget has left; ``None`` where it does not count runs."""
+def runs_left(
+    search: SearchSpec, trials: Sequence[Any], *, marked: Collection[int] = (), reserve: bool = True
+) -> int | None:
+    """Return how many runs the budget has left; ``None`` where it does not count runs. See :func:`spent`."""
     if search.budget.runs is None:
         return None
-    runs = search.seeds * sum(not trial.state.is_finished() for trial in trials)
-    runs += sum(_runs_counted(search, trial) for trial in trials if trial.state.is_finished())
-    return search.budget.runs - runs
+    counted = (trial for trial in trials if trial.number not in marked)
+    return search.budget.runs - sum(
+        search.seeds if reserve and not trial.state.is_finished() else _runs_counted(search, trial)
+        for trial in counted
+    )
 
 
 def _runs_counted(search: SearchSpec, trial: Any) -> int:
-    """Return the runs that a settled setting counts for: those executed, or all of one that was proposed before."""
+    """Return the runs that a setting counts for: those executed, or all of one that was proposed before."""
     # (it is asked of all of them before each proposal, so no object is made of any)
     repeated = trial.user_attrs.get(SETTING, {}).get("first", trial.number) != trial.number
     return search.seeds if repeated else len(trial.user_attrs.get(RUNS, ()))

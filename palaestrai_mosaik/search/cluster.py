@@ -32,6 +32,7 @@ from palaestrai_mosaik.store.location import StoreLocation
 
 from .budget import runs_left
 from .progress import SearchProgress
+from .retries import marked_settings
 from .search import Search
 from .settings import claims_folder, record_of, runs_of
 
@@ -53,12 +54,14 @@ class Submitted:
         live: how many tasks of earlier ones wait or run.
         tasks: how many tasks there were to submit.
         settings_left: how many settings they can work on; ``None``: the budget does not count runs.
+        retried: how many failed settings are executed once more because that was asked for now.
     """
 
     submission: Submission | None
     live: int
     tasks: int
     settings_left: int | None
+    retried: int = 0
 
 
 def submit(
@@ -68,11 +71,12 @@ def submit(
     *,
     ignore_queue: bool = False,
     dry_run: bool = False,
+    retry_failed: bool = False,
 ) -> Submitted:
     """Submit as many tasks as a search can use, and does not have yet; the caller holds the folder's lock.
 
     What tasks that have ended left is taken in before. ``ignore_queue``: count no task as live, and do not ask Slurm.
-    ``dry_run``: submit nothing. Raises :class:`SchedulerError` where Slurm does not answer.
+    ``dry_run``: submit nothing. ``retry_failed``: see :meth:`Search.retry_failed`. Raises :class:`SchedulerError` where Slurm does not answer.
     """
     live = 0
     if not ignore_queue:
@@ -80,26 +84,30 @@ def submit(
         states = states_of(folder.path)
         live = sum(not state.ended for of_one in states.values() for state in of_one.values())
         give_back(folder.path, states)
-    search.settle()
+    retried = 0
+    if retry_failed and not dry_run:
+        retried = search.retry_failed()
+    else:
+        search.settle()
     search.write(now=True)
     assert search.spec.search is not None
-    trials = search.journal.trials()
-    left = settings_left(search.spec.search, trials)
+    marked, trials = marked_settings(search.journal), search.journal.trials()
+    left = settings_left(search.spec.search, trials, marked)
     wanted = 0
     if search.over() is None:
         wanted = max(0, tasks_for(search.spec.search, left, settings.slurm) - live)
     submission = None
     if wanted and not dry_run:
         submission = submit_tasks(folder.path, *plan_search(folder, wanted, settings))
-    return Submitted(submission, live, wanted, left)
+    return Submitted(submission, live, wanted, left, retried)
 
 
-def settings_left(search: SearchSpec, trials: Sequence[Any]) -> int | None:
+def settings_left(search: SearchSpec, trials: Sequence[Any], marked: Collection[int] = ()) -> int | None:
     """Return how many settings there are to work on: those not settled, and what is left of the budget.
 
-    ``None`` where it does not count runs.
+    ``None`` where it does not count runs. Those that are ``marked`` are executed once more, and do not count.
     """
-    left = runs_left(search, trials)
+    left = runs_left(search, trials, marked=marked)
     unsettled = sum(not trial.state.is_finished() for trial in trials)
     return None if left is None else unsettled + max(0, left) // search.seeds
 

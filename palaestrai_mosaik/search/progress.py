@@ -40,6 +40,10 @@ class _Counting(SearchProgress):
         assert spec.search is not None
         self._sought, self._budget = sought(spec), spec.search.budget
         for setting in settings:
+            # (what is executed once more does not count for the budget)
+            if setting.state == "retried":
+                self.done += 1
+                continue
             if setting.state != "running":
                 self._count(setting)
             self.runs += setting.runs

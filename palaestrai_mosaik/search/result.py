@@ -13,7 +13,7 @@ from typing import Any
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings
+from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings, retries_text
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
 from palaestrai_mosaik.store import Store
@@ -83,6 +83,9 @@ def search_result(spec: DesignSpec, path: Path, store: str | None) -> SearchResu
     runs, steps = sum(one.runs for one in records), sum(one.steps for one in records)
     words = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
     summary = f"{count(len(records), 'setting')} ({words}), {count(runs, 'run')} of {steps:,} steps."
+    again = retries_text(records)
+    if again:
+        summary += f" {again[0].upper()}{again[1:]}."
     shares: dict[str, dict[str, float]] = {}
     if find_spec("optuna") is not None and (path / FOLDER / JOURNAL).is_file():
         shares = importances(spec, _journal(spec, path))

@@ -46,6 +46,11 @@ def make_sampler(spec: DesignSpec, number: int) -> Any:
     return _sampler(spec.search.sampler, spec, _seed(spec, number))
 
 
+def generation_of(trial: Any) -> dict[str, Any]:
+    """Return what a sampler has noted of the generation of a trial: nothing, but for those that work in generations."""
+    return {key: value for key, value in trial.system_attrs.items() if key.endswith("generation")}
+
+
 def _seed(spec: DesignSpec, number: int, *path: str) -> int:
     # (numpy's generators of Optuna take 32 bits)
     return integer_seed(spec.seed, "search", number, *path) % 2**32

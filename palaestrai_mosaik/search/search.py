@@ -11,21 +11,20 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.analysis.outcomes import take
 from palaestrai_mosaik.design.folder import PlannedRun
 from palaestrai_mosaik.design.growing import GrowingFolder, Setting
-from palaestrai_mosaik.design.model import DesignSpec, SearchSpec
+from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import SettingRecord, write_settings
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.errors import ExecutionError, StoreError
 from palaestrai_mosaik.execution import Executor, Settings
 from palaestrai_mosaik.execution.claim import wait_for_exits
 from palaestrai_mosaik.execution.cluster.submission import run_store_location
@@ -42,11 +41,14 @@ from palaestrai_mosaik.store.merge import instance_uids
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 
 from .budget import spent
+from .ending import hopeless, search_over
 from .ranking import direction
-from .samplers import make_sampler
+from .retries import failed_by_themselves, mark, marked_settings, replaced, waiting
+from .samplers import generation_of, make_sampler
 from .settings import (
     PROPOSING,
     REASON,
+    RETRIES,
     RUNS,
     SETTING,
     TABLES,
@@ -68,12 +70,11 @@ logger = logging.getLogger(__name__)
 
 #: seconds between two times that the tables are written, and that settings of dead workers are looked for
 _WRITE_EVERY, _LOOK_EVERY = 1.0, 60.0
-#: seconds for which a process waits its turn to propose, before it looks what else there is to do; and to write the tables
-_TURN, _TABLES_TURN, _POLL = 1.0, 30.0, 0.02
+#: seconds for which a process waits its turn to propose, before it looks what else there is to do; to write the tables, or
+#: to say what is to be proposed
+_TURN, _LONG_TURN, _POLL = 1.0, 30.0, 0.02
 #: how often a run restarts after its process was killed from outside
 _ATTEMPTS = 3
-#: a search ends that proposes so many settings in a row that it has proposed before, or where so many fail and none does not
-_MOST_REPEATED, _MOST_FAILED = 100, 10
 
 
 def open_search(spec: DesignSpec, folder: Path) -> Journal:
@@ -122,7 +123,7 @@ class Search:
         self._written = self._looked = -float("inf")
         #: settings that others seem to be at work on: until when they are left alone
         self._avoided: dict[int, float] = {}
-        self._failed_before = sum(trial.state.name == "FAIL" for trial in self.journal.trials())
+        self._failed_before = self._count_failed()
         #: settings in a row that had been proposed before
         self._repeated = 0
         #: the jobs of the runs that were begun here
@@ -131,6 +132,8 @@ class Search:
         self.failures: list[JobRecord] = []
         #: why no more settings are begun
         self.ended_by: str | None = None
+        #: whether what is left of the budget is reserved for settings in progress, as of when one was settled here last
+        self.reserved = False
         #: whether anybody wants the end
         self.cancelled = False
         #: whether there may be more to begin as soon as another process has proposed
@@ -189,6 +192,29 @@ class Search:
                 self._ready.clear()
                 claim.release()
 
+    def retry_failed(self) -> int:
+        """Have the settings executed once more that have failed by themselves; return how many.
+
+        What has ended is taken in before. Raises :class:`ExecutionError` where another process is proposing all the time.
+        """
+        self.settle()
+        # (nobody proposes meanwhile what is about to be proposed once more)
+        turn = self._turn(PROPOSING, _LONG_TURN)
+        if turn is None:
+            raise ExecutionError(
+                f"other processes have been proposing settings for {_LONG_TURN:g} seconds: try again later"
+            )
+        try:
+            failed = failed_by_themselves(self.journal.trials(), marked_settings(self.journal))
+            mark(self.journal, failed)
+        finally:
+            turn.release()
+        # (what has failed before is no failure now)
+        self.failures.clear()
+        self._failed_before = self._count_failed()
+        self.write(now=True)
+        return len(failed)
+
     def close(self) -> None:
         """Give back the settings that are not settled, and write the tables."""
         for working in self._working.values():
@@ -206,7 +232,7 @@ class Search:
 
     def over(self) -> str | None:
         """Return why the search is over; ``None``: there are settings to execute or to propose."""
-        return _why_over(self._search, self.journal.trials())
+        return search_over(self._search, self.journal)
 
     def runs_of(self, number: int) -> list[PlannedRun]:
         """Return the runs of a setting that was proposed."""
@@ -215,7 +241,8 @@ class Search:
 
     def records(self) -> list[SettingRecord]:
         """Return all settings as they are now, in order."""
-        return [record_of(trial) for trial in self.journal.trials()]
+        marked = marked_settings(self.journal)
+        return [record_of(trial, marked) for trial in self.journal.trials()]
 
     def write(self, *, now: bool = False) -> None:
         """Write the tables of the folder, unless they were written a moment ago, or another process is writing them."""
@@ -223,21 +250,24 @@ class Search:
         if not now and clock - self._written < _WRITE_EVERY:
             return
         # each process writes what the journal has by then, so the tables never go back
-        turn = self._turn(TABLES, _TABLES_TURN if now else 0.0)
+        turn = self._turn(TABLES, _LONG_TURN if now else 0.0)
         if turn is None:
             return
         try:
-            trials = self.journal.trials()
+            marked, trials = marked_settings(self.journal), self.journal.trials()
             for trial in trials[self._growing.rows :]:
                 setting = setting_of(trial)
                 if setting is None:
                     break
                 self._growing.add(setting)
             self._growing.write()
-            write_settings(self._path, [record_of(trial) for trial in trials])
+            write_settings(self._path, [record_of(trial, marked) for trial in trials])
         finally:
             turn.release()
         self._written = time.monotonic()
+
+    def _count_failed(self) -> int:
+        return sum(trial.state.name == "FAIL" for trial in self.journal.trials())
 
     def _claim(self, number: int) -> Claim | None:
         return Claim.take(self._path, self.spec.hash, setting_claim(number), self._worker.task)
@@ -260,7 +290,7 @@ class Search:
         number = self._taken_over()
         if number is not None:
             return self._take_over(number)
-        if self.ended_by is None:
+        if self.ended_by is None and not self.reserved:
             # one process at a time looks what is left of the budget and proposes
             turn = self._turn(PROPOSING, _TURN)
             if turn is None:
@@ -363,23 +393,28 @@ class Search:
         )
 
     def _propose(self, number: int) -> Setting:
+        failed = self._to_retry(number)
+        if failed is not None:
+            return self._propose_again(number, failed)
         journal, id_ = self.journal, self.journal.trial_id(number)
         proposal = self._space.propose(journal, number)
         values = self._growing.values(proposal.unit)
         documents = self._growing.expansion.row(values, number)
         hash_, digest = documents.hash("", 0), self._growing.expansion.digest(values)
-        earlier = [trial.user_attrs.get(SETTING) for trial in journal.trials()[:number]]
+        trials = journal.trials()
+        earlier = [trial.user_attrs.get(SETTING) for trial in trials[:number]]
         name: tuple[str | int, ...] = ()
         first = number
         if self.spec.seed_policy == "common":
-            hashes = [None if one is None else one["hash"] for one in earlier]
+            # (what failed, and was executed once more, is what that has given)
+            out = replaced(trials)
+            hashes = [None if one is None or one["first"] in out else one["hash"] for one in earlier]
             first = hashes.index(hash_) if hash_ in hashes else number
         else:
-            name = ("row", digest, sum(one is not None and one["values"] == digest for one in earlier))
-        storage = journal.storage
-        for axis, value in proposal.params.items():
-            distribution = self._space.distributions[axis]
-            storage.set_trial_param(id_, axis, distribution.to_internal_repr(value), distribution)
+            same = (at for at, one in enumerate(earlier) if one is not None and one["values"] == digest)
+            # (one that executes another once more has the seeds of that)
+            name = ("row", digest, sum(RETRIES not in trials[at].user_attrs for at in same))
+        self._write_params(number, proposal.params)
         attributes = {
             "unit": list(proposal.unit),
             "name": list(name),
@@ -390,8 +425,39 @@ class Search:
             "worker": self._name,
             "asked": now(),
         }
-        storage.set_trial_user_attr(id_, SETTING, attributes)
+        journal.storage.set_trial_user_attr(id_, SETTING, attributes)
         return Setting(number, proposal.unit, name, first)
+
+    def _write_params(self, number: int, params: Mapping[str, Any]) -> None:
+        id_ = self.journal.trial_id(number)
+        for axis, value in params.items():
+            distribution = self._space.distributions[axis]
+            internal = distribution.to_internal_repr(value)
+            self.journal.storage.set_trial_param(id_, axis, internal, distribution)
+
+    def _to_retry(self, number: int) -> int | None:
+        """Return the failed setting that the setting ``number`` executes once more; ``None``: the sampler proposes it."""
+        trial = self.journal.trial(number)
+        if RETRIES in trial.user_attrs:
+            return int(trial.user_attrs[RETRIES])
+        if trial.params or trial.system_attrs:
+            # a process was killed in the middle of what the sampler has proposed
+            return None
+        return next(iter(waiting(self.journal.trials(), marked_settings(self.journal))), None)
+
+    def _propose_again(self, number: int, failed: int) -> Setting:
+        """Propose a setting that has failed once more, with the same seeds."""
+        storage, id_ = self.journal.storage, self.journal.trial_id(number)
+        # (comes first, so that whoever goes on after a kill knows)
+        storage.set_trial_user_attr(id_, RETRIES, failed)
+        trial = self.journal.trial(failed)
+        for key, value in generation_of(trial).items():
+            storage.set_trial_system_attr(id_, key, value)
+        self._write_params(number, trial.params)
+        found = trial.user_attrs[SETTING]
+        again = {"first": number, "rejected": 0, "worker": self._name, "asked": now()}
+        storage.set_trial_user_attr(id_, SETTING, {**found, **again})
+        return Setting(number, tuple(found["unit"]), tuple(found["name"]), number)
 
     def _begin(self, setting: Setting, claim: Claim) -> None:
         if setting.first != setting.number:
@@ -423,19 +489,20 @@ class Search:
 
     def _may_propose(self) -> bool:
         """Whether the budget lets another setting begin; else it is noted why not."""
-        if self.ended_by is None:
-            clock = datetime.now(UTC).timestamp()
-            mine = (clock - (time.monotonic() - self._begun), clock)
-            self.ended_by = spent(self._search, self.journal.trials(), [mine]) or self._stuck(self._repeated)
-        return self.ended_by is None
+        clock = datetime.now(UTC).timestamp()
+        mine = (clock - (time.monotonic() - self._begun), clock)
+        marked, trials = marked_settings(self.journal), self.journal.trials()
+        self.ended_by = (
+            spent(self._search, trials, [mine], marked=marked, reserve=False)
+            or hopeless(trials, marked, self._repeated)
+            or self._failed_fast()
+        )
+        # (of settings in progress some runs may never be executed: another one may begin once they are settled)
+        self.reserved = self.ended_by is None and spent(self._search, trials, marked=marked) is not None
+        return self.ended_by is None and not self.reserved
 
-    def _stuck(self, repeated: int) -> str | None:
-        trials = self.journal.trials()
-        why = _hopeless(trials, repeated)
-        if why is not None:
-            return why
-        states = [trial.state.name for trial in trials]
-        if self._settings.fail_fast and (self.failures or states.count("FAIL") > self._failed_before):
+    def _failed_fast(self) -> str | None:
+        if self._settings.fail_fast and (self.failures or self._count_failed() > self._failed_before):
             return "a run failed"
         return None
 
@@ -670,6 +737,8 @@ class Search:
 
     def _settle(self, working: Working, state: str, values: list[float] | None = None, why: str = "") -> None:
         self._tell(working.number, state, values, why)
+        # (what it has not used is there for another one)
+        self.reserved = False
         del self._working[working.number]
         working.claim.release()
 
@@ -698,29 +767,7 @@ def why_over(spec: DesignSpec, folder: Path) -> str | None:
     assert spec.search is not None
     if not (folder / FOLDER / JOURNAL).exists():
         return None
-    return _why_over(spec.search, open_search(spec, folder).trials())
-
-
-def _why_over(search: SearchSpec, trials: Sequence[Any]) -> str | None:
-    if any(not trial.state.is_finished() for trial in trials):
-        return None
-    return spent(search, trials) or _hopeless(trials, _repeated_last(trials))
-
-
-def _hopeless(trials: Sequence[Any], repeated: int) -> str | None:
-    """Return why other settings would be of no use; ``repeated``: so many in a row had been proposed before."""
-    if repeated >= _MOST_REPEATED:
-        return f"{_MOST_REPEATED} settings in a row had been tried before"
-    states = [trial.state.name for trial in trials]
-    if states.count("FAIL") >= _MOST_FAILED and not {"COMPLETE", "PRUNED"} & set(states):
-        return f"the first {states.count('FAIL')} settings failed"
-    return None
-
-
-def _repeated_last(trials: Sequence[Any]) -> int:
-    """Return how many of the newest settings in a row had been proposed before."""
-    settings = map(setting_of, reversed(trials))
-    return sum(1 for _ in takewhile(lambda one: one is not None and one.first != one.number, settings))
+    return search_over(spec.search, open_search(spec, folder))
 
 
 def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,8 @@ from palaestrai_mosaik.store.location import StoreLocation
 
 #: the attributes of a trial: its point and who proposed it; its runs that have ended; why it failed; who took it over
 SETTING, RUNS, REASON, TAKEN_OVER = "setting", "runs", "reason", "taken_over"
+#: the attribute of a trial that executes a failed setting once more: the number of that one
+RETRIES = "retries"
 #: the folder of the markers of workers
 _MARKERS = "settings"
 #: claims that are none to a setting: to propose one, and to write the tables
@@ -133,10 +135,10 @@ def runs_of(trial: Any) -> list[EndedRun]:
     return [EndedRun.of(plain) for plain in trial.user_attrs.get(RUNS, ())]
 
 
-def record_of(trial: Any) -> SettingRecord:
-    """Return what became of a trial."""
+def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
+    """Return what became of a trial; ``marked`` are the numbers of those that are executed once more."""
     states: dict[str, SettingState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-    state = states.get(trial.state.name, "running")
+    state = "retried" if trial.number in marked else states.get(trial.state.name, "running")
     found, runs = trial.user_attrs.get(SETTING, {}), runs_of(trial)
     values: tuple[float, ...] = ()
     if state == "complete":
@@ -162,6 +164,7 @@ def record_of(trial: Any) -> SettingRecord:
         str(found.get("asked", "")),
         "" if told is None else told.astimezone(UTC).isoformat(timespec="milliseconds"),
         why,
+        trial.user_attrs.get(RETRIES),
     )
 
 

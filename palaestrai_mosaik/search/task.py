@@ -111,6 +111,9 @@ def execute_search_task(
         or any(newest_checkpoint(job) > began for job in search.started),
     )
     words = ", ".join(f"{n} {status}" for status, n in sorted(ended.items())) or "no run"
-    why = "" if search.ended_by is None else f"; nothing more to begin: {search.ended_by}"
+    ended_by = search.ended_by or (
+        "other tasks may need what is left of the budget" if search.reserved else None
+    )
+    why = "" if ended_by is None else f"; nothing more to begin: {ended_by}"
     print_line(f"{words}{why}")
     return outcome

@@ -15,7 +15,7 @@ from pathlib import Path
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.growing import GrowingFolder
 from palaestrai_mosaik.design.model import DesignSpec
-from palaestrai_mosaik.design.settings_table import SettingRecord
+from palaestrai_mosaik.design.settings_table import SettingRecord, retries_of
 from palaestrai_mosaik.execution import Executor, Settings, SubmitSummary, Summary, submit_missing
 from palaestrai_mosaik.execution.claim import wait_for_exits
 from palaestrai_mosaik.execution.cluster.collect import Collected
@@ -51,6 +51,9 @@ class TuneSummary:
         collected: what was brought from runs' own stores to the common one; ``None``: no run has one.
         not_collected: why that could not be done.
         failed_tasks: how many tasks on Slurm have failed of the newest submission, if any; it has what they printed.
+        retried: how many failed settings are executed once more because that was asked for now.
+        to_retry: how many settings have failed by themselves, and may be executed once more if that is asked for.
+        retries_left: how many are to be executed once more, and were not yet.
     """
 
     folder: Path
@@ -67,6 +70,9 @@ class TuneSummary:
     collected: Collected | None = None
     not_collected: str | None = None
     failed_tasks: FailedTasks | None = None
+    retried: int = 0
+    to_retry: int = 0
+    retries_left: int = 0
 
 
 def tune(
@@ -76,6 +82,7 @@ def tune(
     store: str | None = None,
     settings: Settings | None = None,
     progress: SearchProgress | None = None,
+    retry_failed: bool = False,
 ) -> TuneSummary:
     """Search for the best settings of a design, in a folder; one that is there goes on.
 
@@ -87,6 +94,7 @@ def tune(
         store: where the runs are recorded; ``None``: ``results`` in the folder.
         settings: how runs are executed; ``None``: as the design says.
         progress: is called with what happens; ``None``: nothing is shown.
+        retry_failed: execute settings once more of which a run failed, before others are proposed.
 
     Raises:
         DocumentError: something else is in the folder, or the documents of a setting are not sound.
@@ -101,8 +109,10 @@ def tune(
     with held(execution_lock(path), path):
         search = _begin(spec, path, settings, location)
         if settings.executor == "slurm":
-            _wait_for_tasks(search, settings, progress, summary)
+            _wait_for_tasks(search, settings, progress, summary, retry_failed)
         else:
+            if retry_failed:
+                summary.retried = search.retry_failed()
             work(search, make_executor(settings, DesignFolder.open(path)), progress, summary)
         summary.failures += search.failures
         records = search.records()
@@ -112,6 +122,7 @@ def tune(
             summary.ended_by = None
         summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
     summary.states = dict(Counter(one.state for one in records))
+    _count_retries(summary, records)
     if not summary.interrupted and summary.ended_by is not None:
         summary.confirmed = confirm(
             spec, path, records, store=store, settings=settings, progress=progress.confirming
@@ -136,6 +147,11 @@ def _begin(spec: DesignSpec, path: Path, settings: Settings, location: StoreLoca
     return Search(spec, growing, settings, Worker(location, own_store=settings.executor in OWN_STORES))
 
 
+def _count_retries(summary: TuneSummary, records: Sequence[SettingRecord]) -> None:
+    summary.to_retry = sum(one.state == "failed" and one.first is None for one in records)
+    summary.retries_left = sum(by is None for by in retries_of(records).values())
+
+
 def _find_best(
     spec: DesignSpec, summary: TuneSummary, records: Sequence[SettingRecord], store: str | None
 ) -> None:
@@ -145,11 +161,12 @@ def _find_best(
 
 
 def _wait_for_tasks(
-    search: Search, settings: Settings, progress: SearchProgress, summary: TuneSummary
+    search: Search, settings: Settings, progress: SearchProgress, summary: TuneSummary, retry_failed: bool
 ) -> None:
     """Submit the tasks that the search can use, and wait for them and those that are there."""
     try:
-        submitted = submit_search(search, DesignFolder.open(search.path), settings)
+        submitted = submit_search(search, DesignFolder.open(search.path), settings, retry_failed=retry_failed)
+        summary.retried = submitted.retried
         watch = TaskWatch(search, settings.fail_fast, progress)
         tasks = submitted.live + (0 if submitted.submission is None else submitted.tasks)
         if tasks:
@@ -181,6 +198,8 @@ class SearchSubmission:
         not_collected: why that could not be done.
         best: the best settings until now.
         winner: the run document of the best one, relative to the folder.
+        to_retry: how many settings have failed by themselves, and may be executed once more if that is asked for.
+        retries_left: how many are to be executed once more, and were not yet.
     """
 
     submitted: Submitted
@@ -190,6 +209,8 @@ class SearchSubmission:
     not_collected: str | None
     best: list[BestSetting]
     winner: str | None
+    to_retry: int
+    retries_left: int
 
 
 def submit(
@@ -200,6 +221,7 @@ def submit(
     settings: Settings,
     ignore_queue: bool = False,
     dry_run: bool = False,
+    retry_failed: bool = False,
 ) -> SearchSubmission:
     """Submit tasks to Slurm that work on a search, and do not wait; of one that is over, the runs that confirm it.
 
@@ -210,6 +232,7 @@ def submit(
         settings: how runs are executed.
         ignore_queue: treat tasks of earlier submissions as gone, and do not ask Slurm.
         dry_run: submit nothing.
+        retry_failed: have settings executed once more of which a run failed, before others are proposed.
 
     Raises:
         ExecutionError: Optuna is missing, or another process executes the folder. Nothing was submitted.
@@ -222,7 +245,12 @@ def submit(
         search = _begin(spec, path, settings, location)
         try:
             submitted = submit_search(
-                search, DesignFolder.open(path), settings, ignore_queue=ignore_queue, dry_run=dry_run
+                search,
+                DesignFolder.open(path),
+                settings,
+                ignore_queue=ignore_queue,
+                dry_run=dry_run,
+                retry_failed=retry_failed,
             )
             over, records = search.over(), search.records()
         finally:
@@ -240,6 +268,7 @@ def submit(
         confirming = submit_missing(
             folder, which="unfinished", store=store, settings=settings, ignore_queue=ignore_queue
         )
+    _count_retries(summary, records)
     if not dry_run:
         _find_best(spec, summary, records, store)
     return SearchSubmission(
@@ -250,6 +279,8 @@ def submit(
         summary.not_collected,
         summary.best,
         summary.winner,
+        summary.to_retry,
+        summary.retries_left,
     )
 
 

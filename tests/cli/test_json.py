@@ -207,7 +207,13 @@ def test_searches_as_json(told: Callable[..., Any]) -> None:
     made = told("arsenai generate study.yml -o empty")
     assert (made["outcome"], made["rows"]) == ("new", 0)
     planned = told("arsenai submit empty --dry-run")
-    assert planned["search"] == {"live_tasks": 0, "settings_left": 2, "ended_by": None, "best": []}
+    assert planned["search"] == {
+        "live_tasks": 0,
+        "settings_left": 2,
+        "ended_by": None,
+        "retried": 0,
+        "best": [],
+    }
     found = told("arsenai status empty")
     assert (found["search_over"], found["confirm"], found["failed_tasks"]) == (False, None, None)
     assert told("arsenai collect empty")["confirm"] is None

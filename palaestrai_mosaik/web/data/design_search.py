@@ -78,6 +78,7 @@ def _search(seen: DesignWatch) -> dict[str, Any]:
     records = read_settings(folder.path)
     points = history(spec, records)
     counts = Counter(one.state for one in records)
+    counted = [one for one in records if one.state != "retried"]
     # (the runs that confirm are in the folder of their own design, unless another store was named)
     own = os.path.realpath(seen.store.directory) == os.path.realpath(folder.path / RESULTS)
     shown = [one for one in records if one.number < folder.manifest["counts"]["rows"]]
@@ -88,8 +89,9 @@ def _search(seen: DesignWatch) -> dict[str, Any]:
         "objectives": [{"name": one.name, "better": one.better} for one in outcomes],
         "states": _STATES,
         "counts": {state: counts[state] for state in _STATES},
-        "runs": sum(one.runs for one in records),
-        "steps": sum(one.steps for one in records),
+        # (of the budget)
+        "runs": sum(one.runs for one in counted),
+        "steps": sum(one.steps for one in counted),
         "settings": {
             "number": np.array([one.number for one in records], dtype=np.int64),
             "state": np.array([_STATES.index(one.state) for one in records], dtype=np.uint8),
@@ -97,6 +99,9 @@ def _search(seen: DesignWatch) -> dict[str, Any]:
             "steps": np.array([one.steps for one in records], dtype=np.int64),
             "values": [_values(records, place) for place in range(len(outcomes))],
             "first": np.array([-1 if one.first is None else one.first for one in records], dtype=np.int64),
+            "retries": np.array(
+                [-1 if one.retries is None else one.retries for one in records], dtype=np.int64
+            ),
             "why": [[i, one.why[:_LONGEST]] for i, one in enumerate(records) if one.why],
         },
         "best": [

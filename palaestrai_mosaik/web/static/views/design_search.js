@@ -9,7 +9,7 @@ import { text } from "web/views/design_model";
 /** rows of the table of settings that are shown at first, and more each time they are asked for */
 const STEP = 50;
 /** what a state of a setting looks like: that of a run */
-const LOOK = { running: "running", complete: "finished", pruned: "pruned", failed: "failed" };
+const LOOK = { running: "running", complete: "finished", pruned: "pruned", failed: "failed", retried: "failed" };
 
 const finite = (column) => Array.from(column, (one) => one ?? NaN);
 
@@ -50,6 +50,7 @@ export function searched(model, signal) {
       counts.running > 0 && tile("settings-running", number(counts.running), "in progress"),
       counts.pruned > 0 && tile("settings-pruned", number(counts.pruned), "pruned"),
       counts.failed > 0 && tile("settings-failed", number(counts.failed), "failed"),
+      counts.retried > 0 && tile("settings-retried", number(counts.retried), "failed and tried again"),
       spent("runs", runs), spent("steps", steps),
       budget.hours !== undefined && tile("hours", number(budget.hours), "hours at most"),
       bestSoFar() && tile("best", number(bestSoFar().value, 6), `best ${found.objectives[0].name} (setting ${bestSoFar().setting})`)),
@@ -120,6 +121,13 @@ export function searched(model, signal) {
     const { settings, states, objectives } = found;
     const numbers = Array.from(settings.number), state = (setting) => states[settings.state[setting]];
     const rows = numbers.slice(-shown).reverse();
+    const again = new Map(Array.from(settings.retries, (failed, setting) => [failed, setting]));
+    const remark = (setting) => [
+      settings.why.get(setting),
+      settings.first[setting] >= 0 && !settings.why.has(setting) && `the same as setting ${settings.first[setting]}`,
+      settings.retries[setting] >= 0 && `tries setting ${settings.retries[setting]} again`,
+      state(setting) === "retried" && (again.has(setting) ? `tried again as setting ${again.get(setting)}` : "not tried again yet"),
+    ].filter(Boolean).join("; ");
     fill(list, table([
       { title: "Setting", number: true, value: settingLink },
       { title: "State", value: (setting) => h("span", { class: `status ${LOOK[state(setting)]}` }, state(setting)) },
@@ -127,7 +135,7 @@ export function searched(model, signal) {
       { title: "Runs", number: true, value: (setting) => number(settings.runs[setting]) },
       { title: "Steps", number: true, value: (setting) => number(settings.steps[setting]) },
       ...factorColumns(),
-      { title: "Remark", value: (setting) => settings.why.get(setting) ?? (settings.first[setting] < 0 ? "" : `the same as setting ${settings.first[setting]}`) },
+      { title: "Remark", value: remark },
     ], rows, `${number(numbers.length)} settings, the newest first`));
     if (numbers.length > shown) {
       list.append(h("p", {}, h("button", { type: "button", onclick: () => { shown += STEP; drawList(); } },
