@@ -263,7 +263,7 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
 
 def _retried_line(retried: int) -> str:
     if not retried:
-        return "no setting has failed that was not tried again"
+        return "no failed setting is left to try again"
     return f"tried again: {count(retried, 'setting')} that failed"
 
 
@@ -273,7 +273,7 @@ def retry_lines(failed: int, left: int, name: str) -> Iterator[str]:
     ``name`` is how the folder is given to a command, and its store.
     """
     if left:
-        yield f"{count(left, 'failed setting')} not tried again yet: where the budget is spent, with a larger one"
+        yield f"{count(left, 'failed setting')} not tried again yet; if the budget is spent, write a larger one"
     if failed:
         yield f"{count(failed, 'setting')} failed; once the cause is mended: arsenai resume {name} --retry-failed"
 

@@ -100,7 +100,7 @@ def test_settings_that_failed_are_executed_once_more_before_others(policy, jobs,
     before = told()
     capsys.readouterr()
     assert main(["resume", "f", "--executor", "inline", "--retry-failed"]) == 0
-    assert "no setting has failed that was not tried again" in capsys.readouterr().out
+    assert "no failed setting is left to try again" in capsys.readouterr().out
     assert told() == before
 
 
@@ -126,7 +126,7 @@ def test_the_budget_is_never_exceeded_and_what_waits_comes_first_with_a_larger_o
     assert main(["status", "f"]) == 0
     said = capsys.readouterr().out
     assert "tried again: setting 0 as 10, 1 as 11" in said and "6 (not yet)" in said
-    assert "4 failed settings not tried again yet: where the budget is spent, with a larger one" in said
+    assert "4 failed settings not tried again yet; if the budget is spent, write a larger one" in said
     assert "the search is over: 12 runs" in said
     # (the option need not be said again)
     found = tuned(gated(22, seeds=2))

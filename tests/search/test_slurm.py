@@ -110,6 +110,36 @@ def test_a_submitted_search_is_followed_by_what_resume_does_next(capsys):
     assert "resume" not in capsys.readouterr().out
 
 
+def test_settings_that_failed_are_submitted_again(tmp_path, capsys):
+    """Each task has a setting that fails until its cause is mended; ``resume --retry-failed`` has them all executed."""
+    gate = tmp_path / "mended"
+    muscle = {"name": "execution.parts:Doing", "params": {"do": "well", "gate": str(gate)}}
+    search = {"sampler": "random", "budget": {"runs": 4}, "confirm": 0}
+    design = search_design(muscle=muscle, steps=4, search=search, execution={"slurm": {"throttle": 2}})
+    assert main(["generate", written(design), "-o", "f", "--quiet"]) == 0
+    assert main(["submit", "f", "--quiet"]) == 0
+    wait_until(ended, 120)
+    assert [one["state"] for one in settings()] == ["failed"] * 4, output_of(Path("f"))
+    # settings that fail are not submitted again by themselves
+    capsys.readouterr()
+    assert main(["resume", "f"]) == 0
+    assert (
+        "4 settings failed; once the cause is mended: arsenai resume f --retry-failed"
+        in capsys.readouterr().out
+    )
+    assert len(Submissions(Path("f")).all()) == 1
+    gate.touch()
+    assert main(["resume", "f", "--retry-failed"]) == 0
+    assert "tried again: 4 settings that failed" in capsys.readouterr().out
+    wait_until(ended, 120)
+    assert main(["resume", "f"]) == 0
+    assert "the search is over: 4 runs" in capsys.readouterr().out
+    found = settings()
+    assert [one["state"] for one in found] == ["retried"] * 4 + ["complete"] * 4, output_of(Path("f"))
+    assert sorted(one["retries"] for one in found[4:]) == ["0", "1", "2", "3"]
+    assert finished_twice() == []
+
+
 @pytest.mark.slow
 def test_ctrl_c_and_cancel_give_settings_back():
     tuned(slow_search(), "whole", jobs=1)

@@ -153,6 +153,32 @@ def growing(budget: int) -> Path:
     return Path("f").resolve()
 
 
+def test_settings_that_are_tried_again_say_so(browser: Browser, serve: Serve) -> None:
+    muscle = {"name": "execution.parts:Doing", "params": {"do": "well", "gate": "mended"}}
+    search = {"sampler": "random", "budget": {"runs": 3}}
+    design = search_design(muscle=muscle, steps=4, search=search)
+    tuned(design, code=1)
+    source = Source(Store("f/results", read_only=True), DesignFolder.open("f"))
+    browser.open(serve(source))
+    tiles = "Object.fromEntries([...document.querySelectorAll('.design-search [data-tile]')].map(e => [e.dataset.tile, e.querySelector('b').textContent]))"
+    browser.wait(f"{tiles}['settings-failed'] === '3'")
+    Path("mended").touch()
+    tuned(design, "f", "--retry-failed")
+    browser.wait(f"{tiles}['settings-retried'] === '3'")
+    assert browser.js(f"{tiles}['settings']") == "3" and browser.js(f"{tiles}['settings-failed']") is None
+    assert browser.js(f"{tiles}['runs']").startswith("3")
+    browser.js("document.querySelectorAll('.design-search details')[1].open = true")
+    browser.wait(
+        "document.querySelectorAll('.design-search details')[1].querySelectorAll('tbody tr').length === 6"
+    )
+    remarks = {
+        row["Setting"]: row["Remark"] for row in rows_of(browser, ".design-search details:nth-of-type(1)")
+    }
+    assert remarks["3"] == "tries setting 0 again" and remarks["0"].endswith("tried again as setting 3")
+    assert browser.errors() == []
+    source.store.close()
+
+
 def test_rows_that_a_search_adds_are_taken_in() -> None:
     path = growing(3)
     source = Source(Store(path / RESULTS, read_only=True), DesignFolder.open(path))
