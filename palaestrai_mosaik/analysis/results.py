@@ -94,7 +94,8 @@ class Results:
         try:
             store = self._store.look()
         except StoreError as error:
-            hint = self._not_collected(()) or f"has the design been run? arsenai run {self.folder.path}"
+            verb = "run" if self.spec.search is None else "resume"
+            hint = self._not_collected(()) or f"has the design been run? arsenai {verb} {self.folder.path}"
             raise StoreError(f"{error} ({hint})") from error
         with store:
             yield store

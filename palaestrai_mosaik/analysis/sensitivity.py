@@ -289,13 +289,16 @@ def _levels(results: Results, run: IntArray) -> IntArray:
 
 def _missing_levels(results: Results, method: Method, wanted: BoolVector, left: IndexVector) -> Iterator[str]:
     """Tell which levels no row is left of; for tests of single runs (ANOVA), all that a factor takes are its levels."""
-    unit = results.folder.sample.unit
-    for number, axis in enumerate(results.spec.axes):
-        column = unit[:, number]
-        lost = wanted & ~np.isin(column, column[left])
-        if lost.any() and (axis.levels is not None or method.shared_runs == "observations"):
-            missing = labels(axis.factors, [results.folder.values()[row] for row in np.flatnonzero(lost)])
-            levels = ", ".join(
-                dict.fromkeys(f"{axis.name}={label}" for label in missing if label is not None)
-            )
-            yield f"no run of {levels or axis.name} is left: nothing is said of it"
+    values = results.folder.values()
+    for axis in results.spec.axes:
+        if axis.levels is None and method.shared_runs != "observations":
+            continue
+        # (not by coordinates: drawn ones of one level differ)
+        names = labels(axis.factors, values)
+        known = {names[row] for row in left}
+        missing = dict.fromkeys(
+            name for row in np.flatnonzero(wanted) if (name := names[row]) is not None and name not in known
+        )
+        if missing:
+            levels = ", ".join(f"{axis.name}={name}" for name in missing)
+            yield f"no run of {levels} is left: nothing is said of it"

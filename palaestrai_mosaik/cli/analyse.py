@@ -15,7 +15,7 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import ANALYSIS, REPORT
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.progress import ProgressCallback
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, joined
 
 from .answers import answer
 from .common import store_option
@@ -73,7 +73,7 @@ def analyse(
         results = Results(find_folder(folder), store, reading)
         names = choose_outcomes(results, outcomes)
         one = _analysed(results, methods, names, discover)
-    one.search = _search_of(results, store)
+    one.search = None if one.boxes_only else _search_of(results, store)
     one.beside = None if beside is None else beside_of(results, beside, store)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
@@ -219,15 +219,22 @@ def _search_lines(spec: DesignSpec, found: SearchResult) -> Iterator[str]:
     for outcome, shares in found.importances.items():
         yield f"which factors mattered for {outcome}, where the search has looked:"
         yield table(("factor", "share"), list(shares.items()), indent="  ")
+    left_out = [factor.name for factor in spec.factors if factor.when is not None]
+    if found.importances and left_out:
+        yield f"  without {joined(left_out)}, which not all settings have ('when')"
 
 
 def _search_tables(spec: DesignSpec, found: SearchResult) -> dict[str, pd.DataFrame]:
     """Return the tables of a search by name: ``best``, ``history``, ``importances``."""
     import pandas as pd
 
+    from .run_lists import factor_value
+
+    factors = {factor.name: factor for factor in spec.factors}
     best = []
     for one in found.best:
-        row: dict[str, Any] = {"setting": one.number, **one.factors, **one.values}
+        named = {name: factor_value(factors[name], value) for name, value in one.factors.items()}
+        row: dict[str, Any] = {"setting": one.number, **named, **one.values}
         for name, fresh in one.confirmed.items():
             row |= {f"{name}, fresh seeds": fresh.mean, f"{name}, std": fresh.std, f"{name}, n": fresh.seeds}
         best.append(row)
@@ -250,11 +257,16 @@ def _search_data(spec: DesignSpec, found: SearchResult) -> SearchData:
     from palaestrai_mosaik.analysis.report import SearchData
     from palaestrai_mosaik.design.search import sought
 
-    first = sought(spec)[0]
+    first, *more = sought(spec)
     confirmed = any(one.confirmed for one in found.best)
     tables = _search_tables(spec, found)
     return SearchData(
-        **tables, outcome=first.name, better=str(first.better), summary=found.summary, confirmed=confirmed
+        **tables,
+        outcome=first.name,
+        better=str(first.better),
+        summary=found.summary,
+        confirmed=confirmed,
+        several=bool(more),
     )
 
 

@@ -251,7 +251,7 @@ def _search_lines(spec: DesignSpec) -> Iterable[str]:
         None
         if budget.runs is None
         else f"{count(budget.runs, 'run')} ({count(budget.runs // search.seeds, 'setting')})",
-        None if budget.steps is None else f"{budget.steps:,} steps of environments",
+        None if budget.steps is None else f"{count(budget.steps, 'step')} of environments",
         None if budget.hours is None else f"{budget.hours:g} hours",
     ]
     yield f"seeks      {', '.join(f'{one.name} ({one.better})' for one in sought(spec))}"

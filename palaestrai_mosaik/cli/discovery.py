@@ -37,7 +37,7 @@ def write_discoveries(
 ) -> list[Path]:
     """Write the tables of all discoveries and a picture of each; return the files.
 
-    A picture of an earlier analysis that has no box any more is removed.
+    A picture of an earlier analysis that has no box any more, or no condition, is removed.
     """
     written = [write(made(found), directory / name) for name, made in TABLES.items()]
     for place, one in enumerate(found, start=1):
@@ -46,6 +46,10 @@ def write_discoveries(
             written.append(plot_discovery(one, file))
         else:
             files.remove(file, missing_ok=True)
+    place = len(found) + 1
+    while (file := directory / f"discovery-{place}.png").exists():
+        files.remove(file, missing_ok=True)
+        place += 1
     return written
 
 

@@ -5,20 +5,22 @@ Apart from :mod:`.tables`, because commands without a design must not import all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.model import INACTIVE
+from palaestrai_mosaik.design.model import INACTIVE, Factor
 from palaestrai_mosaik.execution import RunStatus
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, listed
 
 from .output import say, say_unless_quiet
 from .tables import first_line, number, table
 
 _LISTED = 20
 _WIDTH = 60
+#: of settings that failed for one reason, so many numbers are printed
+_NUMBERS = 5
 #: what is said of runs that are not executed
 _LEFT_OUT = {
     RunStatus.FINISHED: "finished before",
@@ -53,6 +55,22 @@ def list_runs(items: Iterable[Mapping[str, Any]], *, error: bool = False) -> Non
         say(f"  and {len(shown) - _LISTED:,} more: see arsenai status", error=error)
 
 
+def reason_lines(reasons: Mapping[int, str], listed_runs: Iterable[str]) -> Iterator[str]:
+    """Yield why settings of a search have failed, those with one reason together; of many, the first ones.
+
+    ``reasons``: by the numbers of the settings. What is said of ``listed_runs`` already is left out.
+    """
+    told = tuple(f"run {run}: " for run in listed_runs)
+    grouped: dict[str, list[int]] = {}
+    for number_, why in reasons.items():
+        if not told or not why.startswith(told):
+            grouped.setdefault(why, []).append(number_)
+    for why, numbers in list(grouped.items())[:_LISTED]:
+        yield f"  setting{'s' * (len(numbers) > 1)} {listed(numbers, _NUMBERS)}: {first_line(why, 2 * _WIDTH)}"
+    if len(grouped) > _LISTED:
+        yield f"  and {len(grouped) - _LISTED:,} more reasons: see search/settings.csv in the folder"
+
+
 def _cell(value: Any) -> Any:
     return first_line(value, _WIDTH) if isinstance(value, str) and "\n" in value else value
 
@@ -61,15 +79,22 @@ def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
     """Return the factors of a row on one line, levels by their labels."""
     parts = []
     for factor in folder.spec.factors:
-        value = values[factor.name]
-        if value is INACTIVE:
+        value = factor_value(factor, values[factor.name])
+        if value is None:
             continue
-        if factor.choice is None and factor.levels:
-            levels = zip(factor.levels, factor.labels, strict=True)
-            # (True equals 1, but is another level)
-            value = next(label for level, label in levels if type(level) is type(value) and level == value)
         parts.append(f"{factor.name}={number(value) if isinstance(value, float) else value}")
     return first_line(" ".join(parts), _WIDTH)
+
+
+def factor_value(factor: Factor, value: Any) -> Any:
+    """Return the value of a factor as tables have it: a level by its label; ``None`` where the factor is inactive."""
+    if value is INACTIVE or (value is None and None not in factor.levels):
+        return None
+    if factor.choice is None and factor.levels:
+        levels = zip(factor.levels, factor.labels, strict=True)
+        # (True equals 1, but is another level)
+        return next(label for level, label in levels if type(level) is type(value) and level == value)
+    return value
 
 
 def short_path(path: Path) -> str:

@@ -17,7 +17,6 @@ from palaestrai_mosaik.execution import (
     RunStatus,
     States,
     StoreLocation,
-    job_records,
     load_run_states,
     row_values,
     time_left,
@@ -26,15 +25,17 @@ from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
 from .common import find_folder, store_option
 from .output import say, wants_json
-from .run_lists import factors_of, list_runs, short_path
+from .run_lists import factors_of, list_runs, reason_lines, short_path
 from .tables import duration, number, table
-from .tune import retry_lines
+from .tune import failed_settings, retry_lines
 
+#: of a Pareto front, so many settings are named
+_MOST_OF_FRONT = 10
 #: what ``resume`` executes again because of what it did
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)
 
@@ -46,7 +47,7 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     """
     opened = find_folder(folder)
     states = load_run_states(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
-    data = _as_json(opened, states)
+    data = _as_json(opened, states, store)
     if wants_json():
         answer(data)
         return FINISHED
@@ -58,19 +59,18 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
             say(line)
         say(_growth(opened, store))
     if data["settings"] is not None:
-        words = ", ".join(f"{n:,} {state}" for state, n in data["settings"].items())
-        say(f"search with {data['search']}: {count(sum(data['settings'].values()), 'setting')} ({words})")
-        again = retries_text(read_settings(opened.path))
-        if again:
-            say(again)
-        if data["best"] is not None:
-            say(
-                f"best so far: setting {data['best']['setting']}, {data['best']['outcome']} {number(data['best']['value'])}"
-            )
+        for line in _search_lines(data, retries_text(read_settings(opened.path))):
+            say(line)
     for what in ("failed", "running"):
         if data[what]:
             say(f"{what}:")
             list_runs(data[what])
+    reasons = {one["setting"]: one["why"] for one in data["failed_settings"] or ()}
+    lines = list(reason_lines(reasons, (one["run"] for one in data["failed"])))
+    if lines and not data["failed"]:
+        say("failed:")
+    for line in lines:
+        say(line)
     for line in _left_lines(opened, data, store):
         say(line)
     for one in data["submissions"]:
@@ -88,6 +88,23 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
         ended = "finished run" if opened.spec.search is None else "run"
         say(f"{count(data['not_collected'], ended)} to be collected: arsenai collect {name}")
     return FINISHED
+
+
+def _search_lines(data: dict[str, Any], again: str) -> Iterator[str]:
+    """Yield how many settings a search has, and how good the best is; of several objectives, which are on the front.
+
+    ``again`` says which settings that failed were tried again.
+    """
+    words = ", ".join(f"{n:,} {state}" for state, n in data["settings"].items())
+    settings = count(sum(data["settings"].values()), "setting")
+    yield f"search with {data['search']}: {settings}{f' ({words})' * bool(words)}"
+    if again:
+        yield again
+    if data["front"] is not None:
+        yield f"Pareto front so far: settings {listed(data['front'], _MOST_OF_FRONT)}"
+    elif data["best"] is not None:
+        best = data["best"]
+        yield f"best so far: setting {best['setting']}, {best['outcome']} {number(best['value'])}"
 
 
 def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
@@ -117,7 +134,7 @@ def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -
         yield f"the best settings with fresh seeds: {done}: arsenai resume {name}"
 
 
-def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
+def _as_json(folder: DesignFolder, states: States, store: str | None) -> dict[str, Any]:
     counts = Counter(state.status for state in states.runs)
     failed = [state for state in states.runs if state.status in _FAILED]
     running = [state for state in states.runs if state.status is RunStatus.RUNNING]
@@ -130,7 +147,7 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
         "documents": len(states.runs),
         "rounds": None if folder.rounds is None else list(folder.rounds.measured),
         "rounds_ended": None if folder.rounds is None else folder.rounds.ended or None,
-        **_search(folder),
+        **_search(folder, store),
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
@@ -169,15 +186,18 @@ def _growth(folder: DesignFolder, store: str | None) -> str:
     return f"rows are added when these have been executed: arsenai run {shlex.quote(short_path(folder.path))}{store_option(store)}"
 
 
-def _search(folder: DesignFolder) -> dict[str, Any]:
+def _search(folder: DesignFolder, store: str | None) -> dict[str, Any]:
     """Return how far the search of a folder is: settings by state, the best of them, and what is left.
 
+    ``front``: of several objectives, the numbers of the settings that no other one beats in all of them.
     ``search_over``: why it is over; false: it is not; ``None``: there is none, or Optuna is not installed.
     """
     spec = folder.spec
     if spec.search is None:
-        names = ("search", "settings", "retried", "to_retry", "best", "search_over", "confirm")
-        return dict.fromkeys(names)
+        names = ("search", "settings", "failed_settings", "retried", "to_retry")
+        return dict.fromkeys((*names, "best", "front", "search_over", "confirm"))
+    from palaestrai_mosaik.search.ranking import ranked
+
     settings = read_settings(folder.path)
     outcome = sought(spec)[0]
     complete = [one for one in settings if one.state == "complete"]
@@ -188,11 +208,15 @@ def _search(folder: DesignFolder) -> dict[str, Any]:
         "settings": dict(sorted(Counter(one.state for one in settings).items())),
         "retried": retries_of(settings),
         "to_retry": sum(one.state == "failed" and one.first is None for one in settings),
+        "failed_settings": failed_settings(
+            {one.number: one.why for one in settings if one.state == "failed"}
+        ),
+        "front": [one.number for one in ranked(spec, settings)] if len(sought(spec)) > 1 else None,
         "best": None
         if best is None
         else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},
         "search_over": _search_over(folder),
-        "confirm": _confirmed(folder) if spec.search.confirm and complete else None,
+        "confirm": _confirmed(folder, store) if spec.search.confirm and complete else None,
     }
 
 
@@ -218,14 +242,15 @@ def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None
     return None if found is None else {"tasks": found.tasks, "output": found.output}
 
 
-def _confirmed(folder: DesignFolder) -> dict[str, int]:
+def _confirmed(folder: DesignFolder, store: str | None) -> dict[str, int]:
     """Return how many runs confirm the best settings of a search, and how many of them have finished."""
     path = folder.path / CONFIRM
     if not (path / MANIFEST).exists():
         return {"runs": 0, "finished": 0}
     opened = DesignFolder.open(path)
-    records = job_records(opened)
-    finished = sum(record.status == "finished" for record in records.values())
+    # (a store that several searches share may have had the runs before)
+    states = load_run_states(opened, StoreLocation.of(path / RESULTS, store), ask=False)
+    finished = sum(state.status is RunStatus.FINISHED for state in states.runs)
     return {"runs": len(opened.documents), "finished": finished}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import CONFIRM, DesignFolder
+from palaestrai_mosaik.design.folder import CONFIRM, DESIGN, DesignFolder
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
 from palaestrai_mosaik.execution import RunStatus, Settings
@@ -18,7 +18,7 @@ from palaestrai_mosaik.text import count
 from .answers import answer, problems_data
 from .common import store_option
 from .output import compose, quiet, say, say_unless_quiet, status, wants_json, warn, without_progress
-from .run_lists import list_runs, short_path
+from .run_lists import factor_value, list_runs, reason_lines, short_path
 from .submissions import dry_lines, print_collected, submitted_lines
 from .tables import duration, number, table
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.execution.cluster.submission import Submission
     from palaestrai_mosaik.execution.design_check import Extent
     from palaestrai_mosaik.search import SearchSubmission, TuneSummary
-    from palaestrai_mosaik.search.result import BestSetting
+    from palaestrai_mosaik.search.result import BestSetting, Confirmed
 
 _TITLE = 40
 
@@ -47,11 +47,16 @@ def tune(
     """
     from .design import check_documents
 
+    if (Path(design) / DESIGN).is_file():
+        raise ExecutionError(
+            f"{design} is the folder of a design, and tune takes its document; a search that is there goes on with: "
+            f"arsenai resume {shlex.quote(design)}"
+        )
     loaded = Design.load(design)
     if loaded.spec.search is None:
         raise ExecutionError(
-            f"{design} says nothing under 'search', so there is nothing to look for: arsenai generate executes the rows "
-            "of its sampler"
+            f"{design} says nothing under 'search', so there is nothing to look for; to execute the rows of its sampler: "
+            f"arsenai generate {shlex.quote(design)}, then arsenai run"
         )
     _optuna()
     for warning in loaded.spec.warnings:
@@ -162,7 +167,7 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
             yield from submitted_lines(DesignFolder.open(folder.path / CONFIRM), confirming.submission)
         yield from best_lines(folder.spec, done.best)
         if done.winner is not None:
-            yield f"winner     {short_path(folder.path / done.winner)}"
+            yield f"winner     {winner_text(folder.spec, folder.path / done.winner)}"
         left = confirming is not None and confirming.before.get(RunStatus.FINISHED, 0) < confirming.considered
         yield f"next: arsenai {'status' if left else 'report'} {name}"
         if left:
@@ -236,9 +241,13 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     )
     for word in words:
         say_unless_quiet(compose("  ", word))
-    if summary.failures:
+    reasons = list(reason_lines(summary.reasons, (one.run for one in summary.failures)))
+    if summary.failures or reasons:
         say(compose(status("failed", error=quiet()), ":"), error=quiet())
+    if summary.failures:
         list_runs(({"run": one.run, "error": one.error} for one in summary.failures), error=quiet())
+    for line in reasons:
+        say(line, error=quiet())
     if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
         print_collected(DesignFolder.open(summary.folder), summary.collected)
     if summary.not_collected is not None:
@@ -253,12 +262,22 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     for line in best_lines(spec, summary.best):
         say_unless_quiet(line)
     if summary.winner is not None:
-        say_unless_quiet(f"winner     {short_path(summary.folder / summary.winner)}")
+        say_unless_quiet(f"winner     {winner_text(spec, summary.folder / summary.winner)}")
     option = store_option(store)
     if summary.interrupted or summary.ended_by is None:
         say_unless_quiet(f"to go on: arsenai resume {name}{option}")
     elif summary.best:
         say_unless_quiet(f"next: arsenai report {name}{option}")
+    else:
+        begun = sum(summary.states.values())
+        why = "no setting is complete" if begun else "no setting was begun: the budget is too small for one"
+        say(f"nothing was found: {why}", error=True)
+
+
+def winner_text(spec: DesignSpec, path: Path) -> str:
+    """Return where the document of the winner is, and of a front which of its settings that is."""
+    first, *more = sought(spec)
+    return short_path(path) + (f" (of the front, that with the best {first.name})" if more else "")
 
 
 def _retried_line(retried: int) -> str:
@@ -284,23 +303,26 @@ def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
         return
     outcomes = [one.name for one in sought(spec)]
     yield "best settings:" if len(outcomes) == 1 else "Pareto front:"
-    header = ["setting", *(factor.name for factor in spec.factors), *outcomes]
+    factors = {factor.name: factor for factor in spec.factors}
+    header = ["setting", *factors, *outcomes]
     fresh = any(one.confirmed for one in best)
     if fresh:
         header += [f"{name}, fresh seeds" for name in outcomes]
     rows = []
     for one in best:
-        cells: list[Any] = [one.number, *map(_cell, one.factors.values()), *map(number, one.values.values())]
+        named = (factor_value(factors[name], value) for name, value in one.factors.items())
+        cells: list[Any] = [one.number, *map(_cell, named), *map(number, one.values.values())]
         if fresh:
             for name in outcomes:
                 found = one.confirmed.get(name)
-                cells.append(
-                    None if found is None else f"{number(found.mean)} ± {number(found.std)} (n={found.seeds})"
-                )
+                cells.append(None if found is None else _fresh(found))
         rows.append(cells)
     yield table(header, rows, indent="  ")
     if fresh:
-        yield "  fresh seeds: mean ± standard deviation over seeds that the search has not used; trust these"
+        several = any(found.seeds > 1 for one in best for found in one.confirmed.values())
+        yield (
+            f"  fresh seeds: mean{' ± standard deviation' * several} over seeds that the search has not used; trust these"
+        )
     elif spec.search is not None:
         honest = (
             "wait for those with fresh seeds"
@@ -308,6 +330,12 @@ def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
             else "'confirm: n' executes the best with fresh seeds"
         )
         yield f"  (the search has chosen them by these figures, which are therefore too good: {honest})"
+
+
+def _fresh(found: Confirmed) -> str:
+    # (one seed has no spread)
+    spread = f" ± {number(found.std)}" if found.seeds > 1 else ""
+    return f"{number(found.mean)}{spread} (n={found.seeds})"
 
 
 def _cell(value: Any) -> Any:
@@ -330,6 +358,7 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "retried": summary.retried,
         "retries_left": summary.retries_left,
         "failed": [{"run": one.run, "error": one.error} for one in summary.failures],
+        "failed_settings": failed_settings(summary.reasons),
         "best": [best_data(one) for one in summary.best],
         "confirmed": None
         if confirmed is None
@@ -338,6 +367,11 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "collected": None if summary.collected is None else summary.collected.runs,
         "not_collected": summary.not_collected,
     }
+
+
+def failed_settings(reasons: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Return the settings that have failed and why, for an answer in JSON."""
+    return [{"setting": setting, "why": why} for setting, why in reasons.items()]
 
 
 def best_data(best: BestSetting) -> dict[str, Any]:

@@ -98,6 +98,13 @@ class Expression:
             given = ", ".join(f"{name} = {values.get(name)!r}" for name in self.names)
             raise _fault(self.text, f"cannot be computed for {given}: {error}") from None
 
+    def is_condition(self, values: Values) -> bool:
+        """Return whether the answer for ``values`` is true or false, not a number or a text; true where there is none."""
+        try:
+            return isinstance(_value(self._test(values)), bool)
+        except (_Open, TypeError, ArithmeticError, ValueError):
+            return True
+
 
 def _fault(text: str, message: str) -> DocumentError:
     return DocumentError([Problem(f"the expression {shorten(text, 80)!r} {message}")])

@@ -167,7 +167,13 @@ class _Reader:
             constraints=self._constraints(factors),
             outcomes=outcomes,
             search=search,
-            analysis=read_analysis(found, self._part("analysis"), factors, outcomes),
+            analysis=read_analysis(
+                found,
+                self._part("analysis"),
+                factors,
+                outcomes,
+                given_points=search is None and spec.sampler.name == SEARCHED,
+            ),
         )
 
     def _checked(

@@ -162,20 +162,31 @@ def read_condition(text: str, outcomes: Sequence[str]) -> Expression:
             f"the condition {text!r} names no outcome, so it is always the same; outcomes: {', '.join(names)}"
         )
         raise DocumentError([Problem(message)])
+    if not condition.is_condition({**dict.fromkeys(outcomes, 1.0), STATUS: "finished"}):
+        message = f"{text!r} is a value and no condition: compare it with something, such as {condition.names[0]} > 0.5"
+        raise DocumentError([Problem(message)])
     return condition
 
 
 def read_analysis(
-    found: Findings, at: Located | None, factors: Sequence[Factor], outcomes: Sequence[OutcomeSpec]
+    found: Findings,
+    at: Located | None,
+    factors: Sequence[Factor],
+    outcomes: Sequence[OutcomeSpec],
+    *,
+    given_points: bool = False,
 ) -> AnalysisSpec:
-    """Return how results are looked at; the methods' names are checked with the sampler."""
+    """Return how results are looked at; the methods' names are checked with the sampler.
+
+    ``given_points``: the rows are given points, not drawn.
+    """
     if at is None or at.value is None:
         return AnalysisSpec()
     given = found.section(at, ANALYSIS)
     if given is None:
         return AnalysisSpec()
     parts = {key: part for key, part in given.items() if part.value is not None}
-    compare = _compared(found, parts.get("compare"), factors)
+    compare = _compared(found, parts.get("compare"), factors, given_points)
     confidence = parts["confidence"].value if "confidence" in parts else 0.95
     number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
     if not number or not 0 < confidence < 1:
@@ -238,7 +249,10 @@ def _words(found: Findings, at: Located | None, what: str) -> list[str]:
     return list(dict.fromkeys(word for word in words if word is not None))
 
 
-def _compared(found: Findings, at: Located | None, factors: Sequence[Factor]) -> tuple[str, ...]:
+def _compared(
+    found: Findings, at: Located | None, factors: Sequence[Factor], given_points: bool
+) -> tuple[str, ...]:
+    # (of a number, given points have few values, which can be compared)
     names = {factor.name: factor for factor in factors}
     compared = []
     for name in _words(found, at, "compare"):
@@ -247,7 +261,7 @@ def _compared(found: Findings, at: Located | None, factors: Sequence[Factor]) ->
             found.error(
                 place, f"compare names {name!r}, which is no factor{did_you_mean_factor(name, factors)}"
             )
-        elif names[name].kind != "levels":
+        elif names[name].kind != "levels" and not given_points:
             found.error(place, f"compare names {name!r}, which has no levels that could be compared")
         else:
             compared.append(name)

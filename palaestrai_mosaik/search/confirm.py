@@ -62,10 +62,21 @@ def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecor
 def confirming_design(spec: DesignSpec, path: Path, numbers: Sequence[int]) -> Design:
     """Return the design that executes the settings ``numbers`` of the search in ``path`` with seeds of its own."""
     assert spec.search is not None
-    unit = DesignFolder.open(path).sample.unit
+    folder = DesignFolder.open(path)
+    unit, values = folder.sample.unit, folder.values()
+    # (an analysis that the design asks for is one of the settings that it searches, not of the best few)
     data: dict[str, Any] = {
         key: value for key, value in spec.resolved.items() if key not in ("search", "output")
     }
+    data["analysis"] = {
+        key: value for key, value in data.get("analysis", {}).items() if key in ("confidence", "resamples")
+    }
+    # what they differ in is what they are compared by
+    data["analysis"]["compare"] = [
+        factor.name
+        for factor in spec.factors
+        if len({repr(values[number][factor.name]) for number in numbers}) > 1
+    ]
     data |= {
         "uid": f"{spec.uid}-confirm",
         "seed": integer_seed(spec.seed, "confirm"),

@@ -11,6 +11,7 @@ from palaestrai_mosaik.design.settings_table import SettingRecord
 from palaestrai_mosaik.execution import FolderProgress, make_progress
 from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.progress import LINES, Pace, choose, new_bar, print_line
+from palaestrai_mosaik.text import count
 
 from .ranking import is_better
 
@@ -94,7 +95,7 @@ class SearchLines(_Counting):
         self._pace, self._last = Pace(LINES), -1
         print_line(
             self.stream,
-            f"search with {spec.search.sampler if spec.search else ''}, up to {processes} runs at the same time",
+            f"search with {spec.search.sampler if spec.search else ''}, up to {count(processes, 'run')} at the same time",
         )
 
     def settled(self, setting: SettingRecord) -> None:
@@ -108,7 +109,9 @@ class SearchLines(_Counting):
 
     def _show(self) -> None:
         self._last = self.done
-        print_line(self.stream, f"{self.done} settings, {self._used()}{', ' * bool(self.text)}{self.text}")
+        print_line(
+            self.stream, f"{count(self.done, 'setting')}, {self._used()}{', ' * bool(self.text)}{self.text}"
+        )
 
 
 class SearchBar(_Counting):
@@ -127,7 +130,7 @@ class SearchBar(_Counting):
 
     def settled(self, setting: SettingRecord) -> None:
         super().settled(setting)
-        self.bar.set_postfix_str(f"{self.done} settings, {self.text}".rstrip(", "))
+        self.bar.set_postfix_str(f"{count(self.done, 'setting')}, {self.text}".rstrip(", "))
 
     def end(self) -> None:
         self.bar.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +29,10 @@ _LEAST_FOR_IMPORTANCES = 10
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The outcome of a setting over seeds that the search has not used: how many, their mean, standard deviation, range."""
+    """The outcome of a setting over seeds that the search has not used: how many, their mean, standard deviation, range.
+
+    Of one seed, the standard deviation is NaN.
+    """
 
     seeds: int
     mean: float
@@ -76,8 +80,11 @@ class SearchResult:
         }
 
 
-def search_result(spec: DesignSpec, path: Path, store: str | None) -> SearchResult:
-    """Return what the search in ``path`` has found until now; importances only where Optuna is installed."""
+def search_result(spec: DesignSpec, path: Path, store: str | None = None) -> SearchResult:
+    """Return what the search in ``path`` has found until now; importances only where Optuna is installed.
+
+    ``store``: where its runs are recorded; ``None``: ``results`` in the folder.
+    """
     records = read_settings(path)
     states = Counter(one.state for one in records)
     runs, steps = sum(one.runs for one in records), sum(one.steps for one in records)
@@ -146,7 +153,7 @@ def _confirmed(spec: DesignSpec, path: Path, store: str | Store | None) -> dict[
         for outcome in sought(spec):
             values = frame.loc[frame["row"] == row, outcome.name].dropna().tolist()
             if values:
-                std = statistics.stdev(values) if len(values) > 1 else 0.0
+                std = statistics.stdev(values) if len(values) > 1 else math.nan
                 found.setdefault(number, {})[outcome.name] = Confirmed(
                     len(values), statistics.fmean(values), std, min(values), max(values)
                 )

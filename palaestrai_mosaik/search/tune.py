@@ -43,6 +43,7 @@ class TuneSummary:
         settings: how many settings were settled now.
         ended: how many runs were executed now, by how they ended.
         failures: the records of runs that failed now.
+        reasons: of all settings that have failed, earlier ones included, why, by their numbers.
         best: the best settings, the best first; of several objectives the Pareto front.
         confirmed: how the best ones were executed with fresh seeds; ``None``: they were not.
         winner: the run document of the best setting, relative to the folder; ``None`` where there is none.
@@ -61,6 +62,7 @@ class TuneSummary:
     settings: int = 0
     ended: dict[str, int] = field(default_factory=dict)
     failures: list[JobRecord] = field(default_factory=list)
+    reasons: dict[int, str] = field(default_factory=dict)
     best: list[BestSetting] = field(default_factory=list)
     confirmed: Summary | None = None
     winner: str | None = None
@@ -123,6 +125,7 @@ def tune(
         summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
     summary.states = dict(Counter(one.state for one in records))
     _count_retries(summary, records)
+    summary.reasons = {one.number: one.why for one in records if one.state == "failed"}
     if not summary.interrupted and summary.ended_by is not None:
         summary.confirmed = confirm(
             spec, path, records, store=store, settings=settings, progress=progress.confirming

@@ -249,6 +249,8 @@ def test_runs_that_rows_share_count_for_each_row_and_are_drawn_once() -> None:
         ("z > 0", "names 'z', which is no outcome; outcomes: y, peak volts, status"),
         ("yy > 0", "did you mean 'y'?"),
         ("1 > 0", "names no outcome, so it is always the same"),
+        ("y", "'y' is a value and no condition: compare it with something, such as y > 0.5"),
+        ("2 - y", "is a value and no condition"),
         ("y >", "is not understood"),
         ("y > 'a'", "cannot be computed for y = "),
         ("__import__('os')", "may not hold"),

@@ -61,6 +61,9 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert [one["condition"] for one in data["discoveries"]] == ["y > 1.3", "y > 0.9"]
     assert data["discoveries"][0]["boxes"][0]["limits"][0]["quasi_p"] <= 0.05
     assert data["methods"] == []
+    # no picture is left of a condition that nobody asks for any more
+    assert (tmp_path / "discovery-2.png").exists()
+    assert main(asked) == 0 and not (tmp_path / "discovery-2.png").exists()
 
 
 def test_the_design_asks_and_the_report_shows_it(

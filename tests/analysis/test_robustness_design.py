@@ -112,4 +112,5 @@ def test_a_question_that_has_no_answer_is_told(tmp_path: Path) -> None:
     results.outcomes()["y"] = math.nan
     found, why = robustness_design(results)
     assert found == [] and "no scenario is left in which every level has a finite value" in why
+    assert "each level needs runs with a value in each scenario (sampler factorial or grid)" in why
     assert any("no robustness: " in note for note in collect(results).notes)

@@ -228,6 +228,23 @@ def test_a_level_that_is_lost_whole_is_told():
     assert "no run of x1=7.0 is left: nothing is said of it" in only(found, "anova").notes
 
 
+def test_of_a_level_that_lost_some_of_its_drawn_rows_nothing_is_said():
+    """Rows of one level have coordinates of their own in a drawn sample: what is lost of them is not the level."""
+    levels = {"x1": {"levels": [0.0, 1.0]}, "x2": {"low": 0.0, "high": 1.0}}
+    found = Made({"name": "lhs", "n": 100}, numbers=levels)
+    of_one = np.flatnonzero(found.folder.sample.unit[:, 0] > 0.5)
+    found.frame.loc[of_one[:9], "y"] = NAN
+    result = only(found, "pawn")
+    assert result.refused == "" and result.lost == 9
+    assert not any("is left: nothing" in note for note in result.notes)
+    found.frame.loc[of_one[:-1], "y"] = NAN
+    assert not any("is left: nothing" in note for note in only(found, "pawn").notes)
+    three = {**levels, "x1": {"levels": [0.0, 1.0, 7.0]}}
+    found = Made({"name": "lhs", "n": 100}, numbers=three)
+    found.frame.loc[found.folder.sample.unit[:, 0] > 2 / 3, "y"] = NAN
+    assert "no run of x1=7.0 is left: nothing is said of it" in only(found, "pawn").notes
+
+
 def test_lost_runs_are_counted_by_their_kind():
     frame = pd.DataFrame(
         {

@@ -379,7 +379,8 @@ def _holds(condition: Expression, values: FloatArray) -> FloatMatrix:
 def _check(what: str, found: _Performance) -> None:
     if not np.isfinite(found.values).any(axis=1).all():
         raise PalaestraiMosaikError(
-            f"{what}: no scenario is left in which every level has a finite value"
+            f"{what}: no scenario is left in which every level has a finite value: each level needs runs with a "
+            "value in each scenario (sampler factorial or grid)"
             if found.shared
             else f"{what}: a level has no finite value in any scenario"
         )

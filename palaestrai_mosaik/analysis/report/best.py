@@ -23,7 +23,8 @@ class Best:
     """The setting with the best mean of ``outcome`` over its repetitions.
 
     ``row`` is the first row of the design that has it. ``runs`` and ``planned`` count the finished and all
-    repetitions; ``settings`` from how many settings it was chosen: rows whose runs are all the same are one.
+    repetitions; ``settings`` from how many settings it was chosen: rows whose runs are all the same are one. ``fresh``: the
+    mean over so many (``fresh_runs``) runs with seeds that a search has not used; ``None``: there are none.
     ``ties``: how many others have the same mean. ``values``: what each factor is, by its name. ``documents``: those
     of the finished repetitions, in the folder.
     """
@@ -38,6 +39,8 @@ class Best:
     ties: int
     values: Mapping[str, str]
     documents: tuple[str, ...]
+    fresh: Mark | None = None
+    fresh_runs: int = 0
 
     @property
     def command(self) -> str | None:
@@ -49,7 +52,8 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
     """Return the best setting; ``None`` where all runs have one value or none, or nobody has said which direction is better.
 
     The interval is Student's, over the repetitions, at the confidence of the design. Of settings with the same mean,
-    the first one of the design is taken.
+    the first one of the design is taken. Of a search with one objective whose best settings were confirmed, it is the
+    best over fresh seeds.
     """
     better = better_of(data, outcome)
     finite = data.finite(outcome)
@@ -63,6 +67,11 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
     runs = data.runs.groupby("row")["run"].agg(frozenset)
     means = means[~runs.loc[means.index].duplicated()]
     row = int((sign * means).sort_values(ascending=False, kind="stable").index[0])
+    confirmed = _confirmed(data, outcome)
+    if confirmed and len(data.spec.search.objectives if data.spec.search is not None else ()) == 1:
+        # (they are sorted by what they gave with fresh seeds)
+        row = next(iter(confirmed))
+    fresh, fresh_runs = confirmed.get(row, (None, 0))
     own = finite[finite["row"] == row].sort_values("repetition").drop_duplicates("run")
     values = own[outcome].to_numpy(float)
     return Best(
@@ -76,7 +85,22 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
         ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in means) - 1,
         values=_setting(data, row),
         documents=tuple(data.documents[run] for run in own["run"] if run in data.documents),
+        fresh=fresh,
+        fresh_runs=fresh_runs,
     )
+
+
+def _confirmed(data: ReportData, outcome: str) -> dict[int, tuple[Mark, int]]:
+    """Return the mean of an outcome over fresh seeds, and of how many, of each setting of a search that has one."""
+    column = f"{outcome}, fresh seeds"
+    if data.search is None or column not in data.search.best:
+        return {}
+    known = data.search.best[data.search.best[column].notna()]
+    columns = ("setting", column, f"{outcome}, std", f"{outcome}, n")
+    return {
+        int(setting): (_student(mean, std, int(n), data.spec.analysis.confidence), int(n))
+        for setting, mean, std, n in zip(*(known[name] for name in columns), strict=True)
+    }
 
 
 def _setting(data: ReportData, row: int) -> dict[str, str]:
@@ -102,11 +126,16 @@ def better_of(data: ReportData, outcome: str) -> Literal["higher", "lower"] | No
 
 def interval(values: np.ndarray[Any, np.dtype[np.float64]], confidence: float) -> Mark:
     """Return the mean of ``values`` with Student's interval; none where there is one value, or they are all equal."""
+    if len(values) < 2 or distinct(values) == 1:
+        return Mark(float(values.mean()))
+    return _student(float(values.mean()), float(values.std(ddof=1)), len(values), confidence)
+
+
+def _student(mean: float, std: float, n: int, confidence: float) -> Mark:
+    """Return a mean of ``n`` values with their standard deviation as an interval; none where there is no spread."""
     from scipy import stats
 
-    mean = float(values.mean())
-    if len(values) < 2 or distinct(values) == 1:
+    if n < 2 or not std > 0:
         return Mark(mean)
-    error = float(values.std(ddof=1)) / math.sqrt(len(values))
-    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1)) * error
+    half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * std / math.sqrt(n)
     return Mark(mean, mean - half, mean + half)

@@ -43,7 +43,7 @@ class SearchData:
     ``best``: a row per setting, the best first (of several objectives the Pareto front). ``history``: ``setting``,
     ``runs``, ``steps``, ``value``, ``best``, in the order in which settings were told; ``importances``: ``outcome``,
     ``factor``, ``share``. ``outcome`` names what the history is of, ``better`` its direction. ``confirmed``: whether
-    ``best`` has figures over fresh seeds.
+    ``best`` has figures over fresh seeds; ``several``: whether there is more than one objective.
     """
 
     best: pd.DataFrame
@@ -53,6 +53,7 @@ class SearchData:
     better: str
     summary: str
     confirmed: bool
+    several: bool = False
 
 
 @dataclass(frozen=True)

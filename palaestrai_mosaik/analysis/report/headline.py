@@ -52,9 +52,8 @@ def facts(data: ReportData, outcome: str) -> list[Fact]:
     found = [*_sensitivity(data, outcome), *verdicts(data, outcome)]
     if not found and len(values):
         low, high, mean = float(values.min()), float(values.max()), float(values.mean())
-        found.append(
-            fact("spread", outcome=outcome, low=low, high=high, mean=mean, runs=data.runs_of(outcome))
-        )
+        kind = "spread" if data.spec.search is None else "spread_of_search"
+        found.append(fact(kind, outcome=outcome, low=low, high=high, mean=mean, runs=data.runs_of(outcome)))
     return found or [fact("no_value", outcome=outcome)]
 
 

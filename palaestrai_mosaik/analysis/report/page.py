@@ -236,6 +236,14 @@ def _best(data: ReportData, best: Best) -> dict[str, Any]:
         "ties": best.ties,
         "documents": list(best.documents),
         "command": best.command,
+        "fresh_seeds": None
+        if best.fresh is None
+        else {
+            "mean": jsonable(best.fresh.value),
+            "low": jsonable(best.fresh.low),
+            "high": jsonable(best.fresh.high),
+            "runs": best.fresh_runs,
+        },
     }
 
 

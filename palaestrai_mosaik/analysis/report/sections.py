@@ -144,7 +144,10 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
         else {
             "best": best,
             "refs": cautions.refer(
-                [caution("best_is_chosen", settings=best.settings)] if best.settings > 1 else [], name
+                [caution("best_is_chosen", settings=best.settings)]
+                if best.settings > 1 and best.fresh is None
+                else [],
+                name,
             ),
         },
         "parallel": _parallel(data, name),
@@ -422,7 +425,7 @@ def _whole(levels: Sequence[Mapping[Any, Any]], statistic: str) -> tuple[float, 
 
 def search(data: SearchData) -> View:
     """Return what a search has found: the best settings, the way to them, and what mattered."""
-    best = Table("search-best", "Best settings", data.best)
+    best = Table("search-best", "Pareto front" if data.several else "Best settings", data.best)
     found = [best]
     picture = Markup("")
     if len(data.history):
@@ -438,6 +441,8 @@ def search(data: SearchData) -> View:
         "picture": picture,
         "tables": found,
         "confirmed": data.confirmed,
+        "several": data.several,
+        "outcome": data.outcome,
         "importances": len(data.importances) > 0,
     }
 
