@@ -18,7 +18,12 @@ RL = ("stable_baselines3", "torch", "gymnasium")
 #: a case: program, its smallest arguments, what its output has, modules that it needs
 CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("analysis_false_alarms.py", "--times 2", "executed", ()),
-    ("adaptive.py", "--factors 3 --repeat 1 --most 40", "hypercube", ("ema_workbench", "sklearn")),
+    (
+        "adaptive.py",
+        "--boxes 10 --factors 3 --repeat 1 --most 30",
+        "10 %        3",
+        ("ema_workbench", "sklearn"),
+    ),
     (
         "comparison_false_alarms.py",
         "--trials 2 --intervals 1 --seeds 3 --settings 2 --correlations 0 --shapes normal --designs paired",

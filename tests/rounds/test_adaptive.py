@@ -41,7 +41,7 @@ def runs_in(store):
 
 
 def test_a_planted_box_is_found(found):
-    # a Latin hypercube of these five factors needs 120 rows (tests/benchmarks/adaptive.py)
+    # a Latin hypercube of these five factors needs 140 rows (tests/benchmarks/adaptive.py)
     results = Results(found)
     (discovery,) = discover_design(results)
     assert discovery.condition == "y1 > 0.6 and y2 < 0.5 and y3 > 0.5"
