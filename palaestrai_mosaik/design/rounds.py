@@ -18,7 +18,7 @@ from .samplers import SAMPLERS
 
 #: what is measured of a round -> the types that it may have
 _KINDS: Mapping[str, type | UnionType] = {
-    **dict.fromkeys(("rows", "n", "runs", "holds"), int),
+    **dict.fromkeys(("rows", "n", "runs", "holds", "lost"), int),
     **dict.fromkeys(("interval", "overlap"), int | float | None),
     **dict.fromkeys(("index", "factor", "outcome", "refused"), str),
 }
@@ -68,6 +68,8 @@ def _description(measured: Mapping[str, Any]) -> str:
         told = (
             f"{rows}, the condition holds in {measured['holds']:,} of {count(int(measured['runs']), 'run')}"
         )
+        if measured.get("lost"):
+            told += f" ({measured['lost']:,} more have no value)"
         if measured["overlap"] is not None:
             told += f", boxes have {100 * measured['overlap']:.0f} % in common with those of the round before"
         return told

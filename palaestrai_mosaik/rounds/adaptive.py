@@ -58,6 +58,7 @@ def decide_adaptive(results: Results) -> Decision:
         "rows": len(unit),
         "runs": len(runs.holds),
         "holds": int(runs.holds.sum()),
+        **({"lost": len(runs.lost)} if len(runs.lost) else {}),
         "boxes": {
             method: [rule(box, relabelling.columns) for box in boxes] for method, boxes in found[-1].items()
         },

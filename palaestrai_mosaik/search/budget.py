@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from palaestrai_mosaik.design.model import SearchSpec
+from palaestrai_mosaik.text import count
 
 from .settings import RUNS, SETTING, spans_of
 
@@ -34,14 +35,14 @@ def spent(
     budget = search.budget
     trials = [trial for trial in trials if trial.number not in marked] if marked else trials
     left = runs_left(search, trials, reserve=reserve)
-    if left is not None and left < search.seeds:
-        return f"{budget.runs:,} runs"
+    if budget.runs is not None and left is not None and left < search.seeds:
+        return count(budget.runs, "run")
     if budget.steps is not None:
         steps = sum(run["steps"] for trial in trials for run in trial.user_attrs.get(RUNS, ()))
         if steps >= budget.steps:
-            return f"{budget.steps:,} steps"
+            return count(budget.steps, "step")
     if budget.hours is not None and _hours(trials, spans) >= budget.hours:
-        return f"{budget.hours:g} hours"
+        return f"{budget.hours:g} hour{'s' * (budget.hours != 1)}"
     return None
 
 

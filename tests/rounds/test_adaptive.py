@@ -129,7 +129,7 @@ def test_rows_are_added_only_when_all_runs_have_ended():
     assert len(advance(folder).runs) == 40
 
 
-def test_runs_that_fail_are_lost_to_the_decision():
+def test_runs_that_fail_are_lost_to_the_decision(capsys):
     design = box_design(failures=0.2)
     design["seeds"] = {"policy": "independent"}
     design["sampler"]["until"] = {"max_n": 40}
@@ -138,7 +138,12 @@ def test_runs_that_fail_are_lost_to_the_decision():
     assert [one["rows"] for one in measured] == [20, 40]
     frame = Results(folder).outcomes()
     failed = int((frame["status"] == "failed").sum())
-    assert failed and measured[-1]["runs"] == 40 - failed
+    assert failed and measured[-1]["runs"] == 40 - failed and measured[-1]["lost"] == failed
+    capsys.readouterr()
+    assert main(["status", str(folder)]) == 0
+    holds = measured[-1]["holds"]
+    line = f"40 rows, the condition holds in {holds} of {40 - failed} runs ({failed} more have no value)"
+    assert line in capsys.readouterr().out
 
 
 def test_conditions_on_the_status_count_failed_runs():

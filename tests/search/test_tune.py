@@ -296,7 +296,7 @@ def test_other_commands_name_the_one_for_searches(capsys):
     assert generated() == before
     assert main(["submit", "f"]) == 0
     out = capsys.readouterr().out
-    assert "the search is over: 1 runs" in out and "next: arsenai report f" in out
+    assert "the search is over: 1 run" in out and "next: arsenai report f" in out
     plain = {key: value for key, value in search_design().items() if key != "search"} | {
         "sampler": {"name": "lhs", "n": 2}
     }
