@@ -186,10 +186,10 @@ def _add_execution_commands(command: Command) -> None:
         "--fail-fast", action="store_true", default=None, help="begin nothing more after a failure"
     )
     tune.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a run that takes longer")
-    _add_retry_failed(tune, "also execute settings once more of which a run failed, with the same seeds")
+    _add_retry_failed(tune, "also execute failed settings once more, with the same seeds")
     _add_retry_failed(
         resume,
-        "of a search: also execute settings once more of which a run failed, with the same seeds; all other failed runs "
+        "of a search: also execute failed settings once more, with the same seeds; other failed runs "
         "are executed anyway",
     )
     _add_check(tune)

@@ -91,7 +91,7 @@ def resume(
 def _refuse_choices(options: dict[str, Any], *more: str) -> None:
     for name in ("rows", "failed", *more):
         if options.pop(name, None):
-            hint = "; --retry-failed executes settings once more that failed" if name == "failed" else ""
+            hint = "; --retry-failed executes failed settings once more" if name == "failed" else ""
             raise ExecutionError(
                 f"a search proposes its settings itself: --{name.replace('_', '-')} means nothing here{hint}"
             )

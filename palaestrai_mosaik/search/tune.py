@@ -96,7 +96,7 @@ def tune(
         store: where the runs are recorded; ``None``: ``results`` in the folder.
         settings: how runs are executed; ``None``: as the design says.
         progress: is called with what happens; ``None``: nothing is shown.
-        retry_failed: execute settings once more of which a run failed, before others are proposed.
+        retry_failed: execute failed settings once more, before others are proposed.
 
     Raises:
         DocumentError: something else is in the folder, or the documents of a setting are not sound.

@@ -211,7 +211,7 @@ def test_other_designs_execute_what_failed_anyway(capsys):
     assert "2 of 2 runs finished" in capsys.readouterr().out
     tuned(gated(1), "f")
     assert main(["resume", "f", "--failed"]) == 2
-    assert "--retry-failed executes settings once more that failed" in capsys.readouterr().err
+    assert "--retry-failed executes failed settings once more" in capsys.readouterr().err
 
 
 def test_every_command_says_which_setting_tries_which_again(capsys):
