@@ -19,9 +19,11 @@ from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.execution import run_states
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.web.actions import perform
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.data.design_watch import watch
 from palaestrai_mosaik.web.resources import ResourceError, Source
+from palaestrai_mosaik.web.workplace import Workplace
 
 from .conftest import Serve
 
@@ -177,6 +179,21 @@ def test_settings_that_are_tried_again_say_so(browser: Browser, serve: Serve) ->
     assert remarks["3"] == "tries setting 0 again" and remarks["0"].endswith("tried again as setting 3")
     assert browser.errors() == []
     source.store.close()
+
+
+def test_the_button_tries_failed_settings_again(here: Path) -> None:
+    muscle = {"name": "execution.parts:Doing", "params": {"do": "well", "gate": "mended"}}
+    tuned(search_design(muscle=muscle, steps=4, search={"sampler": "random", "budget": {"runs": 2}}), code=1)
+    location = StoreLocation(str(here / "f" / RESULTS))
+    source = Source(location, DesignFolder.open("f"), Workplace(location))
+    Path("mended").touch()
+    perform(source, "design/resume", {})
+    wait_until(lambda: source.workplace is not None and source.workplace.started()[0].code is not None, 60)
+    assert source.workplace is not None
+    (one,) = source.workplace.started()
+    assert one.code == 0, one.printed()
+    assert [setting["state"] for setting in settings(Path("f"))] == ["retried"] * 2 + ["complete"] * 2
+    source.close()
 
 
 def test_rows_that_a_search_adds_are_taken_in() -> None:

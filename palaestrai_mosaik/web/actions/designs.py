@@ -32,7 +32,10 @@ def actions(source: Source, query: Query) -> dict[str, Any]:
 
 @action("design/resume")
 def resume(source: Source, body: Body) -> dict[str, Any]:
-    """Execute the missing, failed and interrupted runs of the design, as ``arsenai resume`` does."""
+    """Execute the missing, failed and interrupted runs of the design, of a search also the settings that failed.
+
+    As ``arsenai resume --retry-failed`` does.
+    """
     workplace, folder = workplace_of(source), _folder(source)
     at_work = _at_work(workplace, folder)
     if at_work:
@@ -40,7 +43,7 @@ def resume(source: Source, body: Body) -> dict[str, Any]:
     path = str(folder.path.absolute())
     one = workplace.start(
         f"arsenai resume {folder.path.name}",
-        ["arsenai", "resume", path, *allowed(workplace)],
+        ["arsenai", "resume", path, "--retry-failed", *allowed(workplace)],
         folder=folder.path.absolute(),
     )
     return {"done": f"process {one.process.pid} executes what is missing or has failed", "key": one.key}
