@@ -79,6 +79,7 @@ _OF_COMMANDS = {
     "web/server.py": _SERVE,
     "web/serving.py": _SERVE,
     "web/workplace.py": [("palaestrai-mosaik", "start")],
+    "web/actions/designs.py": [("arsenai", "resume")],
     "web/actions/documents.py": [("palaestrai-mosaik", "start")],
     "web/actions/registry.py": _SERVE,
     "web/actions/runs.py": [("palaestrai-mosaik", "start")],
