@@ -221,7 +221,7 @@ class Results:
         rows = []
         replaced = set()
         if self.spec.search is not None:
-            # (another row has the same, with success or without)
+            # (the row of the retry stands for the one that failed)
             again = retries_of(read_settings(self.folder.path))
             replaced = {failed for failed, by in again.items() if by is not None}
         for run in planned:

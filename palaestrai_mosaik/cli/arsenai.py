@@ -186,12 +186,9 @@ def _add_execution_commands(command: Command) -> None:
         "--fail-fast", action="store_true", default=None, help="begin nothing more after a failure"
     )
     tune.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a run that takes longer")
-    _add_retry_failed(tune, "also execute failed settings once more, with the same seeds")
-    _add_retry_failed(
-        resume,
-        "of a search: also execute failed settings once more, with the same seeds; other failed runs "
-        "are executed anyway",
-    )
+    for sub, more in ((tune, ""), (resume, ", where it is a search; other failed runs are executed anyway")):
+        text = f"also execute failed settings again, with the same seeds{more}"
+        sub.add_argument("--retry-failed", action="store_true", help=text)
     _add_check(tune)
 
     run.add_argument(
@@ -289,10 +286,6 @@ def _add_cluster_commands(command: Command) -> None:
         "--remove", action="store_true", help="delete the stores of finished runs once they are collected"
     )
     add_json(collect)
-
-
-def _add_retry_failed(sub: argparse.ArgumentParser, text: str) -> None:
-    sub.add_argument("--retry-failed", action="store_true", help=text)
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
 
 from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import read_settings, retries_of, retries_text
+from palaestrai_mosaik.design.settings_table import (
+    SettingRecord,
+    count_failed,
+    failure_reasons,
+    read_settings,
+    retries_of,
+    retries_text,
+)
 from palaestrai_mosaik.errors import FINISHED, ExecutionError
 from palaestrai_mosaik.execution import (
     RunStatus,
@@ -47,7 +54,8 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     """
     opened = find_folder(folder)
     states = load_run_states(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
-    data = _as_json(opened, states, store)
+    settings = [] if opened.spec.search is None else read_settings(opened.path)
+    data = _as_json(opened, states, store, settings)
     if wants_json():
         answer(data)
         return FINISHED
@@ -59,14 +67,13 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
             say(line)
         say(_growth(opened, store))
     if data["settings"] is not None:
-        for line in _search_lines(data, retries_text(read_settings(opened.path))):
+        for line in _search_lines(data, retries_text(settings)):
             say(line)
     for what in ("failed", "running"):
         if data[what]:
             say(f"{what}:")
             list_runs(data[what])
-    reasons = {one["setting"]: one["why"] for one in data["failed_settings"] or ()}
-    lines = list(reason_lines(reasons, (one["run"] for one in data["failed"])))
+    lines = list(reason_lines(failure_reasons(settings), (one["run"] for one in data["failed"])))
     if lines and not data["failed"]:
         say("failed:")
     for line in lines:
@@ -134,7 +141,9 @@ def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -
         yield f"the best settings with fresh seeds: {done}: arsenai resume {name}"
 
 
-def _as_json(folder: DesignFolder, states: States, store: str | None) -> dict[str, Any]:
+def _as_json(
+    folder: DesignFolder, states: States, store: str | None, settings: Sequence[SettingRecord]
+) -> dict[str, Any]:
     counts = Counter(state.status for state in states.runs)
     failed = [state for state in states.runs if state.status in _FAILED]
     running = [state for state in states.runs if state.status is RunStatus.RUNNING]
@@ -147,7 +156,7 @@ def _as_json(folder: DesignFolder, states: States, store: str | None) -> dict[st
         "documents": len(states.runs),
         "rounds": None if folder.rounds is None else list(folder.rounds.measured),
         "rounds_ended": None if folder.rounds is None else folder.rounds.ended or None,
-        **_search(folder, store),
+        **_search(folder, store, settings),
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
@@ -186,7 +195,7 @@ def _growth(folder: DesignFolder, store: str | None) -> str:
     return f"rows are added when these have been executed: arsenai run {shlex.quote(short_path(folder.path))}{store_option(store)}"
 
 
-def _search(folder: DesignFolder, store: str | None) -> dict[str, Any]:
+def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingRecord]) -> dict[str, Any]:
     """Return how far the search of a folder is: settings by state, the best of them, and what is left.
 
     ``front``: of several objectives, the numbers of the settings that no other one beats in all of them.
@@ -198,7 +207,6 @@ def _search(folder: DesignFolder, store: str | None) -> dict[str, Any]:
         return dict.fromkeys((*names, "best", "front", "search_over", "confirm"))
     from palaestrai_mosaik.search.ranking import ranked
 
-    settings = read_settings(folder.path)
     outcome = sought(spec)[0]
     complete = [one for one in settings if one.state == "complete"]
     sign = 1.0 if outcome.better == "lower" else -1.0
@@ -207,10 +215,8 @@ def _search(folder: DesignFolder, store: str | None) -> dict[str, Any]:
         "search": spec.search.sampler,
         "settings": dict(sorted(Counter(one.state for one in settings).items())),
         "retried": retries_of(settings),
-        "to_retry": sum(one.state == "failed" and one.first is None for one in settings),
-        "failed_settings": failed_settings(
-            {one.number: one.why for one in settings if one.state == "failed"}
-        ),
+        "to_retry": count_failed(settings),
+        "failed_settings": failed_settings(failure_reasons(settings)),
         "front": [one.number for one in ranked(spec, settings)] if len(sought(spec)) > 1 else None,
         "best": None
         if best is None

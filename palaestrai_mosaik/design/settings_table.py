@@ -110,14 +110,24 @@ def _records(lines: Iterator[dict[str, str]] | csv.DictReader[str]) -> Iterator[
         )
 
 
+def count_failed(settings: Sequence[SettingRecord]) -> int:
+    """Return how many settings have failed, and are not to be executed again; repeats of others are left out."""
+    return sum(one.state == "failed" and one.first is None for one in settings)
+
+
+def failure_reasons(settings: Sequence[SettingRecord]) -> dict[int, str]:
+    """Return why settings have failed, by their numbers."""
+    return {one.number: one.why for one in settings if one.state == "failed"}
+
+
 def retries_of(settings: Sequence[SettingRecord]) -> dict[int, int | None]:
-    """Return which setting executes each failed one once more, by the number of that; ``None``: it waits for that."""
+    """Return the setting that executes a failed one again, by the number of the failed one; ``None``: none does yet."""
     found: dict[int, int | None] = {one.number: None for one in settings if one.state == "retried"}
     return found | {one.retries: one.number for one in settings if one.retries is not None}
 
 
 def retries_text(settings: Sequence[SettingRecord]) -> str:
-    """Return which failed settings are executed once more, by which others; it is empty where there are none."""
+    """Return which failed settings are executed again, and as which others; empty where there are none."""
     found = retries_of(settings).items()
     words = [f"{failed} (not yet)" if by is None else f"{failed} as {by}" for failed, by in found]
     return f"tried again: setting {listed(words, most=_NAMED)}" if words else ""

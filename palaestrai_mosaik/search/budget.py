@@ -8,7 +8,7 @@ from typing import Any
 from palaestrai_mosaik.design.model import SearchSpec
 from palaestrai_mosaik.text import count
 
-from .settings import RUNS, SETTING, spans_of
+from .settings import RUNS, first_of, spans_of
 
 #: a span of time: its beginning and its end, in seconds since 1970
 Span = tuple[float, float]
@@ -28,9 +28,9 @@ def spent(
         search: the search of a design.
         trials: its settings, as the journal has them.
         spans: when it was worked on beyond what the journal has.
-        marked: the numbers of those that do not count, because they are executed once more.
-        reserve: one that is not settled counts with all its runs, of which some may never be executed; else with those
-            that have ended.
+        marked: the numbers of those that do not count, because they are executed again.
+        reserve: whether a setting that is not settled counts with all its runs, of which some may never be executed, or
+            with those that have ended.
     """
     budget = search.budget
     trials = [trial for trial in trials if trial.number not in marked] if marked else trials
@@ -61,8 +61,7 @@ def runs_left(
 
 def _runs_counted(search: SearchSpec, trial: Any) -> int:
     """Return the runs that a setting counts for: those executed, or all of one that was proposed before."""
-    # (it is asked of all of them before each proposal, so no object is made of any)
-    repeated = trial.user_attrs.get(SETTING, {}).get("first", trial.number) != trial.number
+    repeated = first_of(trial) not in (None, trial.number)
     return search.seeds if repeated else len(trial.user_attrs.get(RUNS, ()))
 
 

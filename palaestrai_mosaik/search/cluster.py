@@ -105,7 +105,7 @@ def submit(
 def settings_left(search: SearchSpec, trials: Sequence[Any], marked: Collection[int] = ()) -> int | None:
     """Return how many settings there are to work on: those not settled, and what is left of the budget.
 
-    ``None`` where it does not count runs. Those that are ``marked`` are executed once more, and do not count.
+    ``None`` where it does not count runs. Those that are ``marked`` are executed again, and do not count.
     """
     left = runs_left(search, trials, marked=marked)
     unsettled = sum(not trial.state.is_finished() for trial in trials)

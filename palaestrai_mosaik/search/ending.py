@@ -28,7 +28,7 @@ def search_over(search: SearchSpec, journal: Journal) -> str | None:
 def hopeless(trials: Sequence[Any], marked: Collection[int], repeated: int) -> str | None:
     """Return why other settings would be of no use; ``repeated``: so many in a row had been proposed before.
 
-    Those that are ``marked`` are executed once more, and do not count.
+    Those that are ``marked`` are executed again, and do not count.
     """
     if waiting(trials, marked):
         return None

@@ -40,7 +40,7 @@ from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import instance_uids
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 
-from .budget import spent
+from .budget import runs_left, spent
 from .ending import hopeless, search_over
 from .ranking import direction
 from .retries import failed_by_themselves, mark, marked_settings, replaced, waiting
@@ -193,12 +193,12 @@ class Search:
                 claim.release()
 
     def retry_failed(self) -> int:
-        """Have the settings executed once more that have failed by themselves; return how many.
+        """Mark the settings that have failed by themselves to be executed again; return how many.
 
         What has ended is taken in before. Raises :class:`ExecutionError` where another process is proposing all the time.
         """
         self.settle()
-        # (nobody proposes meanwhile what is about to be proposed once more)
+        # (nobody proposes meanwhile what is about to be proposed again)
         turn = self._turn(PROPOSING, _LONG_TURN)
         if turn is None:
             raise ExecutionError(
@@ -406,13 +406,13 @@ class Search:
         name: tuple[str | int, ...] = ()
         first = number
         if self.spec.seed_policy == "common":
-            # (what failed, and was executed once more, is what that has given)
+            # (a failed setting that was executed again has the outcome of its retry)
             out = replaced(trials)
             hashes = [None if one is None or one["first"] in out else one["hash"] for one in earlier]
             first = hashes.index(hash_) if hash_ in hashes else number
         else:
             same = (at for at, one in enumerate(earlier) if one is not None and one["values"] == digest)
-            # (one that executes another once more has the seeds of that)
+            # (a retry has the seeds of the setting that it retries)
             name = ("row", digest, sum(RETRIES not in trials[at].user_attrs for at in same))
         self._write_params(number, proposal.params)
         attributes = {
@@ -436,17 +436,18 @@ class Search:
             self.journal.storage.set_trial_param(id_, axis, internal, distribution)
 
     def _to_retry(self, number: int) -> int | None:
-        """Return the failed setting that the setting ``number`` executes once more; ``None``: the sampler proposes it."""
+        """Return the failed setting that the setting ``number`` executes again; ``None``: the sampler proposes it."""
         trial = self.journal.trial(number)
         if RETRIES in trial.user_attrs:
             return int(trial.user_attrs[RETRIES])
         if trial.params or trial.system_attrs:
             # a process was killed in the middle of what the sampler has proposed
             return None
-        return next(iter(waiting(self.journal.trials(), marked_settings(self.journal))), None)
+        marked = marked_settings(self.journal)
+        return next(iter(waiting(self.journal.trials(), marked)), None) if marked else None
 
     def _propose_again(self, number: int, failed: int) -> Setting:
-        """Propose a setting that has failed once more, with the same seeds."""
+        """Propose a failed setting again, with the same seeds."""
         storage, id_ = self.journal.storage, self.journal.trial_id(number)
         # (comes first, so that whoever goes on after a kill knows)
         storage.set_trial_user_attr(id_, RETRIES, failed)
@@ -498,7 +499,8 @@ class Search:
             or self._failed_fast()
         )
         # (of settings in progress some runs may never be executed: another one may begin once they are settled)
-        self.reserved = self.ended_by is None and spent(self._search, trials, marked=marked) is not None
+        left = runs_left(self._search, trials, marked=marked)
+        self.reserved = self.ended_by is None and left is not None and left < self._search.seeds
         return self.ended_by is None and not self.reserved
 
     def _failed_fast(self) -> str | None:

@@ -25,7 +25,7 @@ from palaestrai_mosaik.store.location import StoreLocation
 
 #: the attributes of a trial: its point and who proposed it; its runs that have ended; why it failed; who took it over
 SETTING, RUNS, REASON, TAKEN_OVER = "setting", "runs", "reason", "taken_over"
-#: the attribute of a trial that executes a failed setting once more: the number of that one
+#: the attribute of a trial that executes a failed setting again: the number of the failed one
 RETRIES = "retries"
 #: the folder of the markers of workers
 _MARKERS = "settings"
@@ -135,8 +135,15 @@ def runs_of(trial: Any) -> list[EndedRun]:
     return [EndedRun.of(plain) for plain in trial.user_attrs.get(RUNS, ())]
 
 
+def first_of(trial: Any) -> int | None:
+    """Return the number of the first setting that is the same as that of a trial; ``None`` while it is being proposed."""
+    # (it is asked of all of them before each proposal, so no object is made of any)
+    found: int | None = trial.user_attrs.get(SETTING, {}).get("first")
+    return found
+
+
 def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
-    """Return what became of a trial; ``marked`` are the numbers of those that are executed once more."""
+    """Return what became of a trial; ``marked`` are the numbers of those that are executed again."""
     states: dict[str, SettingState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
     state = "retried" if trial.number in marked else states.get(trial.state.name, "running")
     found, runs = trial.user_attrs.get(SETTING, {}), runs_of(trial)

@@ -15,7 +15,7 @@ from pathlib import Path
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.growing import GrowingFolder
 from palaestrai_mosaik.design.model import DesignSpec
-from palaestrai_mosaik.design.settings_table import SettingRecord, retries_of
+from palaestrai_mosaik.design.settings_table import SettingRecord, count_failed, failure_reasons, retries_of
 from palaestrai_mosaik.execution import Executor, Settings, SubmitSummary, Summary, submit_missing
 from palaestrai_mosaik.execution.claim import wait_for_exits
 from palaestrai_mosaik.execution.cluster.collect import Collected
@@ -125,7 +125,7 @@ def tune(
         summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
     summary.states = dict(Counter(one.state for one in records))
     _count_retries(summary, records)
-    summary.reasons = {one.number: one.why for one in records if one.state == "failed"}
+    summary.reasons = failure_reasons(records)
     if not summary.interrupted and summary.ended_by is not None:
         summary.confirmed = confirm(
             spec, path, records, store=store, settings=settings, progress=progress.confirming
@@ -151,7 +151,7 @@ def _begin(spec: DesignSpec, path: Path, settings: Settings, location: StoreLoca
 
 
 def _count_retries(summary: TuneSummary, records: Sequence[SettingRecord]) -> None:
-    summary.to_retry = sum(one.state == "failed" and one.first is None for one in records)
+    summary.to_retry = count_failed(records)
     summary.retries_left = sum(by is None for by in retries_of(records).values())
 
 

@@ -21,6 +21,10 @@ PARAMS = "schedule.only.environments.formula.environment.params"
 MINIMUM = 0.397887
 
 
+#: fails in its third step as long as there is no file of this name
+GATED = {"name": "execution.parts:Doing", "params": {"do": "well", "gate": "mended"}}
+
+
 def search_design(*, function="branin", steps=1, episodes=1, muscle=None, noise=0.0, **keys):
     """Return a design that searches for the minimum of a function; ``keys`` replace those of the design."""
     formula = {"function": function, "steps": steps, "noise": noise, "x1": 0.0, "x2": 0.0}

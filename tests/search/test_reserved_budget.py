@@ -6,8 +6,7 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from search.searches import search_design, settings, written
-from search.test_retries import GATED
+from search.searches import GATED, search_design, settings, written
 from search.test_tasks import start, submitted
 
 from palaestrai_mosaik.cli.arsenai import main

@@ -10,7 +10,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from search.searches import PARAMS, outcomes, search_design, settings, start, told, tuned, wait_until, written
+from search.searches import (
+    GATED,
+    PARAMS,
+    outcomes,
+    search_design,
+    settings,
+    start,
+    told,
+    tuned,
+    wait_until,
+    written,
+)
 from search.test_tasks import instances, submitted
 
 from palaestrai_mosaik.cli.arsenai import main
@@ -25,9 +36,6 @@ from palaestrai_mosaik.search.search import Search, Worker, open_search
 from palaestrai_mosaik.search.task import execute_search_task
 
 pytest.importorskip("optuna")
-
-#: fails in its third step as long as there is no file of this name
-GATED = {"name": "execution.parts:Doing", "params": {"do": "well", "gate": "mended"}}
 
 
 @pytest.fixture(autouse=True)

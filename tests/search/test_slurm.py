@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs  # noqa: F401
 from search.searches import (
+    GATED,
     generated,
     outcomes,
     search_design,
@@ -113,7 +114,7 @@ def test_a_submitted_search_is_followed_by_what_resume_does_next(capsys):
 def test_settings_that_failed_are_submitted_again(tmp_path, capsys):
     """Each task has a setting that fails until its cause is mended; ``resume --retry-failed`` has them all executed."""
     gate = tmp_path / "mended"
-    muscle = {"name": "execution.parts:Doing", "params": {"do": "well", "gate": str(gate)}}
+    muscle = {**GATED, "params": {"do": "well", "gate": str(gate)}}
     search = {"sampler": "random", "budget": {"runs": 4}, "confirm": 0}
     design = search_design(muscle=muscle, steps=4, search=search, execution={"slurm": {"throttle": 2}})
     assert main(["generate", written(design), "-o", "f", "--quiet"]) == 0

@@ -76,6 +76,15 @@ class Browser:
             lambda driver: driver.execute_script(f"return {code}")
         )
 
+    def rows(self, table: str) -> list[dict[str, str]]:
+        """Return the rows of a table (an expression in the page) by the titles of its columns, once it is there."""
+        self.wait(table)
+        head = self.js(f"[...{table}.querySelectorAll('thead th')].map(e => e.textContent)")
+        body = self.js(
+            f"[...{table}.querySelectorAll('tbody tr')].map(r => [...r.cells].map(e => e.textContent))"
+        )
+        return [dict(zip(head, row, strict=True)) for row in body]
+
     def errors(self) -> list[str]:
         """Return what the console has said since the last call: errors, warnings, refusals of the page's policy."""
         entries = self.driver.get_log("browser")

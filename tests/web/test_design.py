@@ -112,13 +112,7 @@ def counts(source: Source) -> Counter[str]:
 def numbers(browser: Browser, figure: int) -> list[dict[str, str]]:
     """Open the table of a figure, and return its rows."""
     browser.js(f"document.querySelectorAll('figure details')[{figure}].open = true")
-    place = f"document.querySelectorAll('figure details')[{figure}].querySelector('table')"
-    browser.wait(place)
-    head = browser.js(f"[...{place}.querySelectorAll('th')].map(e => e.textContent)")
-    rows = browser.js(
-        f"[...{place}.querySelectorAll('tbody tr')].map(r => [...r.cells].map(e => e.textContent))"
-    )
-    return [dict(zip(head, row, strict=True)) for row in rows]
+    return browser.rows(f"document.querySelectorAll('figure details')[{figure}].querySelector('table')")
 
 
 def selected(browser: Browser) -> set[str]:

@@ -55,16 +55,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
 
 def rows_of(browser: Browser, title: str) -> list[dict[str, str]]:
     """Return the rows of the table whose caption begins with ``title``."""
-    place = (
+    return browser.rows(
         "[...document.querySelectorAll('.design-analysis table')]"
         f".find(e => e.caption?.textContent.startsWith('{title}'))"
     )
-    browser.wait(place)
-    head = browser.js(f"[...{place}.querySelectorAll('thead th')].map(e => e.textContent)")
-    body = browser.js(
-        f"[...{place}.querySelectorAll('tbody tr')].map(r => [...r.cells].map(e => e.textContent))"
-    )
-    return [dict(zip(head, row, strict=True)) for row in body]
 
 
 def test_robustness_is_that_of_the_command(asked: Source) -> None:

@@ -197,9 +197,9 @@ def discover_design(
 def discoveries_asked_for(
     results: Results, progress: ProgressCallback | None = None
 ) -> tuple[tuple[Discovery, ...], str]:
-    """Return the discoveries that the design asks for, as of :func:`discover_design`, and why there are none, if so.
+    """Return the discoveries that the design asks for, and the reason where they cannot be computed.
 
-    Nothing and no reason are returned where the design does not ask.
+    Both are empty where the design asks for none.
     """
     try:
         return discover_design(results, (), progress), ""

@@ -68,7 +68,7 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
     means = means[~runs.loc[means.index].duplicated()]
     row = int((sign * means).sort_values(ascending=False, kind="stable").index[0])
     confirmed = _confirmed(data, outcome)
-    if confirmed and len(data.spec.search.objectives if data.spec.search is not None else ()) == 1:
+    if confirmed and data.search is not None and not data.search.several:
         # (they are sorted by what they gave with fresh seeds)
         row = next(iter(confirmed))
     fresh, fresh_runs = confirmed.get(row, (None, 0))
