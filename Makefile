@@ -1,7 +1,7 @@
 # make run    the main job: agents in a medium-voltage grid for one day
-# make test-fast  the tests of folders that take little: below two minutes on two idle cores
-# make test   the test suite; make test-slow: the tests that it leaves out, because they take long; make mutation:
-#             how many small faults in the core the tests find
+# make test   the tests that take up to a second: about five minutes on two idle cores; make test-all: all that this
+#             machine can run; make mutation: whether the tests find faults: all in tests/docs/mutations, and a sample
+#             of small ones in the core
 # make race   this package beside palaestrAI, about 25 minutes (docs/race.md)
 # All make the virtual environment .venv on first use; pip is all that needs a network.
 # PYTHON=/path/to/python3.12 chooses the interpreter that .venv is made with.
@@ -12,9 +12,12 @@ BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # hundreds of processes that tests start would else compile the package, where bytecode is not to be kept
 TESTING := PYTHONDONTWRITEBYTECODE= $(THREADS)
+# WORKERS=3 saves time if many tests wait for Slurm or a browser
+WORKERS ?= 2
+PARALLEL = -q -n $(WORKERS) --dist worksteal
 
 .DELETE_ON_ERROR:
-.PHONY: run test test-fast test-slow test-newer test-bare test-peer mutation lint docs bench race clean
+.PHONY: run test test-all test-newer test-bare test-peer mutation lint docs site bench race clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -23,50 +26,56 @@ run: .venv/ready-run
 	    --sensors 'grid.bus-*.vm_pu' --output $(RESULTS)/cigre_mv_day.png
 
 test: .venv/ready-test
-	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(TESTING) $(BIN)/python -m pytest $(PARALLEL)
 
-test-fast: .venv/ready-test
-	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m fast
+test-all: .venv/ready-test
+	$(TESTING) $(BIN)/python -m pytest $(PARALLEL) --slow
 
-test-slow: .venv/ready-test
-	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal --slow -m slow
+# tests that depend on the release of mosaik
+WORLDS := scheduler environment scenario_files simulators run/test_documents.py run/test_faults.py
 
-# what depends on the release of mosaik: all that runs worlds; a few minutes
-WORLDS := simulation scheduler environment scenario scenario_files rl simulators \
-    $(patsubst %,run/test_%.py,calling_order documents evaluation faults loading reproducible scalars)
-
-# with mosaik 3.7, which needs Python 3.12 or newer
+# with mosaik 3.7, which needs Python 3.12 or newer; also workers and learners, which depend on the release of Python
 test-newer: .venv-newer/ready
-	$(TESTING) .venv-newer/bin/python -m pytest -q -n 2 --dist worksteal $(WORLDS:%=tests/%)
+	$(TESTING) .venv-newer/bin/python -m pytest $(PARALLEL) \
+	    $(WORLDS:%=tests/%) tests/rl tests/run/test_workers.py
 
 # with mosaik 3.5, the oldest, and without any extra: the commands as well, and what there is to say of extras
 test-bare: .venv-bare/ready
-	$(TESTING) .venv-bare/bin/python -m pytest -q -n 2 --dist worksteal \
+	$(TESTING) .venv-bare/bin/python -m pytest $(PARALLEL) \
 	    $(WORLDS:%=tests/%) tests/cli tests/architecture/test_extras.py
 
-# small faults in the core (simulation, memory, replay, store, statistics): how many the tests find; SAMPLE of them, drawn with SEED
+# first all faults in tests/docs/mutations, which break rows of tables of the documentation (with palaestrAI beside this package
+# where a test needs it); then SAMPLE small faults in the core (simulation, memory, replay, store, statistics), drawn with SEED
 SAMPLE ?= 150
 SEED ?= 1
-mutation: .venv/ready-mutation
+mutation: .venv/ready-mutation .venv-peer/ready
+	$(THREADS) $(BIN)/python -m tests.support.mutations
+	$(THREADS) .venv-peer/bin/python -m tests.support.mutations tests/peer/
 	$(THREADS) $(BIN)/python -m tests.support.mutants --sample $(SAMPLE) --seed $(SEED)
 
 # beside palaestrAI, MIDAS and components of mosaik, which need other releases of some packages
 test-peer: .venv-peer/ready
 	PALAESTRAI_MOSAIK_TEST_PEER_SOURCES=$(CURDIR)/.venv-peer/sources \
-	    $(TESTING) .venv-peer/bin/python -m pytest -q -n 2 --dist worksteal --slow tests/peer tests/scenario/test_components.py
+	    $(TESTING) .venv-peer/bin/python -m pytest $(PARALLEL) --slow tests/peer tests/scenario/test_components.py
 
 lint: .venv/ready-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m tests.support.prose
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
+# the site, with its pictures drawn again; make site: with the pictures as they are
 docs: .venv/ready-docs
 	$(THREADS) $(BIN)/python -m tests.support.pictures
 	$(THREADS) $(BIN)/python -m tests.support.screenshots
+	$(MAKE) site
+
+site: .venv/ready-docs
 	rm -rf docs/_build
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	$(THREADS) $(BIN)/python -m tests.support.site_theatre docs/_build/html/duel.html
+	$(BIN)/python -m tests.support.site_search docs/_build/html
 	@echo "the site is docs/_build/html/index.html"
 
 bench: .venv/ready-run
@@ -100,7 +109,8 @@ clean:
 .venv/ready-docs: EXTRAS := grid,docs,discovery
 .venv/ready-mutation: EXTRAS := grid,test,mutation
 .venv/ready-%: pyproject.toml | .venv/bin/pip
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[$(EXTRAS)]'
+	@echo "Installing the package with '$(EXTRAS)' into .venv; the first time takes a minute or two."
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	touch $@
 
 .venv/bin/pip:

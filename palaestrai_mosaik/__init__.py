@@ -36,7 +36,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-#: where the names of this module are; none is imported before somebody asks for it
+#: the module of each public name, imported on first access
 _HOMES = {
     "MosaikEnvironment": "palaestrai.mosaik_environment",
     "Page": "pages",

@@ -1,4 +1,4 @@
-"""Run a document from Python and look at what it recorded, in a script or a notebook.
+"""Run a document from Python and look at the recording, in a script or a notebook.
 
 ::
 
@@ -8,11 +8,12 @@
     result.episodes
     result.plot()
 
-:func:`run` records as ``palaestrai-mosaik start`` does; :class:`RecordedRun` also opens what that command recorded.
+:func:`run` records like ``palaestrai-mosaik start``; :class:`RecordedRun` also opens runs of that command.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from html import escape
@@ -32,6 +33,7 @@ from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.runner import earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.checkpoint import INTERVAL
 from palaestrai_mosaik.store import BodyChoice, Store
+from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 AnyStore = Store | str | os.PathLike[str]
 
-#: what a notebook shows of the many columns of ``Store.runs``
+#: the columns of ``Store.runs`` that a notebook shows
 _FACTS = ("status", "seed", "started", "duration", "episodes", "steps", "error")
 
 
@@ -55,27 +57,30 @@ def run(
     scalars: Sequence[str] = (),
     overrides: Overrides | None = None,
 ) -> RecordedRun:
-    """Execute a run document, record it, and return what was recorded.
+    """Execute a run document, record it, and return the recorded run.
 
-    Works in a notebook, too, whose cells run below an event loop. To run a document without recording it, call
+    Also works in a notebook, where cells run inside an event loop. To run a document without recording it, call
     :func:`palaestrai_mosaik.runner.execute`.
 
     Args:
-        document: the path of a file, a mapping, or what :func:`palaestrai_mosaik.experiment.load` returned.
+        document: the path of a file, a mapping, or a result of :func:`palaestrai_mosaik.experiment.load`.
         store: where to record: an open store, or the folder or URL of one, which is created if it is missing. The
             default is that of the commands: ``PALAESTRAI_MOSAIK_STORE``, or the folder ``palaestrai-results``.
         quiet: show no progress.
         resume: resume the newest run of this document if it did not finish. If it did, return it.
         checkpoint_every: seconds between two checkpoints of a train phase; 0 writes none.
         scalars: sinks of live scalars, such as ``tensorboard:runs``.
-        overrides: other values at some paths of the document, as ``start --set`` has them: ``{"seed": 2,
+        overrides: other values at some paths of the document, like those of ``start --set``: ``{"seed": 2,
             "agents.defender.muscle.params.gain": 0.5}``. The record has the document with them.
+
+    Returns:
+        The recorded run, which opens the store again unless ``store`` is an open one.
 
     Raises:
         DocumentError: the document cannot be run; nothing was recorded.
         RunInterrupted: the run was interrupted; the record says so.
-        StoreError: the store cannot be opened, or the run to resume is running.
-        Exception: what an agent or an environment raised; the record has it, with the traceback.
+        StoreError: the store cannot be opened, the run to resume is running, or the recording cannot be read back.
+        Exception: an agent or an environment raised it; it is recorded with its traceback.
     """
     document = as_document(document, overrides)
     opened = store if isinstance(store, Store) else Store(store, create=True)
@@ -93,14 +98,18 @@ def run(
             checkpoint_every=checkpoint_every,
             scalars=scalars,
         )
+        assert result.instance is not None
+        try:
+            check_recorded(opened, [result.instance])
+        except StoreError as error:
+            raise StoreError(f"{NOT_READ_BACK}: {error}") from error
     finally:
         if opened is not store:
             opened.close()
-    assert result.instance is not None
     return RecordedRun(result.instance, store)
 
 
-#: what :func:`view` shows: runs of a store, one run, or a design
+#: the objects that :func:`view` shows: runs of a store, one run, or a design
 Shown = Union[AnyStore, "RecordedRun", Design, DesignFolder, Results]
 
 
@@ -112,21 +121,24 @@ def view(
     beside: int | str | None = None,
     height: int = HEIGHT,
 ) -> Page:
-    """Return the page of a store, of one or several of its runs, or of a design, which a notebook shows.
+    """Build the page of a store, of one or several of its runs, or of a design, which a notebook shows.
 
     It is one file that needs no server: :meth:`Page.save <palaestrai_mosaik.pages.Page.save>` writes it.
 
     Args:
         shown: an open store, the folder or URL of one, a recorded run, or a design: a design that was generated, its
             folder, or its results. The default is the store of :func:`run`. A folder may be that of a design, too.
-        runs: which runs of a store, as :class:`RecordedRun` takes them: one is shown by itself, several are compared.
-            Without any, all runs are listed.
-        phases: of a single run, numbers or names of the phases to show in motion, and with rendered frames; none: all, as
-            long as the page stays small.
+        runs: which runs of a store, as :class:`RecordedRun` takes them: a single run is shown by itself, several are
+            compared. Without any, all runs are listed.
+        phases: of a single run, numbers or names of the phases to show in motion, and with rendered frames; none: all,
+            as long as the page stays small.
         episode: of a single run, which episode of each phase: a number, ``"newest"``, or ``"worst"``, the one with the
             voltage farthest from 1.
         beside: of a single run, number or name of the phase that is shown beside the first one.
         height: of the page in the notebook, in pixels.
+
+    Returns:
+        The page.
 
     Raises:
         StoreError: there is no such store, run, phase or episode.
@@ -164,16 +176,23 @@ def view(
             opened.close()
 
 
+def _reopened(kind: type[RecordedRun], run: str, store: Store) -> RecordedRun:
+    """Unpickle a run, and open its store."""
+    reopened = kind(run, store)
+    reopened._own = True
+    return reopened
+
+
 class RecordedRun:
-    """What one execution of a run document recorded: data frames, pictures, and a summary that a notebook shows.
+    """One recorded execution of a run document: data frames, pictures, and a summary for notebooks.
 
     The data frames are those of :class:`~palaestrai_mosaik.store.Store` for this run, which describes their
-    columns; they have ``phase_name`` after ``phase``, and ``date`` after ``time`` where an environment of the
+    columns; they have ``phase_name`` after ``phase``, and ``date`` after ``time`` if an environment of the
     phase has a calendar. Numbers of phases, workers and episodes start at 0.
 
     Args:
-        run: the uid of an instance (or its beginning), the uid of a run document (the newest instance is
-            meant), or ``"latest"``.
+        run: the uid of an instance (or its beginning), the uid of a run document (for its newest instance),
+            or ``"latest"``.
         store: an open store, or the folder or URL of one; the default is that of :func:`run`. The store must
             exist.
 
@@ -191,9 +210,16 @@ class RecordedRun:
             raise
 
     def close(self) -> None:
-        """Close the store, unless it was given as an open one."""
+        """Close the store, unless the caller had opened it."""
         if self._own:
             self.store.close()
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the uid of the run and the location of its store (:meth:`Store.__reduce__`)."""
+        return _reopened, (type(self), self.instance, self.store)
 
     def __enter__(self) -> Self:
         return self
@@ -244,12 +270,12 @@ class RecordedRun:
 
     @property
     def warnings(self) -> list[str]:
-        """What the run warned of."""
+        """The texts of the run's warnings."""
         return [str(text) for text in self.store.warnings(self.instance)["text"]]
 
     @property
     def errors(self) -> pd.DataFrame:
-        """What failed: ``phase``, ``kind``, ``message``, ``traceback``, ``time``."""
+        """The run's errors: ``phase``, ``kind``, ``message``, ``traceback``, ``time``."""
         return self.store.errors(self.instance)
 
     def steps(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
@@ -260,7 +286,7 @@ class RecordedRun:
             filters: those of :meth:`Store.steps`: ``agent``, ``episode``, ``columns``, ...
 
         Raises:
-            StoreError: what is named does not exist.
+            StoreError: there is no such phase, agent, column or other filter value.
         """
         return self._dated(self.store.steps(self.instance, phase, **filters), phase)
 
@@ -272,33 +298,33 @@ class RecordedRun:
             filters: those of :meth:`Store.environment_states`: ``environment``, ``episode``, ``columns``, ...
 
         Raises:
-            StoreError: what is named does not exist.
+            StoreError: there is no such phase, environment, column or other filter value.
         """
         return self._dated(self.store.environment_states(self.instance, phase, **filters), phase)
 
     def frames(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
-        """Return the rendered frames of environments, one row per frame, in the column ``png`` its PNG image.
+        """Return the rendered frames of environments, one row per frame, with its PNG image in the column ``png``.
 
-        There are frames where the document requested them (``frames``).
+        There are frames if the document requested them (``frames``).
 
         Args:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.frames`: ``environment``, ``worker``, ``episode``, ``evaluation``, ...
 
         Raises:
-            StoreError: what is named does not exist.
+            StoreError: there is no such phase or environment.
         """
         return self._dated(self.store.frames(self.instance, phase, **filters), phase)
 
     def statistics(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
-        """Return what the agents reported, such as losses.
+        """Return the statistics that the agents reported, such as losses.
 
         Args:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.statistics`: ``agent``, ``episode``, ``key``, ...
 
         Raises:
-            StoreError: what is named does not exist.
+            StoreError: there is no such phase or agent.
         """
         return self._named(self.store.statistics(self.instance, phase, **filters))
 
@@ -313,15 +339,15 @@ class RecordedRun:
         """Draw objective and rewards; return a figure, which a notebook shows.
 
         Args:
-            sensors: patterns (``*``, ``?``) of columns. Each gets a panel of its own that shows the matching
-                columns over an episode, as ``plot --sensors`` does.
+            sensors: patterns (``*``, ``?``) of columns. Each gets its own panel with the matching
+                columns over an episode, like ``plot --sensors``.
             agent: name of an agent; ``None``: all.
             environment: uid of an environment: only the bodies in it; ``None``: all.
             options: ``phase``, ``episode``, ``fold`` and ``limits`` of
                 :func:`~palaestrai_mosaik.analysis.plot.run_figure`.
 
         Raises:
-            StoreError: what is named does not exist, or there is nothing to plot.
+            StoreError: there is no such agent, environment, phase, episode or sensor, or there is nothing to plot.
         """
         choice = BodyChoice(agent, environment)
         return run_figure(self.store, self.instance, choice=choice, sensors=sensors, **options)
@@ -337,13 +363,13 @@ class RecordedRun:
         """Draw the learning curves; return a figure, which a notebook shows.
 
         Args:
-            statistics: patterns (``*``, ``?``) of keys of statistics. Each gets a panel of its own.
+            statistics: patterns (``*``, ``?``) of keys of statistics. Each gets its own panel.
             agent: name of an agent; ``None``: all.
             phase: number or name of a phase; ``None``: all.
-            fold: how the values of the objective in an episode become one, ``"mean"`` or ``"sum"``.
+            fold: how to aggregate the objective over an episode, ``"mean"`` or ``"sum"``.
 
         Raises:
-            StoreError: what is named does not exist, or there is nothing to plot.
+            StoreError: there is no such agent, phase or statistic, or there is nothing to plot.
         """
         choice = LearningChoice(
             phase=phase, bodies=BodyChoice(agent), fold=fold, statistics=tuple(statistics)
@@ -358,10 +384,10 @@ class RecordedRun:
         beside: int | str | None = None,
         height: int = HEIGHT,
     ) -> Page:
-        """Return the page of the run, which a notebook shows; arguments as for :func:`view`.
+        """Build the page of the run, which a notebook shows; arguments as for :func:`view`.
 
         Raises:
-            StoreError: what is named does not exist.
+            StoreError: there is no such phase or episode.
         """
         return view(self, phases=phases, episode=episode, beside=beside, height=height)
 
@@ -369,7 +395,7 @@ class RecordedRun:
         return f"<RecordedRun {self.instance} of {self.summary['document']!r}: {self.status}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the run's facts, its phases and its warnings."""
+        """Format the run's facts, its phases and its warnings for a notebook."""
         summary = self.summary
         facts = summary[[name for name in _FACTS if name != "error" or summary["error"]]].to_frame(
             self.instance
@@ -377,32 +403,32 @@ class RecordedRun:
         facts.loc["started"] = f"{summary['started']:%Y-%m-%d %H:%M:%S} UTC"
         facts.loc["duration"] = f"{summary['duration']:.2f} s"
         warned = "".join(f"<li>{escape(text)}</li>" for text in self.warnings)
-        shown = self.phases[["phase", "name", "mode", "workers", "episodes_done", "reason"]]
+        phases = self.phases[["phase", "name", "mode", "workers", "episodes_done", "reason"]]
         return (
             f"<p><b>{escape(str(summary['document']))}</b></p>"
-            f"{facts.to_html()}<p>Phases</p>{shown.to_html(index=False)}"
+            f"{facts.to_html()}<p>Phases</p>{phases.to_html(index=False)}"
             f"{'<p>Warnings</p><ul>' + warned + '</ul>' if warned else ''}"
         )
 
     def _named(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Insert the names of the phases after their numbers, where these are."""
+        """Insert the names of the phases after their numbers, if there are any."""
         if "phase" in frame:
             names = self.phases.set_index("phase")["name"]
             frame.insert(list(frame).index("phase") + 1, "phase_name", frame["phase"].map(names))
         return frame
 
     def _dated(self, frame: pd.DataFrame, phase: int | str | None) -> pd.DataFrame:
-        """Insert the names of the phases, and the dates of the ticks where there is a calendar."""
+        """Insert the names of the phases, and the dates of the ticks if there is a calendar."""
         import numpy as np
         import pandas as pd
 
         numbers = frame["phase"] if "phase" in frame else pd.Series(0, frame.index)
-        known: dict[Any, Clock | None] = {}
+        clocks: dict[Any, Clock | None] = {}
         for number in numbers.unique():
-            known[number] = clock_of(self.store, self.instance, int(number) if phase is None else phase)
-        if any(clock is not None for clock in known.values()):
+            clocks[number] = clock_of(self.store, self.instance, int(number) if phase is None else phase)
+        if any(clock is not None for clock in clocks.values()):
             dates = np.full(len(frame), np.datetime64("NaT"), dtype="datetime64[ms]")
-            for number, clock in known.items():
+            for number, clock in clocks.items():
                 if clock is not None:
                     rows = (numbers == number).to_numpy()
                     dates[rows] = clock.dates(frame["time"].to_numpy()[rows])

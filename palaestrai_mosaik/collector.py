@@ -1,4 +1,4 @@
-"""The cyclic garbage collector, kept from looking where there is nothing to collect."""
+"""Pauses of the cyclic garbage collector for code without cyclic garbage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Pause the collector for code that makes many objects and no cycle: its passes over them are all for nothing."""
+    """Pause the collector for code that makes many objects and no cycles: passes over them would find nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -21,10 +21,10 @@ def paused() -> Iterator[None]:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Pause the collector while modules are imported, and exempt all that exists then from later passes.
+    """Pause the collector while modules are imported, and exempt all existing objects from later passes.
 
-    Modules, classes and functions stay until the process ends. To look at them again and again, and once more at
-    the end, takes a third of the time of a command that executes a short run.
+    Modules, classes and functions stay until the process ends. Further passes over them, with one more at
+    the end, take a third of the time of a command that executes a short run.
     """
     with paused():
         yield
@@ -32,7 +32,7 @@ def importing() -> Iterator[None]:
 
 
 def program(module: str) -> str:
-    """Return what a new interpreter executes (``-c``) to call ``main`` of ``module``, after :func:`importing` it."""
+    """Build the code for a new interpreter (``-c``) that calls ``main`` of ``module``, after :func:`importing` it."""
     return f"""\
 from palaestrai_mosaik import collector
 with collector.importing():

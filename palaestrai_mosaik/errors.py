@@ -1,9 +1,9 @@
-"""Every exception of this package, one tree.
+"""All exceptions of this package, in one hierarchy.
 
 ::
 
     PalaestraiMosaikError
-    ├── DocumentError            a document is unsound; carries every problem found
+    ├── DocumentError            a document is unsound; lists all problems
     ├── NameResolutionError      a ``package.module:Class`` cannot be imported
     ├── SpaceError               a space is ill-defined, or its text cannot be parsed
     ├── ContractError            a user's class broke a contract (wrong shape, wrong type)
@@ -13,38 +13,44 @@
     │   ├── SimulatorError       a mosaik simulator raised, died or stopped answering
     │   └── PowerFlowError       a power flow diverged and the document says to fail
     ├── BrainDumpError           a brain's dump is missing or damaged
-    ├── CheckpointError          a checkpoint cannot be written, or the run cannot go on from it
+    ├── CheckpointError          a checkpoint cannot be written, or the run cannot continue from it
     ├── StoreError               results cannot be written, opened or found
     ├── ExecutionError           the runs of a design folder cannot be executed
     │   └── SchedulerError       a cluster's scheduler does not answer, or refuses
-    ├── RunInterrupted           the user ended the run (Ctrl-C); what was recorded is kept
-    └── RunPruned                a search stopped the run early; what was recorded is kept
+    ├── RunInterrupted           the user ended the run (Ctrl-C); its recording is kept
+    └── RunPruned                a search stopped the run early; its recording is kept
 
 Errors of users' own code (a muscle that raises ``ValueError``) are not wrapped: they
-stop the run, are recorded with their traceback, and reach the caller as they are.
+stop the run, are recorded with their traceback, and reach the caller unchanged.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
+
+from palaestrai_mosaik.text import abridge
 
 #: exit codes of commands and of processes that execute runs, also in the records of runs
 FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
 
 
 class PalaestraiMosaikError(Exception):
-    """Base of all errors that this package raises itself."""
+    """Base of all errors that this package raises itself; messages are abridged, because they may quote long values."""
+
+    def __init__(self, *args: object):
+        super().__init__(*(abridge(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a document.
+    """One fault of a document.
 
-    ``path`` is the way to the place inside the document (``schedule.0.phase_0.agents.1``),
-    ``line`` is 1-based (``None`` where the document did not come from text).
+    ``path`` is the path of the fault inside the document (``schedule.0.phase_0.agents.1``),
+    ``line`` is 1-based (``None`` if the document did not come from text).
     """
 
     message: str
@@ -52,25 +58,30 @@ class Problem:
     file: str = ""
     line: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("message", "path", "file"):
+            object.__setattr__(self, name, abridge(getattr(self, name)))
+
     def __str__(self) -> str:
-        place = self.file
+        position = self.file
         if self.line is not None:
-            place += f":{self.line}"
-        where = ": ".join(part for part in (place, self.path) if part)
-        return f"{where}: {self.message}" if where else self.message
+            position += f":{self.line}"
+        prefix = ": ".join(part for part in (position, self.path) if part)
+        return f"{prefix}: {self.message}" if prefix else self.message
 
 
 class DocumentError(PalaestraiMosaikError):
-    """A document is unsound. ``problems`` holds all that was found, in document order.
+    """A document is unsound. ``problems`` has all problems, in document order.
 
-    ``partial`` is what could be read of a run document nevertheless, if anything
-    (:class:`~palaestrai_mosaik.experiment.PartialDocument`): further checks find more in it.
+    ``partial`` has the readable parts of a run document, if any
+    (:class:`~palaestrai_mosaik.experiment.PartialDocument`), for further checks.
     """
 
     def __init__(self, problems: Iterable[Problem], partial: Any = None):
         self.problems: tuple[Problem, ...] = tuple(problems)
         self.partial = partial
-        super().__init__("\n".join(str(p) for p in self.problems))
+        # each problem is abridged on its own
+        Exception.__init__(self, "\n".join(str(p) for p in self.problems))
 
 
 class NameResolutionError(PalaestraiMosaikError):
@@ -110,7 +121,7 @@ class BrainDumpError(PalaestraiMosaikError):
 
 
 class CheckpointError(PalaestraiMosaikError):
-    """A checkpoint cannot be written, or the run cannot go on from it."""
+    """A checkpoint cannot be written, or the run cannot continue from it."""
 
 
 class StoreError(PalaestraiMosaikError):
@@ -118,25 +129,38 @@ class StoreError(PalaestraiMosaikError):
 
 
 class ExecutionError(PalaestraiMosaikError):
-    """The runs of a design folder cannot be executed: another process does, or files do not fit."""
+    """The runs of a design folder cannot be executed: another process executes them, or files do not fit."""
 
 
 class SchedulerError(ExecutionError):
-    """The scheduler of a cluster cannot be asked, or refuses what it was asked for."""
+    """The scheduler of a cluster does not answer, or refuses a request."""
 
 
 class RunInterrupted(PalaestraiMosaikError):
-    """The user ended the run; what was recorded until then is kept."""
+    """The user ended the run; its recording until then is kept."""
 
 
 class RunPruned(PalaestraiMosaikError):
-    """A search stopped the run early, because others are better; what was recorded until then is kept."""
+    """A search stopped the run early, because others are better; its recording until then is kept."""
+
+
+def describe(error: BaseException) -> str:
+    """Format an error's message; errors that this package does not raise itself get their class's name as a prefix."""
+    text = abridge(str(error))
+    return text if isinstance(error, PalaestraiMosaikError) else f"{type(error).__name__}: {text}"
+
+
+def format_traceback(error: BaseException | traceback.TracebackException) -> str:
+    """Format the traceback of an error, with messages abridged."""
+    if isinstance(error, BaseException):
+        error = traceback.TracebackException.from_exception(error)
+    return "".join(f"{abridge(part.rstrip())}\n" for part in error.format())
 
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the nearest allowed name, or ``""``."""
     names = [str(a) for a in allowed]
-    # a name that is right but for its letters' case may be too short to be close
+    # a name that differs only in case may be too short to be a close match
     near = [name for name in names if name.lower() == str(found).lower()]
     near = near or get_close_matches(str(found), names, n=1, cutoff=0.6)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,75 +1,121 @@
-"""The one home of files: whoever writes, moves or deletes a file does it here.
+"""File access: only this module writes, moves or deletes files.
 
-A folder may come from somebody else, or others may be able to write to it: of the names in it, any may be a link,
-a pipe, or a second name of a file elsewhere. Nothing that lies in a folder leads out of it:
+A folder may come from elsewhere, or other users may be able to write to it: any name in it may be a link,
+a pipe, or a second name of a file elsewhere. No name in a folder leads out of it:
 
-- A file is written aside, under a name that nobody can guess, and renamed into place: it is there as a
-  whole or not at all. What had its name is replaced, and never written to.
-- Each folder on the way is opened, not followed: from a *root* on (:func:`add_root`), which is a folder that the
-  user has named and that may be reached through links, a link is refused, also one that
-  appears while we are at it. Outside of all roots only the folder of the file itself is trusted.
-- What must be written to in place (logs, locks, databases) is a file without a second name, or refused.
-- What is read is a file: a pipe or a device would be waited for, perhaps forever.
+- A file is written under an unguessable temporary name, and renamed: it appears
+  completely or not at all. An existing file of its name is replaced, and never written to.
+- Each folder on the way is opened without following links. From a *root* on (:func:`add_root`), which is a folder
+  that the user has named and that may be reached through links, a link is refused, even one that
+  appears during the access. This also holds for reading. A folder below a root is a place in it, and never becomes a
+  root that is reached through links. Outside of all roots, only the folder of the file itself is trusted.
+- A file that must be changed in place (a log, a lock, a database) must not have a second name.
+- Only regular files are read: reading a pipe or a device might block forever.
 
-All functions raise ``OSError``, with a ``strerror`` that says what is in the way.
+All functions raise ``OSError``, with the obstacle in ``strerror``.
 """
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import re
 import secrets
 import shutil
 import stat
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from errno import EEXIST, EINVAL, ELOOP, ENOENT
+from contextlib import contextmanager, nullcontext, suppress
+from errno import EEXIST, EINVAL, ELOOP, ENOENT, ENOTDIR
+from json import JSONDecodeError
 from pathlib import Path, PurePath
 from typing import BinaryIO, TextIO
+from zipfile import BadZipFile
+
+#: exceptions with a message that is a position and a rule, and at most one byte of the file
+_QUOTING_NOTHING = (UnicodeDecodeError, JSONDecodeError, csv.Error, BadZipFile, zlib.error, EOFError)
 
 _FLAGS = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else getattr(os, "O_NOINHERIT", 0)
 _FLAGS |= getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-#: without waiting for the other end of a pipe
+#: do not wait for the other end of a pipe
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
-#: to write a file that must not be there
+#: write a file that must not exist
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _FLAGS
-#: to go through a folder one need not be allowed to list it
+#: open a folder without permission to list it
 _FOLDER = _FLAGS | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", 0)
-#: whether names can be looked up in a folder that is held open; elsewhere (Windows) each folder is looked at, and then
-#: named again, which is no help against whoever exchanges it in between
+#: whether names can be resolved relative to an open folder; elsewhere (Windows) each folder is checked and then
+#: named again, which does not protect from an exchange in between
 _HAS_DIR_FD = bool(_NOFOLLOW) and {os.open, os.mkdir, os.rename, os.unlink, os.stat, os.link} <= (
     os.supports_dir_fd
 )
-#: a link is given another name itself, not what it leads to
+#: link a symbolic link itself, not its target
 _LINK = {"follow_symlinks": False} if os.link in os.supports_follow_symlinks else {}
 _ASIDE = re.compile(r"\.[0-9a-f]{16}\.tmp")
-#: looks at a file that others exchange again and again
+#: attempts for a file that other processes keep exchanging
 _TRIES = 100
 
 _roots: set[str] = set()
 
 
-def add_root(folder: str | Path) -> None:
-    """Trust ``folder``, which the user has named, and the way to it; links below it are refused from now on."""
-    _roots.add(str(Path(folder).absolute()))
+def add_root(folder: str | Path) -> Path:
+    """Trust a folder that the user has named, and the way to it; links below it are refused from now on.
+
+    A folder below a root is a place in that root: a link on the way to it is refused.
+
+    Args:
+        folder: the folder, which may be missing.
+
+    Returns:
+        The absolute path of the folder.
+
+    Raises:
+        OSError: the folder is below a root, and reached through a link.
+    """
+    path = Path(folder).absolute()
+    if ".." in path.parts:
+        path = Path(os.path.realpath(path))
+    if _is_below_root(path):
+        with suppress(FileNotFoundError, NotADirectoryError), _place(path / "x"):
+            pass
+    _roots.add(str(path))
+    return path
+
+
+def real_root(folder: str | Path) -> Path:
+    """Trust a folder like :func:`add_root`, and resolve its links.
+
+    Two names of one folder give the same path, so a file beside the folder is found under both. A path below
+    a root has no links.
+
+    Args:
+        folder: the folder, which may be missing.
+
+    Returns:
+        The path without links.
+
+    Raises:
+        OSError: the folder is below a root, and reached through a link.
+    """
+    path = add_root(folder)
+    return path if _is_below_root(path) else add_root(os.path.realpath(path))
 
 
 def temporary_path(path: str | Path) -> Path:
-    """Return a name beside ``path`` that nobody uses, and nobody can guess."""
+    """Make an unused, unguessable path beside ``path``."""
     return Path(path).with_name(_temporary_name())
 
 
 def is_temporary(name: str) -> bool:
-    """Whether this is the name of a file that was to take another one's place; its writer may have been killed."""
+    """Whether this is a temporary name of :func:`writing`; the writer may have been killed."""
     return _ASIDE.fullmatch(name) is not None
 
 
 def inside(folder: str | Path, name: object) -> Path:
-    """Return the path of ``name``, which a database, a table or a list says, in ``folder``.
+    """Join ``folder`` and ``name``, which comes from a database, a table or a list.
 
-    Raises ``ValueError`` where it leads out of there, or is no name: what says it may come from elsewhere.
+    Raises ``ValueError`` if the result is outside of ``folder``, or ``name`` is not a path: its source is not trusted.
     """
     path = PurePath(name) if isinstance(name, str) else PurePath()
     if not path.parts or ".." in path.parts or path.anchor or "\0" in str(path):
@@ -82,9 +128,12 @@ def inside(folder: str | Path, name: object) -> Path:
 
 @contextmanager
 def writing(path: str | Path, *, durable: bool = True, private: bool = False) -> Iterator[BinaryIO]:
-    """Give a new file that takes the place of ``path`` at the end of the block, if that does not raise.
+    """Open a new file that replaces ``path`` at the end of the block, unless that raises.
 
-    ``durable``: it is on the disk then; ``private``: only this user may read it.
+    Args:
+        path: the file.
+        durable: flush the file to the disk before it replaces ``path``.
+        private: only this user may read it.
     """
     with _place(path) as (at, name):
         _refuse_special(name, at, path)
@@ -110,7 +159,7 @@ def writing(path: str | Path, *, durable: bool = True, private: bool = False) ->
 
 @contextmanager
 def writing_text(path: str | Path, *, durable: bool = True) -> Iterator[TextIO]:
-    """Give a new file for text, in UTF-8, whose line ends are as they are written; else as :func:`writing`."""
+    """Open a new UTF-8 text file without translation of line ends; otherwise like :func:`writing`."""
     with writing(path, durable=durable) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         yield text
@@ -118,27 +167,27 @@ def writing_text(path: str | Path, *, durable: bool = True) -> Iterator[TextIO]:
 
 
 def write_bytes(path: str | Path, data: bytes, *, durable: bool = True, private: bool = False) -> None:
-    """Put ``data`` in place at ``path``; see :func:`writing`."""
+    """Write ``data`` to ``path`` atomically; see :func:`writing`."""
     with writing(path, durable=durable, private=private) as file:
         file.write(data)
 
 
 def write_text(path: str | Path, text: str, *, durable: bool = True) -> None:
-    """Put ``text`` in place at ``path``, in UTF-8; see :func:`writing`."""
+    """Write ``text`` to ``path`` atomically, in UTF-8; see :func:`writing`."""
     write_bytes(path, text.encode("utf-8"), durable=durable)
 
 
 def open_new(path: str | Path) -> BinaryIO:
-    """Open a new file to write to it; what has its name is refused."""
+    """Create a file and open it for writing; an existing file is refused."""
     with _place(path) as (at, name):
         return os.fdopen(os.open(name, _NEW, 0o666, dir_fd=at), "wb")
 
 
 @contextmanager
 def new_files(folder: str | Path) -> Iterator[Callable[[str, bytes], None]]:
-    """Give a function that writes a new file (its name and data) in ``folder``, which is held open for all of them.
+    """Yield a function that writes a new file (its name and data) in ``folder``, which stays open for all of them.
 
-    What has its name is refused, as :func:`open_new` does.
+    An existing file is refused, as by :func:`open_new`.
     """
     with _place(Path(folder, "x")) as (at, _):
 
@@ -159,15 +208,15 @@ def new_files(folder: str | Path) -> Iterator[Callable[[str, bytes], None]]:
 
 
 def open_append(path: str | Path) -> int:
-    """Open a file to append to it, or make it; return the file descriptor.
+    """Open or create a file for appending; return the file descriptor.
 
-    A link in its place is refused, and so is a file that has a second name.
+    A link is refused, and so is a file with a second name.
     """
     return _open_in_place(path, os.O_WRONLY | os.O_APPEND)
 
 
 def append_bytes(path: str | Path, data: bytes) -> None:
-    """Append ``data`` to a file that is there; see :func:`open_append`. Nothing is made where there is none."""
+    """Append ``data`` to an existing file; see :func:`open_append`. A missing file is an error."""
     if not os.path.lexists(path):
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
     handle = open_append(path)
@@ -180,12 +229,12 @@ def append_bytes(path: str | Path, data: bytes) -> None:
 
 
 def open_update(path: str | Path) -> int:
-    """Open a file to read and write it, or make it, as :func:`open_append` does."""
+    """Open or create a file for reading and writing, like :func:`open_append`."""
     return _open_in_place(path, os.O_RDWR | os.O_APPEND)
 
 
 def truncate(path: str | Path, size: int) -> None:
-    """Cut a file off after ``size`` bytes."""
+    """Truncate a file to ``size`` bytes."""
     descriptor = open_update(path)
     try:
         os.ftruncate(descriptor, size)
@@ -194,7 +243,7 @@ def truncate(path: str | Path, size: int) -> None:
 
 
 def open_log(path: str | Path) -> int:
-    """Open a file to append to it; return the file descriptor. Whatever else has its name is removed."""
+    """Open a file for appending; return the file descriptor. A link or special file of its name is removed first."""
     for _ in range(_TRIES):
         try:
             return open_append(path)
@@ -204,21 +253,25 @@ def open_log(path: str | Path) -> int:
     raise _exchanged(path)
 
 
-# ----- folders, and what has a name already
+# ----- folders, and existing files
 
 
 def make_folder(
     path: str | Path, *, parents: bool = False, exist_ok: bool = True, private: bool = False
 ) -> None:
-    """Make a folder; with ``parents`` those above it, too. One that is there is no error, unless that is wanted.
+    """Create a folder.
 
-    ``private``: what is made is for this user alone.
+    Args:
+        path: the folder.
+        parents: create its parents, too.
+        exist_ok: accept an existing folder; otherwise raise ``FileExistsError``.
+        private: give only this user access to new folders.
     """
     path = Path(path)
     if parents and not path.parent.is_dir():
         make_folder(path.parent, parents=True, private=private)
     mode = 0o700 if private else 0o777
-    # what the user has named may be a link
+    # a folder that the user has named may be a link
     followed = not _is_below_root(path) and (parents or str(path.absolute()) in _roots)
     if followed and exist_ok and path.is_dir():
         return
@@ -232,7 +285,7 @@ def make_folder(
 
 
 def make_hidden(folder: Path, begin: str, end: str) -> Path:
-    """Make a folder for this user alone in ``folder``, whose name nobody can guess; return its path."""
+    """Create a folder with an unguessable name in ``folder``, accessible only to this user; return its path."""
     for _ in range(_TRIES):
         path = folder / f"{begin}{secrets.token_hex(4)}{end}"
         with _place(path) as (at, name), suppress(FileExistsError):
@@ -242,7 +295,7 @@ def make_hidden(folder: Path, begin: str, end: str) -> Path:
 
 
 def remove(path: str | Path, *, missing_ok: bool = False) -> None:
-    """Remove a file, or a link, not what it leads to."""
+    """Remove a file or a link, not the link's target."""
     try:
         with _place(path) as (at, name):
             os.unlink(name, dir_fd=at)
@@ -252,7 +305,7 @@ def remove(path: str | Path, *, missing_ok: bool = False) -> None:
 
 
 def remove_tree(path: str | Path) -> None:
-    """Remove whatever is at ``path``, if anything: a folder with all that is in it; of a link the link."""
+    """Remove a file, a link (not its target), or a folder with all its files, if there is one at ``path``."""
     with suppress(FileNotFoundError), _place(path) as (at, name):
         if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=at)
@@ -263,7 +316,7 @@ def remove_tree(path: str | Path) -> None:
 
 
 def discard_tree(path: str | Path) -> None:
-    """Remove whatever is at ``path``, as far as that is possible."""
+    """Remove ``path`` like :func:`remove_tree`, but ignore errors."""
     with suppress(OSError):
         remove_tree(path)
 
@@ -275,19 +328,19 @@ def remove_folder(path: str | Path) -> None:
 
 
 def move(source: str | Path, target: str | Path) -> None:
-    """Give what is at ``source`` the name ``target``; a file there is replaced."""
+    """Rename ``source`` to ``target``; an existing file is replaced."""
     with _place(source) as (from_, old), _place(target) as (to, new):
         os.replace(old, new, src_dir_fd=from_, dst_dir_fd=to)
 
 
 def link(source: str | Path, target: str | Path) -> None:
-    """Give the file ``source`` the name ``target``, too. Raises ``FileExistsError`` where something has it."""
+    """Create ``target`` as a hard link to the file ``source``. Raises ``FileExistsError`` if the name is taken."""
     with _place(source) as (from_, old), _place(target) as (to, new):
         os.link(old, new, src_dir_fd=from_, dst_dir_fd=to, **_LINK)
 
 
 def copy_file(source: str | Path, target: str | Path) -> None:
-    """Make ``target``, where nothing is, the file ``source``: another name of it, or else a copy."""
+    """Create ``target`` as a hard link to the file ``source``, or else as a copy."""
     with _place(source) as (from_, old), _place(target) as (to, new):
         status = os.stat(old, dir_fd=from_, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
@@ -300,7 +353,7 @@ def copy_file(source: str | Path, target: str | Path) -> None:
 
 
 def touch(path: str | Path) -> None:
-    """Set the time of a file that is there to now; of a link that of the link."""
+    """Set the mtime of an existing file, or of a link itself, to now."""
     with _place(path) as (at, name):
         if at is None:
             os.utime(name)
@@ -309,7 +362,7 @@ def touch(path: str | Path) -> None:
 
 
 def file_system_time(path: str | Path) -> float:
-    """Return what time it is by the clock of the file system of ``path``: a file beside it is made for that."""
+    """Read the clock of the file system of ``path``, by creating a temporary file beside it."""
     with _place(path) as (at, _):
         new = _aside(path, at)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _FLAGS
@@ -325,13 +378,27 @@ def file_system_time(path: str | Path) -> float:
 # ----- reading, and files that other libraries open
 
 
-def open_read(path: str | Path) -> io.BufferedReader:
-    """Open a file to read it; a pipe or a device is refused, and not waited for."""
-    # (to open a device may do something)
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        raise _no_file(path, status)
-    handle = os.open(path, os.O_RDONLY | _NONBLOCK | _FLAGS)
+def open_read(path: str | Path, *, follow: bool = False) -> io.BufferedReader:
+    """Open a file for reading.
+
+    Args:
+        path: the file.
+        follow: follow links below a root, for an input file that a document names.
+
+    Raises:
+        OSError: there is no such file, or it is a pipe or a device (without waiting for it), or a link below a root is
+            in the way.
+    """
+    held = not follow and _is_below_root(Path(path))
+    with _place(path) if held else nullcontext((None, os.fspath(path))) as (at, name):
+        # opening a device may have side effects
+        status = os.stat(name, dir_fd=at, follow_symlinks=not held)
+        if held and stat.S_ISLNK(status.st_mode):
+            raise _is_link(path, _split(path)[0])
+        if not stat.S_ISREG(status.st_mode):
+            raise _no_file(path, status)
+        flags = os.O_RDONLY | _NONBLOCK | _FLAGS | (_NOFOLLOW if held else 0)
+        handle = os.open(name, flags, dir_fd=at)
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)
@@ -339,48 +406,72 @@ def open_read(path: str | Path) -> io.BufferedReader:
     return os.fdopen(handle, "rb")
 
 
-def open_text(path: str | Path, *, encoding: str = "utf-8", newline: str | None = None) -> TextIO:
-    """Open a file to read it as text; see :func:`open_read`."""
-    return io.TextIOWrapper(open_read(path), encoding=encoding, newline=newline)
+def open_text(
+    path: str | Path, *, encoding: str = "utf-8", newline: str | None = None, follow: bool = False
+) -> TextIO:
+    """Open a file for reading as text; see :func:`open_read`."""
+    return io.TextIOWrapper(open_read(path, follow=follow), encoding=encoding, newline=newline)
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return what is in a file; see :func:`open_read`."""
+    """Read a file; see :func:`open_read`."""
     with open_read(path) as file:
         return file.read()
 
 
 def read_text(path: str | Path, *, errors: str = "strict") -> str:
-    """Return the text in a file, with ``\\n`` for each line end; see :func:`open_read`."""
+    """Read a text file, with ``\\n`` for each line end; see :func:`open_read`."""
     with io.TextIOWrapper(open_read(path), encoding="utf-8", errors=errors) as file:
         return file.read()
 
 
-def read_given(path: str | Path) -> bytes:
-    """Return what is in a file, or in a pipe that the shell has made for the user (``/dev/stdin``, ``<(...)``)."""
+def read_given(path: str | Path, *, follow: bool = False) -> bytes:
+    """Read a file, or a pipe that the shell has made for the user (``/dev/stdin``, ``<(...)``).
+
+    See :func:`open_read`.
+    """
     if Path(path).is_relative_to("/dev"):
         return Path(path).read_bytes()
-    return read_bytes(path)
+    with open_read(path, follow=follow) as file:
+        return file.read()
+
+
+def reading_fault(error: Exception) -> str:
+    """Explain why a file cannot be read, without quoting its content, which may be a secret.
+
+    Exceptions of parsers quote the offending text, so most are described by their class only. Raise the message
+    ``from None``: a traceback would show the exception again.
+
+    Args:
+        error: the exception of opening or parsing the file.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (
+        str(error)
+        if isinstance(error, _QUOTING_NOTHING)
+        else f"its content is not valid ({type(error).__name__})"
+    )
 
 
 def check_readable(path: str | Path) -> None:
-    """Raise unless there is a file, or a link to one: for libraries that open what they read by themselves."""
-    open_read(path).close()
+    """Raise unless ``path`` is a file, or a link to one: for libraries that open files by themselves."""
+    open_read(path, follow=True).close()
 
 
 def check_in_place(path: str | Path) -> None:
-    """Raise where a library that writes to ``path`` itself would write to another file. None there is no error."""
+    """Raise if a library that writes to ``path`` itself would write to another file. A missing file is no error."""
     with suppress(FileNotFoundError), _place(path) as (at, name):
         _refuse_in_place(os.stat(name, dir_fd=at, follow_symlinks=False), path)
 
 
-# ----- how
+# ----- implementation
 
 
 def _split(path: str | Path) -> tuple[Path, tuple[str, ...]]:
-    """Return the folder from which on no link is followed, and the names from there."""
+    """Return the folder below which no link is followed, and the remaining names."""
     whole = Path(path).absolute()
-    root = next((one for one in reversed(whole.parents) if str(one) in _roots), whole.parent)
+    root = next((parent for parent in reversed(whole.parents) if str(parent) in _roots), whole.parent)
     names = whole.parts[len(root.parts) :]
     if not names or ".." in names:
         raise OSError(EINVAL, "no name of a file", str(path))
@@ -388,12 +479,12 @@ def _split(path: str | Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def _is_below_root(path: Path) -> bool:
-    return any(str(one) in _roots for one in path.absolute().parents)
+    return any(str(parent) in _roots for parent in path.absolute().parents)
 
 
 @contextmanager
 def _place(path: str | Path) -> Iterator[tuple[int | None, str]]:
-    """Give the open folder of ``path``, and its name there; where folders cannot be held, ``None`` and the path."""
+    """Yield the open folder of ``path``, and its name there; if folders cannot be held open, ``None`` and the path."""
     root, (*folders, name) = _split(path)
     if not _HAS_DIR_FD:
         whole = root
@@ -416,7 +507,7 @@ def _place(path: str | Path) -> Iterator[tuple[int | None, str]]:
             at = below
         yield at, name
     except OSError as error:
-        # what was named in an open folder is told with it
+        # report the full path, not the name in the open folder
         if error.filename == name or is_temporary(str(error.filename)):
             error.filename = str(path)
         raise
@@ -436,13 +527,13 @@ def _open_in_place(path: str | Path, flags: int) -> int:
     flags |= os.O_CREAT | _NOFOLLOW | _NONBLOCK | _FLAGS
     with _place(path) as (at, name):
         for _ in range(_TRIES):
-            # (to open a device may do something)
+            # opening a device may have side effects
             with suppress(FileNotFoundError):
                 _refuse_in_place(os.stat(name, dir_fd=at, follow_symlinks=False), path)
             try:
                 handle = os.open(name, flags, 0o666, dir_fd=at)
             except OSError as error:
-                if error.errno == ELOOP:  # a link since
+                if error.errno == ELOOP:  # it has become a link
                     continue
                 raise
             status = os.fstat(handle)
@@ -464,23 +555,33 @@ def _refuse_in_place(status: os.stat_result, path: str | Path) -> None:
 
 
 def _refuse_special(name: str, at: int | None, path: str | Path) -> None:
-    """Refuse to replace a pipe, a device, or a link to one: nobody would read what is written."""
+    """Refuse to replace a pipe, a device, or a link to one: the data would not reach its reader."""
     for follow in (False, True):
         try:
             status = os.stat(name, dir_fd=at, follow_symlinks=follow)
-        except OSError:  # nothing is there, or a link that leads nowhere
+        except OSError:  # it is missing, or a broken link
             return
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise _no_file(path, status)
 
 
 def _refuse_other_than_folder(name: str, at: int | None, path: str | Path, root: Path | None = None) -> None:
+    """Raise if this is not a folder; ``root`` is the root of a folder on the way to ``path``."""
     status = os.stat(name, dir_fd=at, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
-        where = f" below {root}" if root is not None else ""
-        raise OSError(ELOOP, f"{Path(name).name} is a link, and links{where} are not followed", str(path))
+        raise _is_link(path, root, Path(name).name)
     if not stat.S_ISDIR(status.st_mode):
-        raise FileExistsError(EEXIST, f"{Path(name).name} is no folder", str(path))
+        message = f"{Path(name).name} is no folder"
+        if root is None:
+            raise FileExistsError(EEXIST, message, str(path))
+        raise NotADirectoryError(ENOTDIR, message, str(path))
+
+
+def _is_link(path: str | Path, root: Path | None, name: str = "") -> OSError:
+    where = "" if root is None else f" below {root}"
+    return OSError(
+        ELOOP, f"{name or Path(path).name} is a link, and links{where} are not followed", str(path)
+    )
 
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
@@ -492,9 +593,9 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 def _no_file(path: str | Path, status: os.stat_result, kind: type[OSError] = OSError) -> OSError:
-    what = next((what for is_one, what in _KINDS if is_one(status.st_mode)), "a device")
+    noun = next((noun for is_one, noun in _KINDS if is_one(status.st_mode)), "a device")
     number = EEXIST if kind is FileExistsError else EINVAL
-    return kind(number, f"{Path(path).name} is {what}, not a file", str(path))
+    return kind(number, f"{Path(path).name} is {noun}, not a file", str(path))
 
 
 def _exchanged(path: str | Path) -> OSError:

@@ -1,10 +1,10 @@
-"""Importing what a document names: the one place that does, and what holds it to chosen modules.
+"""Imports for documents: only this module imports the names in documents, and can limit them to chosen modules.
 
-To import a class is to run code, and a document can name any class that can be imported. Where a
-document comes from elsewhere, :func:`only_modules` says of which modules it may name something.
-This package's own classes are always allowed; what they can be given in ``params`` is not (the
-function that ``build`` names, the class that copies are made of, a simulator, the module of a
-Gymnasium id, what a grid's file has been made of), so each of these comes through here, too.
+Importing a class runs code, and a document can name any importable class. For a
+document from elsewhere, :func:`only_modules` limits the modules that it may name.
+This package's own classes are always allowed, but not the names in their ``params`` (the
+function in ``build``, the class to copy, a simulator, the module of a
+Gymnasium id, the contents of a grid's file), so each of these comes through here, too.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from typing import Any
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
 
 OURS = "palaestrai_mosaik"
-#: these stand among the modules for simulators that are started by a command line, and for those
-#: that run already and are reached over the network
+#: pseudo-modules that allow simulators started by a command line, and running
+#: simulators reached over the network
 COMMANDS, CONNECTIONS = "cmd:", "connect:"
 
-#: where files lie that no user has written
+#: folders of files that no user has written
 _LIBRARIES = (os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 _IDENTIFIER = r"[^\W\d]\w*"
 _MODULE = re.compile(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*")
 
-#: of the blocks that go on. All of them hold, for all threads: none can be left early, and no
+#: the allowed modules of the active blocks. All of them apply, to all threads: no block can be left early, and no
 #: thread is forgotten
 _limits: list[tuple[str, ...]] = []
 #: the modules outside of this package that documents have named in this process
@@ -45,14 +45,14 @@ _others: set[str] = set()
 
 @contextmanager
 def only_modules(modules: Iterable[str] | None) -> Iterator[None]:
-    """Let documents, while the block goes on, name classes and functions of ``modules`` only.
+    """Limit documents to names from ``modules`` within the block.
 
-    A module is allowed if it is one of them or inside of one (``mypackage`` allows
-    ``mypackage.agents``); so are this package's classes. ``cmd:`` and ``connect:`` allow simulators
-    that are no Python classes, ``cmd:`` also environments in other interpreters. ``None`` limits nothing. Blocks inside of others limit further. It
-    holds in this process; :func:`limit` is what to hand to another one.
+    A module is allowed if it is in ``modules`` or inside one of them (``mypackage`` allows ``mypackage.agents``); so
+    are this package's classes. ``cmd:`` and ``connect:`` allow simulators that are not Python classes, ``cmd:`` also
+    environments in other interpreters. ``None`` limits nothing. Nested blocks limit further. The limit holds in this
+    process; :func:`limit` returns it for another one.
 
-    Raises :class:`NameResolutionError` for what is no module's name.
+    Raises :class:`NameResolutionError` if an entry is not the name of a module.
     """
     if modules is None:
         yield
@@ -62,91 +62,97 @@ def only_modules(modules: Iterable[str] | None) -> Iterator[None]:
     try:
         yield
     finally:
-        # this one, and no equal one of another thread: which of these goes makes no difference
+        # this may remove an equal entry of another thread, which makes no difference
         _limits.remove(mine)
 
 
 def check_modules(modules: Iterable[str]) -> tuple[str, ...]:
-    """Return ``modules``, each once. Raises :class:`NameResolutionError` for what is none."""
-    found = tuple(dict.fromkeys(modules))
-    for name in found:
+    """Check and deduplicate ``modules``. Raises :class:`NameResolutionError` if one is not the name of a module."""
+    names = tuple(dict.fromkeys(modules))
+    for name in names:
         if name not in (COMMANDS, CONNECTIONS) and not _MODULE.fullmatch(name):
             raise NameResolutionError(
                 f"{name!r} is no module's name such as 'mypackage' or 'mypackage.agents', nor "
                 f"{COMMANDS!r} or {CONNECTIONS!r}{did_you_mean(name, (COMMANDS, CONNECTIONS))}"
             )
-    return found
+    return names
 
 
 def limit() -> tuple[str, ...] | None:
-    """Return the modules that all blocks of :func:`only_modules` allow; ``None``: there is no such block."""
+    """Return the modules that all blocks of :func:`only_modules` allow; ``None`` if there is no such block."""
     allowed: tuple[str, ...] | None = None
-    for one in _limits:
+    for modules in _limits:
         if allowed is None:
-            allowed = one
+            allowed = modules
         else:
-            both = [name for name in allowed if _within(name, one)]
-            allowed = tuple(dict.fromkeys([*both, *(name for name in one if _within(name, allowed))]))
+            both = [name for name in allowed if _within(name, modules)]
+            allowed = tuple(dict.fromkeys([*both, *(name for name in modules if _within(name, allowed))]))
     return allowed
 
 
 def refusal(module: str, *, ours: bool = True) -> str | None:
-    """Return why nothing of ``module`` may be named now, ``None`` if it may.
+    """Explain why a document may not name ``module`` now; ``None`` if it may.
 
-    ``module`` may be ``cmd:`` or ``connect:``, too. Without ``ours``, modules of this package count
+    ``module`` may also be ``cmd:`` or ``connect:``. Without ``ours``, modules of this package count
     as any other: its classes are made for documents, its functions are not.
     """
     note_module(module)
     allowed = limit()
     if allowed is None or _within(module, allowed) or (ours and _within(module, (OURS,))):
         return None
-    shown = ", ".join([*([OURS] if ours else []), *allowed]) or "none"
-    what = f"the module {module!r} is" if module not in (COMMANDS, CONNECTIONS) else f"{module!r} is"
-    return f"{what} not allowed for this document; allowed: {shown} (--allow-modules)"
+    listing = ", ".join([*([OURS] if ours else []), *allowed]) or "none"
+    subject = f"the module {module!r} is" if module not in (COMMANDS, CONNECTIONS) else f"{module!r} is"
+    return f"{subject} not allowed for this document; allowed: {listing} (--allow-modules)"
 
 
 def note_module(module: str, *, known: str = OURS) -> None:
-    """Note that a document has named something of ``module``; not if it is within the package ``known`` or this one."""
+    """Note that a document has named ``module``, unless it is within the package ``known`` or this one."""
     if not _within(module, (OURS, known)):
         _others.add(module)
 
 
 def named_users_code() -> bool:
-    """Whether a document has named, in this process, anything of a module outside of this package."""
+    """Whether a document has named any module outside of this package in this process."""
     return bool(_others)
 
 
 def load(name: str, *, ours: bool = True, kind: str = "class") -> Any:
-    """Import what ``name``, of the form ``package.module:Name``, stands for: a ``kind``, as messages say.
+    """Import a class or function by name.
 
     The working directory is importable. Under :func:`only_modules`, the module must be allowed, and
-    what is found must be a class or a function that was defined in the same package, or in an
-    allowed module: what a module has itself imported is not its own. ``ours``: see :func:`refusal`.
+    the object must be a class or a function that was defined in the same package, or in an
+    allowed module: names that a module has itself imported are not its own.
 
-    Raises :class:`NameResolutionError`; where the import itself raised, its traceback is in the
-    message.
+    Args:
+        name: of the form ``package.module:Name``.
+        ours: see :func:`refusal`.
+        kind: the word for the object in messages.
+
+    Raises:
+        NameResolutionError: there is no such object, it is not allowed, or the import raised; then its traceback is
+            in the message.
     """
     module_name, _, attribute = name.partition(":")
     module = import_module(module_name, ours=ours)
-    found = getattr(module, attribute, None)
-    if found is None:
+    target = getattr(module, attribute, None)
+    if target is None:
         fits = inspect.isclass if kind == "class" else callable
         offered = [key for key, value in vars(module).items() if fits(value)]
         near = did_you_mean(attribute, {*offered, *getattr(module, "__all__", ())})
         raise NameResolutionError(f"the module {module_name!r} has no {kind} {attribute!r}{near}")
-    check_origin(found, name, ours=ours)
-    return found
+    check_origin(target, name, ours=ours)
+    return target
 
 
 def check_origin(found: Any, name: str, *, ours: bool = True) -> None:
-    """Raise :class:`NameResolutionError` if what ``name`` stands for may not be taken from where it is.
+    """Raise :class:`NameResolutionError` if ``found`` was defined in a module that is not allowed.
 
-    See :func:`load`; ``name`` begins with the module that it was found in.
+    See :func:`load`; ``name`` begins with the module that ``found`` was taken from.
     """
     if limit() is None:
         return
     package = name.partition(":")[0].partition(".")[0]
-    # a module has none, nor have some functions that are written in C
+    # modules and some C functions have none
     home = getattr(found, "__module__", None)
     if not isinstance(home, str):
         raise NameResolutionError(
@@ -161,7 +167,7 @@ def check_origin(found: Any, name: str, *, ours: bool = True) -> None:
 def import_module(module_name: str, *, ours: bool = True) -> Any:
     """Import a module that a document names; the working directory is importable.
 
-    Raises :class:`NameResolutionError`, also where the module is not allowed (see
+    Raises :class:`NameResolutionError`, also if the module is not allowed (see
     :func:`only_modules`): then it was not imported.
     """
     fault = refusal(module_name, ours=ours)
@@ -185,15 +191,16 @@ def import_module(module_name: str, *, ours: bool = True) -> Any:
         ) from error
     except (Exception, SystemExit) as error:
         if isinstance(error, ImportError) and module_name.partition(".")[0] == OURS:
-            # one of ours says itself what it needs, and how to install it
+            # our modules name the missing requirement themselves, and how to install it
             raise NameResolutionError(str(error)) from error
         raise NameResolutionError(f"importing {module_name!r} raised\n{traceback_of(error)}") from error
 
 
 def load_entry_point(entry: EntryPoint) -> Any:
-    """Import what an installed distribution has registered, if its module is allowed (see :func:`only_modules`).
+    """Import the object of an installed distribution's entry point, if its module is allowed (see
+    :func:`only_modules`).
 
-    Raises :class:`NameResolutionError`; where the import itself raised, its traceback is in the message.
+    Raises :class:`NameResolutionError`; if the import itself raised, its traceback is in the message.
     """
     fault = refusal(entry.module)
     if fault is not None:
@@ -207,17 +214,17 @@ def load_entry_point(entry: EntryPoint) -> Any:
 
 
 def importable(package: str) -> bool:
-    """Whether there is a package or module of this name."""
+    """Whether a package or module of this name is installed."""
     return importlib.util.find_spec(package) is not None
 
 
 def needed(error: ImportError) -> str:
-    """Return what an import needs that has raised ``error``: a module, or else what the error says itself."""
+    """Name the requirement of an import that has raised ``error``: a module, or else the error's own message."""
     return error.name or f"what cannot be imported ({error})"
 
 
 def misfit(maker: Callable[..., Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Return why ``maker`` does not take ``kwargs``, ``None`` where it does or does not tell what it takes."""
+    """Explain why ``maker`` does not take ``kwargs``; ``None`` if it does, or if its signature is unknown."""
     try:
         signature = inspect.signature(maker)
     except (TypeError, ValueError):  # some are written in C
@@ -229,19 +236,83 @@ def misfit(maker: Callable[..., Any], kwargs: Mapping[str, Any]) -> str | None:
     return None
 
 
+def broken_overrides(kind: type, base: type) -> Iterator[str]:
+    """Yield for each method of ``kind`` why it cannot be called like the one that it overrides.
+
+    The contract is declared by ``base`` and by abstract classes of this package between the two.
+    """
+    contracts = [
+        c for c in kind.__mro__ if c is base or (inspect.isabstract(c) and _within(c.__module__, (OURS,)))
+    ]
+    declared = {
+        name: method
+        for contract in reversed(contracts)
+        for name, method in vars(contract).items()
+        if inspect.isfunction(method) and (name == "__call__" or not name.startswith("_"))
+    }
+    for name, method in declared.items():
+        override = inspect.getattr_static(kind, name)
+        if override is method or _within(getattr(override, "__module__", None) or "", (OURS,)):
+            continue
+        contract_signature = inspect.signature(method)
+        parameters = [p for p in contract_signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        needed = [p for p in parameters if p.default is p.empty]
+        header = f"def {name}({', '.join(p.name for p in needed)}):"
+        if isinstance(override, property) or not (callable(override) or hasattr(override, "__get__")):
+            yield f"{name!r} is a {type(override).__name__}, but must be a method: write `{header}`, or rename it"
+            continue
+        try:
+            signature = inspect.signature(
+                override.__func__ if isinstance(override, staticmethod | classmethod) else override
+            )
+        except (
+            TypeError,
+            ValueError,
+        ):  # some are written in C, or find out what they take when they are called
+            continue
+        is_unbound = isinstance(override, staticmethod) or not hasattr(override, "__get__")
+        if not any(_takes(signature, count - is_unbound) for count in {len(needed), len(parameters)}):
+            bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            takes = signature.replace(parameters=bare, return_annotation=signature.empty)
+            yield (
+                f"{name!r} takes {takes}, but is called with ({', '.join(p.name for p in needed)}): "
+                f"write `{header}`"
+            )
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    """Whether this signature accepts ``count`` arguments by position."""
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def class_name(kind: type) -> str:
+    """Format the name of a class like in documents, ``package.module:Class``."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
 def raised_at(error: BaseException) -> str:
-    """Return an error of users' code on one line, with the file and line of theirs that is nearest to it."""
+    """Format an error of users' code on one line, with the file and line of theirs that is nearest to it."""
     first: BaseException = error
     while first.__cause__ is not None or first.__context__ is not None:
         first = first.__cause__ or first.__context__  # type: ignore[assignment]
     frames = traceback.extract_tb(first.__traceback__)
-    users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
-    place = f" ({users[-1].filename}:{users[-1].lineno})" if users else ""
-    return f"{type(first).__name__}: {first}{place}"
+    location = users_place(first) or (f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
+    return f"{type(first).__name__}: {first}{location}"
+
+
+def users_place(error: BaseException) -> str:
+    """Format the line of users' code nearest to an error as `` (file:line)``; "" if there is none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    return f" ({users[-1].filename}:{users[-1].lineno})" if users else ""
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback's text without the frames of the importers."""
+    """Format the traceback without the frames of the importers."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -252,11 +323,11 @@ def traceback_of(error: BaseException) -> str:
 
 
 def _within(module: str, modules: Collection[str]) -> bool:
-    return any(module == one or module.startswith(f"{one}.") for one in modules)
+    return any(module == package or module.startswith(f"{package}.") for package in modules)
 
 
 def _siblings(module_name: str) -> list[str]:
-    """Return the names of the modules beside a missing one."""
+    """List the modules beside a missing one."""
     package, _, _ = module_name.rpartition(".")
     if not package:
         return [*_top_level_modules(os.getcwd()), *sys.stdlib_module_names]

@@ -1,10 +1,10 @@
-"""Where results are stored when nobody says where."""
+"""The default location of the store of results."""
 
 from __future__ import annotations
 
 import os
 
-#: the environment variable that names another place
+#: the environment variable with another default location
 STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
 #: a folder in the working directory
 DEFAULT_STORE = "palaestrai-results"

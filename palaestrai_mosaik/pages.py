@@ -1,4 +1,4 @@
-"""Pages as single files: what a notebook shows below a cell, and a browser opens. What is on them comes from ``web``."""
+"""Pages as single files, for a notebook's cell or a browser. Their content comes from ``web``."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 from palaestrai_mosaik import files
 
-#: of a page in a notebook, in pixels
+#: the height of a page in a notebook, in pixels
 HEIGHT = 720
 
 
 @dataclass(frozen=True, repr=False)
 class Page:
-    """A page as one file: a notebook shows it, a browser opens what :meth:`save` wrote.
+    """A page as one file: a notebook shows it, and a browser opens the file of :meth:`save`.
 
     Attributes:
-        title: what the page is about: the uid of a run or of a design, or where a store is.
+        title: the subject of the page: the uid of a run or of a design, or the location of a store.
         html: the file.
-        runs: uids of the runs that can be looked at in it.
+        runs: uids of the runs on the page.
         phases: names of the phases that can be seen in motion, in the order of the runs.
-        left_out: what the file would be too large with: names of phases, or uids of runs.
-        thinned: names of phases of which not all states are shown.
+        left_out: names of phases, or uids of runs, that would make the file too large.
+        thinned: names of phases with only some of their states.
         height: the page's height in a notebook, in pixels.
     """
 
@@ -44,7 +44,7 @@ class Page:
         return f"<Page of {self.title}: {len(self.html) / 1e6:.1f} MB>"
 
     def _repr_html_(self) -> str:
-        """Return a frame with the page, whose scripts can reach nothing outside of it."""
+        """Return a frame with the page. Its scripts cannot access anything outside of it."""
         return (
             f'<iframe title="{escape(self.title)}" sandbox="allow-scripts" srcdoc="{escape(self.html)}" '
             f'style="box-sizing: border-box; width: 100%; height: {int(self.height)}px; border: 1px solid #8884"></iframe>'

@@ -1,25 +1,22 @@
-"""How far something is: a bar on a terminal, plain lines elsewhere (a log), or nothing. Every package may import it."""
+"""Progress: a bar on a terminal, plain lines elsewhere (a log), or nothing. Every package may import it."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
+from typing import Any, Self, TextIO, TypeVar
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
+from palaestrai_mosaik.printing import Bar, write
+from palaestrai_mosaik.text import one_line
 
 T = TypeVar("T")
-#: called with how many things are done, and of how many
+#: called with the number of things done, and the total
 ProgressCallback = Callable[[int, int], object]
 
-#: seconds between two lines, and between two updates of the bar of a count
+#: seconds between two lines, and between two updates of a count's bar
 LINES, _BAR = 5.0, 0.1
-#: the bars of counts that are on the terminal
-_shown: list[tqdm[Any]] = []
 
 
 def choose(
@@ -30,34 +27,38 @@ def choose(
     quiet: bool = False,
     stream: TextIO | None = None,
 ) -> T:
-    """Return what suits ``stream`` (standard error): a bar on a terminal, else lines; ``silent`` if ``quiet``."""
+    """Choose the output for ``stream``: a bar on a terminal, else lines.
+
+    Args:
+        silent: makes the output if ``quiet``.
+        bar: makes a bar on a stream.
+        lines: makes lines on a stream.
+        quiet: show nothing.
+        stream: ``None``: standard error.
+
+    Returns:
+        The result of the chosen function.
+    """
     stream = sys.stderr if stream is None else stream
     if quiet:
         return silent()
     return bar(stream) if stream.isatty() else lines(stream)
 
 
-def new_bar(stream: TextIO, total: int | None, name: str, unit: str, **options: Any) -> tqdm[Any]:
-    """Return a bar that follows the terminal's width; ``options`` are those of tqdm."""
-    from tqdm import tqdm
-
-    return tqdm(total=total, desc=name, unit=unit, file=stream, dynamic_ncols=True, **options)
-
-
 def print_line(stream: TextIO, text: str) -> None:
-    """Print a line, at once."""
-    print(text, file=stream, flush=True)
+    """Print a line at once, with line ends in it escaped."""
+    write(one_line(text), stream)
 
 
 class Pace:
-    """Says when to show something again: after ``interval`` seconds."""
+    """Decides when to show something again: after ``interval`` seconds."""
 
     def __init__(self, interval: float):
         self.interval = interval
         self.started = self.shown = time.perf_counter()
 
     def due(self) -> float | None:
-        """Return the seconds since the last time, which is now then; ``None`` where it is too early."""
+        """Return the seconds since the last time, and restart the interval; ``None`` if it is too early."""
         now = time.perf_counter()
         if now - self.shown < self.interval:
             return None
@@ -71,21 +72,21 @@ class Pace:
 
 
 class CountProgress:
-    """Called with how many things of one kind are done of how many.
+    """A progress callback for things of one kind.
 
-    A bar is gone once all are done; lines come every few seconds only, so that short work has none. ``name`` is
-    the bar's, ``done`` what lines say of them, ``unit`` one of them.
+    The bar disappears once all are done; lines are printed only every few seconds, so that short work has none.
+    ``name`` is the bar's, ``done`` the participle in lines, ``unit`` the noun.
     """
 
     def __init__(self, stream: TextIO, name: str, done: str, unit: str = "run"):
         self._stream, self._name, self._done, self._unit = stream, name, done, unit
         self._terminal = stream.isatty()
-        self._bar: tqdm[Any] | None = None
+        self._bar: Bar | None = None
         self._pace: Pace | None = None
 
     def __call__(self, done: int, total: int) -> None:
         if self._pace is None:
-            # (not before the first call: of several counts, each begins where the one before ends)
+            # not before the first call, because each of several counts begins after the one before it
             self._pace = Pace(_BAR if self._terminal else LINES)
         if done >= total:
             self._close()
@@ -98,19 +99,17 @@ class CountProgress:
 
     def _show(self, done: int, total: int) -> None:
         if self._bar is None:
-            # (when to show it is decided here, not by tqdm)
-            options = {"initial": done, "leave": False, "miniters": 1, "mininterval": 0}
-            self._bar = new_bar(self._stream, total, self._name, f" {self._unit}s", **options)
-            _shown.append(self._bar)
+            # we decide when to show it, not tqdm
+            options: dict[str, Any] = {"initial": done, "leave": False, "miniters": 1, "mininterval": 0}
+            unit = f" {self._unit}s"
+            self._bar = Bar(self._stream, total, self._name, unit, gives_way=True, **options)
             return
-        self._bar.total = total
-        self._bar.update(done - self._bar.n)
+        self._bar.update(done - self._bar.count, total)
 
     def _close(self) -> None:
-        """Leave the terminal as it was."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
-            _shown.remove(self._bar)
             self._bar = None
 
     def __enter__(self) -> Self:
@@ -123,9 +122,9 @@ class CountProgress:
 
 
 class PartsProgress:
-    """Adds up what is done of several parts, one after the other; ``progress`` is called with the sum.
+    """Adds up the progress of consecutive parts; ``progress`` is called with the sum.
 
-    It is called itself with how much of the current part is done.
+    Call it with the progress within the current part.
     """
 
     def __init__(self, progress: ProgressCallback | None, total: int):
@@ -139,22 +138,10 @@ class PartsProgress:
             self._progress(self._before + done, self._total)
 
     def add(self, number: int) -> None:
-        """Say that so many more of the current part are done."""
+        """Add ``number`` to the progress within the current part."""
         self(self._done + number)
 
     def end(self, size: int = 1) -> None:
-        """Say that the current part is done, and how large it was."""
+        """Finish the current part, of this size."""
         self._before += size
         self(0)
-
-
-@contextmanager
-def bars_hidden() -> Iterator[None]:
-    """Take the bars of counts off the terminal as long as something else is printed."""
-    for bar in _shown:
-        bar.clear()
-    try:
-        yield
-    finally:
-        for bar in _shown:
-            bar.refresh()

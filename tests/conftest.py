@@ -1,7 +1,7 @@
 """What holds for all tests: options, and services that tests share.
 
-Tests marked ``slow`` run with ``--slow`` only; ``make test-slow`` runs just them. All other markers are found from
-what a test needs (:mod:`tests.support.markers`).
+Tests marked ``slow`` run with ``--slow`` only. All markers are found, from what a test needs
+(:mod:`tests.support.markers`) and how long it takes (:mod:`tests.support.slow`).
 
 A test whose part (PostgreSQL, Slurm, a browser, an extra) is missing is skipped with the reason.
 ``--outcomes`` and ``--unrun`` (:mod:`tests.support.outcomes`) see to it that continuous integration runs
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.markers import MARKERS, begins_first, marks_of, may_be_fast
+from support.markers import MARKERS, marks_of
 from support.outcomes import Outcomes
+from support.slow import slow_tests
 
 #: holds the URL of a PostgreSQL that tests may empty
 POSTGRESQL = "PALAESTRAI_MOSAIK_TEST_POSTGRESQL"
@@ -32,11 +33,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--unrun", action="store_true", help="leave out the tests that ran before, by the FILE of --outcomes"
     )
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    # importing all other tests takes longer than running the fast ones
-    return True if config.getoption("markexpr") == "fast" and not may_be_fast(collection_path) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -51,16 +47,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in ran])
         items[:] = [item for item in items if item.nodeid not in ran]
     # one process must not have a long test left when the other has none
-    slow = (
-        {item.path for item in items if item.get_closest_marker("slow")}
-        if config.getoption("slow")
-        else set()
-    )
-    items.sort(key=lambda item: not (item.path in slow or begins_first(item.path)))
-    if not config.getoption("slow"):
+    longest: dict[Path, float] = {}
+    for item in items:
+        seconds = slow_tests().get(item.nodeid.partition("[")[0], 0.0)
+        longest[item.path] = max(longest.get(item.path, 0.0), seconds)
+    if config.getoption("slow"):
+        items.sort(key=lambda item: -longest[item.path])
+    else:
         for item in items:
             if item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason="takes long: --slow runs it, or make test-slow"))
+                item.add_marker(pytest.mark.skip(reason="takes long: make test-all runs it, or --slow"))
 
 
 class OutcomesWriter:
@@ -82,9 +78,11 @@ class OutcomesWriter:
 def pytest_configure(config: pytest.Config) -> None:
     for name, which in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: tests {which}")
-    # a job in the background of a shell ignores Ctrl-C, which tests send to themselves
+    # a job in the background of a shell ignores Ctrl-C, one of nohup a lost connection; tests send both to processes
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # what is in the developer's own configuration file is no part of any test
     os.environ["PALAESTRAI_MOSAIK_CONFIG"] = ""
     # and tests leave nothing in the home (one key for all processes, which inherit this)

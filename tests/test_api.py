@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from pathlib import Path
 
 import pytest
 import yaml
-from support.documents import agent, document, environment, named, phase
+from support.documents import WALK, agent, document, environment, named, phase
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.agent import Muscle
@@ -40,6 +42,30 @@ def test_run_records_what_the_command_records() -> None:
         assert digests(store, first) == digests(store, second) != {}
         assert store.document_text(first) == store.document_text(second)
     assert list(result.phases["name"]) == [one.name for one in load(DUMMY).phases]
+
+
+@pytest.mark.parametrize("given", ["folder", "open store"])
+def test_a_result_can_be_pickled_and_copied(given: str) -> None:
+    store = pm.Store("kept", create=True) if given == "open store" else "kept"
+    result = pm.run(yaml.safe_load(WALK), store=store, quiet=True)
+    pickled = pickle.dumps(result)
+    assert len(pickled) < 1000
+    loaded = pickle.loads(pickled)
+    for one in (loaded, copy.copy(result), copy.deepcopy(result), pickle.loads(pickle.dumps(loaded))):
+        with one:
+            assert one.instance == result.instance
+            assert one.steps().equals(result.steps())
+    # those have stores of their own
+    assert result.status == "finished"
+    assert pickle.loads(pickle.dumps(result.store)).find_run("latest") == result.instance
+
+
+def test_a_pickle_holds_no_password() -> None:
+    with pm.Store("kept", create=True) as store:
+        store._location = "postgresql://user:hidden@host/results"
+        with pytest.raises(pickle.PicklingError, match="@FILE or env:NAME") as raised:
+            pickle.dumps(store)
+        assert "hidden" not in str(raised.value)
 
 
 def test_a_document_is_a_path_a_mapping_or_as_it_was_read() -> None:

@@ -22,7 +22,7 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
         "adaptive.py",
         "--boxes 10 --factors 3 --repeat 1 --most 30",
         "10 %        3",
-        ("ema_workbench", "sklearn"),
+        ("sklearn",),
     ),
     (
         "comparison_false_alarms.py",
@@ -35,13 +35,16 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("batch_learning.py", "speed --steps 64 --repeat 1", "DummyVecEnv", RL),
     ("batch_learning.py", "parts", "SB3Brain, PPO", RL),
     ("batches.py", "--sizes 1 2 --steps 20 --repeat 1 --worlds 1 --processes 1", "1 repeats", RL),
+    ("commands.py", "--repeat 1 --only check", "`check` of two dummy agents", ()),
     ("cluster.py", "--runs 2 --seconds 0.01 --jobs 1 --only local", "ideal", ()),
-    ("discovery.py", "--factors 3 --rows 60 --repeat 1", "coverage", ("ema_workbench", "sklearn")),
+    ("discovery.py", "speed --factors 3 --rows 60 --repeat 1", "coverage", ("sklearn",)),
+    ("discovery.py", "truth --studies 1 --only slope", "| slope | 5 | 120 | CART |", ("sklearn",)),
     ("engine.py", "--steps 20 --repeat 1", "bare mosaik", ()),
     ("execution.py", "--runs 2 --steps 5 --jobs 1 --repeat 1", "at the same time", ()),
     ("flagship.py", "--steps 8 --repeat 1", "ms/step with store, of which", GRID),
     ("frames.py", "--steps 44 --repeat 1", "every state", ()),
     ("generate.py", "--documents 160 --repeat 1", "documents", ()),
+    ("grid_readings.py", "case9", "| pandapower.networks | fast | 1 |", GRID),
     ("grid_solver.py", "cigre_mv --steps 2", "cigre_mv", GRID),
     ("gymnasium_env.py", "--steps 20 --repeat 1", "environment steps/s", RL),
     ("interpreter.py", "--readings 3 --steps 20 --repeat 1", "another process", ()),
@@ -57,7 +60,15 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
         "learner",
         ("optuna", *GRID),
     ),
+    (
+        "seeds_needed.py",
+        "--trials 4 --effects 3 --correlations 0.5 --pairs 1",
+        "| 3 | 6 (100) |",
+        (),
+    ),
+    ("sensitivity_noise.py", "morris --studies 1 --runs 2", "| morris | 50 | 2 | common | 1 |", ()),
     ("session_pool.py", "--sessions 8 --ticks 4 --numbers 2 --batch 2 --repeat 1", "peak RSS", ()),
+    ("sobol_coverage.py", "--studies 2 --factors 2 --n 16", "| ishigami | 2 |", ()),
     ("store_rows.py", "--rows 1000", "append_rows", ()),
     ("store_writers.py", "--runs 2 --rows 5 --writers 2", "SQLite", ()),
     ("theatre.py", "--steps 4 --repeat 1", "7 phases, 4 steps", GRID),
@@ -71,29 +82,10 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("workers.py", "--milliseconds 0.1 --workers 1 --steps 20 --repeat 1", "worker", ()),
 ]
 
-#: programs that import the grid or learners, or start many processes
-LONG = {
-    *(
-        "analysis_false_alarms.py",
-        "batch_grid.py",
-        "batch_learning.py",
-        "batches.py",
-        "cluster.py",
-        "execution.py",
-    ),
-    *("flagship.py", "generate.py", "grid_solver.py", "rl.py", "theatre.py"),
-    "web_page.py",
-}
-
 
 @pytest.mark.parametrize(
     ("program", "arguments", "printed", "needed"),
-    [
-        pytest.param(
-            *case, id=f"{case[0]} {case[1].split()[0]}", marks=[pytest.mark.slow] if case[0] in LONG else []
-        )
-        for case in CASES
-    ],
+    [pytest.param(*case, id=f"{case[0]} {case[1].split()[0]}") for case in CASES],
 )
 def test_a_program_runs_with_its_smallest_arguments(
     program: str, arguments: str, printed: str, needed: tuple[str, ...], tmp_path: Path
@@ -116,7 +108,7 @@ def test_a_program_runs_with_its_smallest_arguments(
 
 def test_every_program_is_run_and_described() -> None:
     programs = {path.name for path in BENCHMARKS.glob("*.py")}
-    assert {case[0] for case in CASES} == programs >= LONG
+    assert {case[0] for case in CASES} == programs
     described = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
     assert programs - set(re.findall(r"^\| `(\w+\.py)` \|", described, re.MULTILINE)) == set()
 

@@ -32,7 +32,7 @@ main(["start", "missing.yml"])
 first = gc.get_freeze_count()
 made = [[] for _ in range(100_000)]
 main(["start", "missing.yml"])
-print(first > 50_000, gc.get_freeze_count() == first, gc.isenabled())
+print(first > 50_000, gc.get_freeze_count() <= first, gc.isenabled())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "True"], done.stderr

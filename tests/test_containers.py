@@ -62,7 +62,6 @@ def check_runs(container: str, folder: Path) -> None:
     assert "finished" in run(container, "palaestrai-mosaik", "list", "--store", "results", folder=folder)
 
 
-@pytest.mark.slow
 @needs_builder
 def test_the_image_of_the_dockerfile_runs_a_document(study: Path) -> None:
     settings = (f"--build-arg=BASE={BASE}", "--build-arg=EXTRAS=postgresql")
@@ -102,7 +101,6 @@ def test_the_recipe_of_apptainer_is_complete() -> None:
     assert sorted(" ".join(copied).split()) == sorted(sources), "both recipes copy the same files"
 
 
-@pytest.mark.slow
 @needs_builder
 def test_the_sections_of_the_recipe_of_apptainer_make_an_image_that_runs(study: Path) -> None:
     found = sections()

@@ -1,4 +1,4 @@
-"""Markers: what a test needs is what it is marked with; ``make test-fast`` and CONTRIBUTING.md agree."""
+"""Markers: what a test needs, and how long it takes, is what it is marked with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 from conftest import pytest_collection_modifyitems
-from support.markers import FAST, LONG, MARKERS, TESTS, may_be_fast, needs_of
+from support.markers import MARKERS, TESTS, needs_of
+from support.slow import slow_among, slow_tests
 
 ROOT = TESTS.parent
 
@@ -39,11 +40,6 @@ def marked(*files: str) -> dict[str, set[str]]:
     return {test: set(markers) for test, markers in json.loads(line).items()}
 
 
-def test_make_test_fast_runs_what_is_marked_fast() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert re.search(r"^test-fast: .*\n\t.*-m pytest .*-m fast$", makefile, flags=re.M)
-
-
 def test_the_table_of_markers_is_that_of_the_tests() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = page.split("| marker | tests |\n|---|---|\n")[1].split("\n\n")[0]
@@ -51,43 +47,76 @@ def test_the_table_of_markers_is_that_of_the_tests() -> None:
 
 
 def test_tests_have_the_markers_of_what_they_need() -> None:
-    # of the first file all but the grid's are fast, of the second some are slow, of the third none is fast
-    store = "tests/store/test_store_schema.py"
-    files = ("tests/testing/test_check_environments.py", "tests/scheduler/test_differential.py", store)
+    store, scheduler = "tests/store/test_store_schema.py", "tests/scheduler/test_differential.py"
+    files = ("tests/testing/test_check_environments.py", scheduler, store)
     found = marked(*files)
     assert any("postgresql" in markers for test, markers in found.items() if test.startswith(store))
-    fast = [test for test, markers in found.items() if "fast" in markers]
-    assert fast and not any(found[test] & {"slow", "grid", "postgresql"} for test in fast)
-    assert any("slow" in markers for test, markers in found.items() if test.startswith(files[1]))
+    slow = {test.partition("[")[0] for test, markers in found.items() if "slow" in markers}
+    assert slow == {name for name in slow_tests() if name.partition("::")[0] in files}
+    assert any(name.startswith(scheduler) for name in slow)
     assert found[f"{files[0]}::test_the_rewards_of_the_grid_pass"] >= {"grid"}
 
 
-def test_files_with_long_tests_come_first() -> None:
-    def item(path: str, *markers: str) -> Any:
+def test_files_with_the_longest_tests_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"a.py::test_long": 20.0, "b.py::test_longest": 30.0}
+    # (there are several modules with this name)
+    monkeypatch.setitem(pytest_collection_modifyitems.__globals__, "slow_tests", lambda: seconds)
+
+    def item(name: str) -> Any:
+        skips: list[Any] = []
         return SimpleNamespace(
-            path=TESTS / path, get_closest_marker=markers.__contains__, add_marker=lambda mark: None
+            nodeid=name,
+            path=Path(name.partition("::")[0]),
+            get_closest_marker=lambda marker: name in seconds,
+            add_marker=skips.append,
+            skips=skips,
         )
 
-    def ordered(*, slow: bool) -> list[str]:
-        quick, long, mixed = (
-            item("cli/test_a.py"),
-            item(f"{LONG[0]}/test_b.py"),
-            item("cli/test_c.py", "slow"),
-        )
-        items = [quick, mixed, item("cli/test_c.py"), long]
+    def ordered(*, slow: bool) -> list[tuple[str, bool]]:
+        items = [item(name) for name in ("c.py::test", "a.py::test", "a.py::test_long", "b.py::test_longest")]
         config = SimpleNamespace(getoption={"slow": slow, "unrun": False}.__getitem__)
         pytest_collection_modifyitems(cast(Any, config), items)
-        return [item.path.stem for item in items]
+        return [(item.nodeid, bool(item.skips)) for item in items]
 
-    assert ordered(slow=False) == ["test_b", "test_a", "test_c", "test_c"]
-    assert ordered(slow=True) == ["test_c", "test_c", "test_b", "test_a"]
-    assert all((TESTS / path).exists() for path in LONG)
+    assert ordered(slow=True) == [
+        ("b.py::test_longest", False),
+        ("a.py::test", False),
+        ("a.py::test_long", False),
+        ("c.py::test", False),
+    ]
+    assert [name for name, skipped in ordered(slow=False) if skipped] == list(seconds)
 
 
-def test_folders_of_fast_tests_exist() -> None:
-    assert all((TESTS / folder).is_dir() for folder in FAST)
-    assert may_be_fast(TESTS / FAST[0] / "test_x.py") and may_be_fast(TESTS)
-    assert not may_be_fast(TESTS / "grid") and not may_be_fast(TESTS / "test_seeding.py")
+def test_slow_is_what_takes_long_and_something_of_each_file_is_not() -> None:
+    seconds = {
+        "a.py::test_quick[1]": 0.4,
+        "a.py::test_quick[2]": 1.5,
+        "a.py::test_long[1]": 0.4,
+        "a.py::test_long[2]": 1.7,
+        **{f"b.py::test_many[{number}]": 0.5 for number in range(30)},
+        "b.py::test_quick": 0.1,
+        "c.py::test_long": 3.0,
+        "c.py::test_longer": 4.0,
+        "d.py::test_too_long": 11.0,
+    }
+    assert list(slow_among(seconds).items()) == [
+        ("b.py::test_many", 15.0),
+        ("d.py::test_too_long", 11.0),
+        ("c.py::test_longer", 4.0),
+        ("a.py::test_long", pytest.approx(2.1)),
+    ]
+
+
+def test_each_slow_test_is_there() -> None:
+    """A list with names of tests that are gone has to be written again."""
+    names = [name.split("::")[:2] for name in slow_tests()]
+    here = {
+        file: re.findall(
+            r"^(?:def |class )?([Tt]est\w+)", (ROOT / file).read_text(encoding="utf-8"), flags=re.M
+        )
+        for file in {file for file, _ in names}
+    }
+    assert [f"{file}::{name}" for file, name in names if name not in here[file]] == []
 
 
 @pytest.mark.parametrize(

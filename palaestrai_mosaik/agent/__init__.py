@@ -1,7 +1,7 @@
 """Agents: a brain that learns, muscles that act, an objective, and their memory."""
 
 from .batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
-from .brain import BodyInformation, Brain
+from .brain import BodyInformation, Brain, is_update
 from .dumper import BrainDumper, FileBrainDumper, dump_arrays, load_arrays
 from .filter import Filter, FilterChain
 from .memory import Experience, Memory, MemoryShard
@@ -25,5 +25,6 @@ __all__ = [
     "Muscle",
     "Objective",
     "dump_arrays",
+    "is_update",
     "load_arrays",
 ]

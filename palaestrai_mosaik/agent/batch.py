@@ -1,8 +1,8 @@
 """Muscles and objectives that serve many bodies at once, with arrays.
 
-A muscle that is a :class:`BatchMuscle` acts for all alike bodies of an agent in a batched
-environment with one call; without it, every body has a muscle object of its own that is asked
-one after the other. Both give the same set-points.
+A :class:`BatchMuscle` acts for all identical bodies of an agent in a batched environment with one call.
+With any other muscle, every body has its own object, and they are called one after the other. Both give
+the same set-points.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from .objective import Objective
 
 @dataclass(slots=True)
 class BatchReadings:
-    """What ``n`` bodies of a muscle see at one time.
+    """The observations of ``n`` bodies of a muscle at one time.
 
     Attributes:
         observations: (n, observations), read-only: a row for each body.
-        bodies: (n,): which bodies they are, as places among those of the muscle (:attr:`BatchMuscle.rngs`),
-            ascending.
-        sensors: the channels of one body (those of the first).
-        actuators: likewise; their spaces are the same for all bodies.
+        bodies: (n,): indices of the bodies among those of the muscle (:attr:`BatchMuscle.rngs`), ascending.
+        sensors: the channels of the first body.
+        actuators: the channels of the first body; their spaces are the same for all bodies.
     """
 
     observations: FloatMatrix
@@ -50,9 +49,9 @@ class BatchReadings:
 
 
 class BatchMuscle(Muscle, ABC):
-    """A muscle that may act for many bodies at once; ``propose_actions`` is there for one.
+    """A muscle that may act for many bodies at once; ``propose_actions`` serves a single one.
 
-    The one object then acts for all of them. It has no :attr:`memory` of what they did, and
+    One object then acts for all bodies. It has no :attr:`memory` of their rows, and
     :attr:`rng` is that of the first; :meth:`update` is called once for all.
     """
 
@@ -63,20 +62,19 @@ class BatchMuscle(Muscle, ABC):
     def propose_batch(self, batch: BatchReadings) -> tuple[npt.ArrayLike, Sequence[Any] | None]:
         """Return the set-points (n, set-points), and data for the brain: one for each body, or ``None``.
 
-        NaN: no new set-point. The answer for a body must be what :meth:`propose_actions` would
-        give it, and must not depend on the other bodies; randomness is that of its own
-        generator.
+        NaN means no new set-point. The result for a body must equal that of :meth:`propose_actions`, must
+        not depend on the other bodies, and must draw random numbers only from the body's own generator.
         """
 
     def update_body(self, body: int, update: Any) -> None:
-        """Take over what the brain has learned for one body.
+        """Apply an update of the brain to one body.
 
-        Called instead of :meth:`update` where the brain's updates are not shared
+        Called instead of :meth:`update` if the brain's updates are not shared
         (:attr:`Brain.shared_updates`).
 
         Args:
-            body: the place of the body.
-            update: what the brain returned for it.
+            body: the index of the body.
+            update: the brain's update for it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} acts for many bodies, and its brain has an update for each of them: it needs "
@@ -84,9 +82,9 @@ class BatchMuscle(Muscle, ABC):
         )
 
     def reset_bodies(self, bodies: IndexVector) -> None:
-        """Forget what is kept about the last episode of these bodies (places), which begin anew.
+        """Forget the last episode of the bodies with these indices, which start another one.
 
-        :meth:`reset` is called instead where all of them begin an episode of the phase.
+        :meth:`reset` is called instead if all of them start an episode of the phase.
         """
 
 
@@ -108,8 +106,8 @@ class BatchRows:
 
 
 class BatchObjective(Objective, ABC):
-    """An objective that needs no more than the newest row, and computes it for many bodies at once."""
+    """An objective that needs only the newest row, and computes it for many bodies at once."""
 
     @abstractmethod
     def internal_rewards(self, rows: BatchRows) -> npt.ArrayLike:
-        """Return the value of each row: (n,); NaN where there is none."""
+        """Return the value of each row: (n,); NaN for no value."""

@@ -1,4 +1,4 @@
-"""Where brains are kept: bytes under a tag."""
+"""Storage of brains, as bytes under a tag."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import BrainDumpError, did_you_mean
 from palaestrai_mosaik.text import listed
 
-#: file systems allow 255 bytes; a prefix and an ending are added
+#: longest file name; file systems allow 255 bytes, and a prefix and a suffix are added
 _LONGEST = 180
 _SNAPSHOT = "snapshot-"
 _MAGIC = "palaestrai-mosaik-brain"
@@ -28,24 +28,24 @@ _HEAD = re.compile(_MAGIC.encode() + rb" sha256=([0-9a-f]{64}) bytes=([0-9]+)")
 
 
 class BrainDumper(ABC):
-    """Keeps the dumps of one agent in one phase; a brain may write several, by ``tag``."""
+    """Stores the dumps of one agent in one phase; a brain may write several, by ``tag``."""
 
     @abstractmethod
     def save(self, dump: BinaryIO, tag: str = "") -> None:
-        """Keep what ``dump`` holds from its current position on."""
+        """Store the content of ``dump`` from its current position on."""
 
     def save_all(self, dumps: Mapping[str, bytes]) -> None:
-        """Keep all dumps of a model, by tag.
+        """Store all dumps of a model, by tag.
 
-        A dumper may keep them as one, in place of all that was there: whoever loads finds the
-        old ones or the new ones, and never some of each.
+        A dumper may replace all existing dumps atomically: a reader then finds either the
+        old ones or the new ones, never a mixture.
         """
         for tag, dump in dumps.items():
             self.save(BytesIO(dump), tag)
 
     @abstractmethod
     def load(self, tag: str = "") -> BinaryIO:
-        """Return the dump; :class:`BrainDumpError` says what was looked for and what exists."""
+        """Return the dump. :class:`BrainDumpError` names the missing dump and the existing ones."""
 
     @staticmethod
     def store_brain_dump(dump: BinaryIO, dumpers: Sequence[BrainDumper], tag: str = "") -> None:
@@ -59,7 +59,7 @@ class BrainDumper(ABC):
     def load_brain_dump(dumpers: Sequence[BrainDumper], tag: str = "") -> BinaryIO:
         """Return the dump of the first dumper that has it.
 
-        A dump that is damaged is an error, also where another dumper has one.
+        A damaged dump is an error, even if another dumper has an intact one.
         """
         failures = []
         for dumper in dumpers:
@@ -73,28 +73,44 @@ class BrainDumper(ABC):
 
 
 class DamagedBrainDump(BrainDumpError):
-    """There is a dump, but it is not what was written."""
+    """The dump exists, but its content differs from the written one."""
 
 
 class FileBrainDumper(BrainDumper):
-    """Keeps dumps as files ``<base>/<experiment run>/<phase>/<agent>/brain.bin``.
+    """Stores dumps as files ``<base>/<experiment run>/<phase>/<agent>/brain.bin``.
 
     A dump with a tag is ``brain-<tag>.bin``; those of a snapshot lie in a folder ``snapshot-<name>`` below
     the agent's. A file begins with one line of text that gives the SHA-256 and the length of the dump, which
     follows; :meth:`load` checks both. A file is replaced as a whole, and so is the folder of a snapshot by
-    :meth:`save_all`.
+    :meth:`save_all`. An empty file ``phase.<number>`` in the phase's folder records the phase's number in its
+    run.
 
     Args:
         base: the folder of all dumps.
         experiment_run: the uid of the run document.
         phase: the name of the phase.
         agent: the name of the agent.
-        snapshot: the name of a snapshot; empty: none.
+        snapshot: the name of a snapshot; empty for none.
+        number: the number of the phase, from 0; ``None`` if unknown.
+
+    Raises:
+        BrainDumpError: the folder of all dumps is in a folder of results, and reached through a link there.
     """
 
-    def __init__(self, base: str | Path, experiment_run: str, phase: str, agent: str, snapshot: str = ""):
+    def __init__(
+        self,
+        base: str | Path,
+        experiment_run: str,
+        phase: str,
+        agent: str,
+        snapshot: str = "",
+        number: int | None = None,
+    ):
         self.base = Path(base)
-        files.add_root(self.base)
+        try:
+            files.add_root(self.base)
+        except OSError as error:
+            raise BrainDumpError(f"no brain dumps in {str(base)!r}: {error.strerror}") from error
         self._place: tuple[tuple[str, str], ...] = (
             ("experiment run", experiment_run),
             ("phase", phase),
@@ -103,17 +119,39 @@ class FileBrainDumper(BrainDumper):
         if snapshot:
             self._place += (("snapshot", snapshot),)
         self.directory = self.base.joinpath(*(_folder(kind, name) for kind, name in self._place))
-        #: what :meth:`save_all` replaces, for as long as that takes; names have no dots
+        #: old folder while :meth:`save_all` replaces it; names have no dots
         self._old = self.directory.with_name(f"{self.directory.name}.old")
         self._is_snapshot = bool(snapshot)
+        self._number = number
+
+    @staticmethod
+    def phases_with_number(base: str | Path, experiment_run: str, number: int) -> list[str]:
+        """Return the names of the phases in ``base`` that had this number when their brains were saved."""
+        run = Path(base) / _folder("experiment run", experiment_run)
+        folders = _folders(run) if run.is_dir() else []
+        return [_name("phase", folder.name) for folder in folders if (folder / f"phase.{number}").is_file()]
+
+    def _note_number(self) -> None:
+        """Record the number of the phase in its folder, so that it can be loaded by number."""
+        if self._number is None:
+            return
+        phase = self.base.joinpath(*(_folder(kind, name) for kind, name in self._place[:2]))
+        mark = phase / f"phase.{self._number}"
+        for other in phase.glob("phase.*"):
+            if other != mark:
+                # the run document has changed since then
+                files.remove(other, missing_ok=True)
+        if not mark.is_file():
+            files.write_bytes(mark, b"", durable=False)
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         files.make_folder(self.directory, parents=True)
         files.write_bytes(self.directory / _file(tag), _with_header(dump.read()), durable=False)
+        self._note_number()
 
     def save_all(self, dumps: Mapping[str, bytes]) -> None:
         if not self._is_snapshot:
-            # this folder holds the snapshots, too
+            # the same folder also holds the snapshots
             super().save_all(dumps)
             return
         new, old = files.temporary_path(self.directory), self._old
@@ -122,27 +160,31 @@ class FileBrainDumper(BrainDumper):
             for tag, dump in dumps.items():
                 files.write_bytes(new / _file(tag), _with_header(dump), durable=False)
             if self.directory.is_dir():
-                # what an earlier process may have left, which was killed after the next line
+                # a process killed after the next line may have left an old folder
                 files.discard_tree(old)
                 files.move(self.directory, old)
             files.move(new, self.directory)
         finally:
             files.discard_tree(new)
         files.discard_tree(old)
+        self._note_number()
 
     def load(self, tag: str = "") -> BinaryIO:
         folder = self.directory
         if self._old.is_dir() and not folder.is_dir():
-            # whoever saved was killed between its last two steps
+            # a process saving the dumps was killed between its last two steps
             folder = self._old
         path = folder / _file(tag)
         if not path.is_file():
             raise BrainDumpError(f"no brain dump {str(path)!r}: {self._what_exists(tag)}")
-        head, _, content = files.read_bytes(path).partition(b"\n")
-        found = _HEAD.fullmatch(head)
-        if found is None:
-            raise self._damaged(path, f"it begins with {head[:20]!r} instead of {_MAGIC!r} and a SHA-256")
-        digest, length = found[1].decode(), int(found[2])
+        try:
+            head, _, content = files.read_bytes(path).partition(b"\n")
+        except OSError as error:
+            raise self._damaged(path, f"it cannot be read: {error.strerror}") from error
+        header = _HEAD.fullmatch(head)
+        if header is None:
+            raise self._damaged(path, f"it does not begin with {_MAGIC!r} and a SHA-256")
+        digest, length = header[1].decode(), int(header[2])
         if len(content) != length:
             raise self._damaged(path, f"it holds {len(content)} bytes, {length} were written")
         actual = hashlib.sha256(content).hexdigest()
@@ -156,7 +198,7 @@ class FileBrainDumper(BrainDumper):
         )
 
     def _what_exists(self, tag: str) -> str:
-        """Return how far the way to the dump goes, and what lies there instead."""
+        """Describe the first missing part of the dump's path, and its alternatives."""
         if not self.base.is_dir():
             return f"there is no folder {str(self.base)!r}"
         folder = self.base
@@ -179,12 +221,12 @@ def dump_arrays(arrays: Mapping[str, ArrayLike], dumpers: Sequence[BrainDumper],
 
     Args:
         arrays: arrays of numbers, booleans or text by name.
-        dumpers: where to save them, as a brain's or a muscle's ``_dumpers``.
-        tag: distinguishes several dumps of one brain; empty: none.
+        dumpers: the ``_dumpers`` of a brain or a muscle.
+        tag: distinguishes several dumps of one brain; empty for none.
 
     Raises:
-        ValueError: something is no array of numbers, booleans or text.
-        TypeError: ``dumpers`` contains something that is no dumper.
+        ValueError: a value is not an array of numbers, booleans or text.
+        TypeError: an element of ``dumpers`` is not a dumper.
     """
     if not isinstance(dumpers, Sequence):
         raise TypeError(
@@ -198,7 +240,7 @@ def dump_arrays(arrays: Mapping[str, ArrayLike], dumpers: Sequence[BrainDumper],
                 raise ValueError(f"{name!r} is no array of numbers, booleans or text: {arrays[name]!r}")
             content = BytesIO()
             np.lib.format.write_array(content, array, allow_pickle=False)
-            # it tells what is in it, not when and on what system it was made
+            # a constant date and system, so that bytes depend on the content only
             entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
             entry.create_system = 3
             file.writestr(entry, content.getvalue())
@@ -207,17 +249,17 @@ def dump_arrays(arrays: Mapping[str, ArrayLike], dumpers: Sequence[BrainDumper],
 
 
 def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.NDArray[Any]]:
-    """Return what :func:`dump_arrays` saved, numbers as arrays without dimensions.
+    """Return the arrays saved by :func:`dump_arrays`; numbers become arrays without dimensions.
 
     Nothing is unpickled.
 
     Args:
-        dumpers: where to look, one after the other.
+        dumpers: the dumpers to try, one after the other.
         tag: the tag that the dump was saved with.
 
     Raises:
         BrainDumpError: there is no such dump, or it holds something else.
-        TypeError: ``dumpers`` contains something that is no dumper.
+        TypeError: an element of ``dumpers`` is not a dumper.
     """
     if not isinstance(dumpers, Sequence):
         raise TypeError(
@@ -226,14 +268,14 @@ def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.
     dump = BrainDumper.load_brain_dump(dumpers, tag)
     try:
         with np.load(dump, allow_pickle=False) as archive:
-            found = dict(archive)
-        # numpy gives other files of an archive as bytes
-        other = [name for name, value in found.items() if not isinstance(value, np.ndarray)]
-        if other:
-            raise ValueError(f"{other[0]!r} is no array")
-        return found
-    # A single array is no archive (TypeError, AttributeError); what is damaged may say that an
-    # array is larger than any memory.
+            arrays = dict(archive)
+        # numpy returns other files of an archive as bytes
+        foreign = [name for name, value in arrays.items() if not isinstance(value, np.ndarray)]
+        if foreign:
+            raise ValueError(f"{foreign[0]!r} is no array")
+        return arrays
+    # A single array is not an archive (TypeError, AttributeError); damaged data may declare an
+    # array larger than any memory.
     except (
         ValueError,
         TypeError,
@@ -244,11 +286,13 @@ def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.
         OverflowError,
         zipfile.BadZipFile,
     ) as error:
-        raise BrainDumpError(f"the brain dump {_tagged(tag)} holds no named arrays (npz): {error}") from error
+        raise BrainDumpError(
+            f"the brain dump {_tagged(tag)} holds no named arrays (npz): {files.reading_fault(error)}"
+        ) from None
 
 
 def _with_header(content: bytes) -> bytes:
-    """Return what a file holds that keeps ``content``."""
+    """Prepend the header line to ``content``."""
     head = f"{_MAGIC} sha256={hashlib.sha256(content).hexdigest()} bytes={len(content)}\n"
     return head.encode() + content
 
@@ -258,18 +302,18 @@ def _file(tag: str) -> str:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the folders of names in ``folder``, without those that are being made or let go."""
+    """Return the folders with names in ``folder``, without temporary and old ones."""
     return [entry for entry in folder.iterdir() if entry.is_dir() and "." not in entry.name]
 
 
 def _file_name(name: str) -> str:
     """Return ``name`` as one harmless path component, distinct for distinct names."""
-    # a YAML text may hold what is no character (half of a surrogate pair)
+    # a YAML text may contain half of a surrogate pair, which is not a character
     safe = quote(name.encode("utf-8", "surrogatepass"), safe=" ").replace(".", "%2E")
     if len(safe) > _LONGEST:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         safe = f"{safe[: _LONGEST - 33]}-{digest[:32]}"
-    # no quoted name is a lone percent sign
+    # the empty name; no quoted name is a lone percent sign
     return safe or "%"
 
 
@@ -278,7 +322,7 @@ def _folder(kind: str, name: str) -> str:
 
 
 def _name(kind: str, file_name: str) -> str:
-    """Return the name that a folder, or a file without its ending, stands for."""
+    """Return the name encoded in that of a folder, or of a file without its suffix."""
     if kind == "snapshot":
         file_name = file_name.removeprefix(_SNAPSHOT)
     elif kind == "tag":

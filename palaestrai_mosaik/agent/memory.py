@@ -1,4 +1,4 @@
-"""What an agent remembers: one row per action, closed by the reward that follows it."""
+"""The memory of an agent: one row per action, closed by the reward that follows it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from palaestrai_mosaik.types.arrays import FloatVector
 class Experience:
     """One closed row of one muscle.
 
-    ``terminated`` and ``truncated`` are never both true.
+    ``terminated`` and ``truncated`` may both be true, if the world ended in the step in which time ran out.
 
     Attributes:
         readings: (readings,), those of the environment.
         setpoints: (setpoints,), those of the environment.
         rewards: (rewards,), those of the environment.
-        observations: what the muscle saw; the readings, unless the agent has filters.
-        actions: what the muscle returned; the set-points, unless the agent has filters.
-        objective: NaN where the objective gave none.
-        final_observations: what the muscle would have seen next, only where the episode ended with this row.
+        observations: the muscle's observations; equal to the readings without filters.
+        actions: the muscle's actions; equal to the set-points without filters.
+        objective: the objective's value, NaN without one.
+        final_observations: the muscle's next observations, only if the episode ended with this row.
     """
 
     muscle: str
@@ -44,7 +44,7 @@ class Experience:
 
     @property
     def done(self) -> bool:
-        """The episode ended with this row, for either reason."""
+        """Whether the episode ended with this row, for either reason."""
         return self.terminated or self.truncated
 
 
@@ -67,12 +67,12 @@ _ARRAYS = (
 
 @dataclass(slots=True)
 class Columns:
-    """The columns of a memory; what belongs to one row has the same place in each.
+    """The columns of a memory; a row has the same index in each.
 
     ``observations`` is ``readings`` itself (and ``actions`` is ``setpoints``) until a row
-    comes in which they differ. ``muscles`` and ``steps`` are there once there is more than
-    one muscle: the muscle's number in ``names``, and how many places further the muscle's
-    next row is (0: none yet). ``finals`` has the final observation by place.
+    comes in which they differ. ``muscles`` and ``steps`` exist once there are several muscles:
+    the muscle's number in ``names``, and the distance to the muscle's next row (0: none yet).
+    ``finals`` has final observations by row index.
     """
 
     readings: FloatArray
@@ -91,12 +91,12 @@ class Columns:
     @classmethod
     def of(cls, capacity: int, widths: tuple[int, int, int]) -> Columns:
         readings, setpoints, rewards = (np.empty((capacity, width)) for width in widths)
-        # rows to come have no objective and end nothing, until they are said to
+        # rows to come have no objective and do not end an episode by default
         objective, flags = np.full(capacity, np.nan), np.zeros((capacity, 2), dtype=np.bool_)
         return cls(readings, setpoints, rewards, objective, flags, readings, setpoints)
 
     def each(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Columns:
-        """Return the columns with ``change`` made to each array, once where two are the same."""
+        """Apply ``change`` to each array, only once to arrays that are the same object."""
         done: dict[int, npt.NDArray[Any]] = {}
 
         def once(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
@@ -108,7 +108,7 @@ class Columns:
         return replace(self, **arrays)
 
     def moved(self, keep: slice, capacity: int) -> Columns:
-        """Return new columns for ``capacity`` rows that begin with those of ``keep``."""
+        """Return new columns for ``capacity`` rows that start with those of ``keep``."""
         rows = keep.stop - keep.start
 
         def move(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -126,12 +126,12 @@ class Columns:
         return moved
 
     def following(self, places: Places, end: int) -> FloatArray:
-        """Return what the same muscle saw next, for rows at ``places`` of those before ``end``."""
+        """Return the same muscle's next observations for the rows at ``places``, from rows before ``end``."""
         result = np.full((len(places), self.observations.shape[1]), np.nan)
         done = self.flags[places].any(axis=1)
         steps = np.ones_like(places) if self.steps is None else self.steps[places]
-        known = ~done & (steps > 0) & (places + steps < end)
-        result[known] = self.observations[(places + steps)[known]]
+        has_next = ~done & (steps > 0) & (places + steps < end)
+        result[has_next] = self.observations[(places + steps)[has_next]]
         if self.finals:
             for i in np.flatnonzero(done).tolist():
                 final = self.finals.get(int(places[i]))
@@ -144,12 +144,12 @@ class MemoryShard:
     """Some rows of a memory. Arrays are read-only.
 
     ======================= ========================= =====================================
-    ``sensor_readings``     (n, readings) float64     what the environment showed
-    ``actuator_setpoints``  (n, setpoints) float64    what was done in it
-    ``observations``        (n, observations) float64 what the muscle saw: readings, filtered
-    ``actions``             (n, actions) float64      what it returned, before the filters
-    ``next_observations``   (n, observations) float64 what it saw next
-    ``rewards``             (n, rewards) float64      the environment's answer
+    ``sensor_readings``     (n, readings) float64     readings of the environment
+    ``actuator_setpoints``  (n, setpoints) float64    set-points of the environment
+    ``observations``        (n, observations) float64 the muscle's observations: readings, filtered
+    ``actions``             (n, actions) float64      the muscle's actions, before the filters
+    ``next_observations``   (n, observations) float64 the muscle's next observations
+    ``rewards``             (n, rewards) float64      rewards of the environment
     ``objective``           (n,) float64              the objective's value (NaN: none yet)
     ``terminated``          (n,) bool                 the world ended with this row
     ``truncated``           (n,) bool                 the episode was cut after this row
@@ -158,10 +158,10 @@ class MemoryShard:
     ``muscles``             list of length n          ids of the muscles
     ======================= ========================= =====================================
 
-    Rows of :meth:`Memory.tail` are views: what is closed later shows in them. They stay when
-    the memory drops its rows. ``next_observations`` is from the same muscle's next row or,
-    where the episode ended with the row, its final observation. It is NaN where it is not
-    known: the muscle has not acted since, or the final observation was not told.
+    Rows of :meth:`Memory.tail` are views: rows closed later show in them. They stay valid when
+    the memory drops its rows. ``next_observations`` is from the same muscle's next row or, if the
+    episode ended with the row, its final observation. It is NaN if unknown: the muscle has not acted
+    since, or the final observation was not recorded.
     """
 
     __slots__ = ("_columns", "_end", "_next", "_rows")
@@ -169,7 +169,7 @@ class MemoryShard:
     def __init__(self, columns: Columns, rows: slice | Places, end: int, next: FloatArray | None = None):
         self._columns = columns
         self._rows = rows
-        # rows from here on came later
+        # rows from this index on were added later
         self._end = end
         self._next = next
 
@@ -235,7 +235,7 @@ class MemoryShard:
         return f"<MemoryShard of {len(self)} rows>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # the rows alone, without what else the memory has
+        # only these rows, without the rest of the memory
         rows = self._rows
         columns = self._columns.each(lambda array: array[rows].copy())
         columns = replace(columns, data=self.additional_data, finals={}, names=list(columns.names))
@@ -254,24 +254,24 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _restored(columns: Columns, following: FloatArray) -> MemoryShard:
-    """Return the shard that was pickled; numpy makes arrays that can be written to."""
+    """Rebuild a pickled shard; its arrays must be made read-only again."""
     rows = len(columns.objective)
     return MemoryShard(columns.each(read_only), slice(0, rows), rows, read_only(following))
 
 
-#: rows that a memory has room for at first
+#: initial capacity of a memory, in rows
 _FIRST_CAPACITY = 64
 
 
 class Memory:
-    """Rows in numpy buffers; appending and ``tail`` do not depend on its size.
+    """Rows in numpy buffers; the cost of ``append`` and ``tail`` does not depend on its size.
 
     Rows may come from several muscles in turn.
 
     Args:
         size_limit: the number of rows that are kept, the newest ones; the buffers hold up to a quarter more,
             so that the tail is always one contiguous view.
-        rng: what :meth:`sample` draws from; the framework sets it.
+        rng: the generator of :meth:`sample`; set by the framework.
     """
 
     def __init__(self, size_limit: int = 100_000, rng: np.random.Generator | None = None):
@@ -279,9 +279,9 @@ class Memory:
         self._size_limit = 0
         self._start = self._end = self._capacity = 0
         self._widths: tuple[int, int, int] | None = None
-        #: the only muscle (there is none yet, or there are several: None)
+        #: the muscle if there is exactly one, else None
         self._only: str | None = None
-        #: of several muscles: their numbers, and the places of their newest rows (-1: dropped)
+        #: with several muscles: their numbers, and the indices of their newest rows (-1: dropped)
         self._codes: dict[str, int] = {}
         self._newest: list[int] = []
         self._install(Columns.of(0, (0, 0, 0)))
@@ -301,7 +301,7 @@ class Memory:
 
     @property
     def tags(self) -> set[str]:
-        """The ids of the muscles that have rows here."""
+        """The ids of the muscles with rows in this memory."""
         codes, names, live = self._columns.muscles, self._columns.names, slice(self._start, self._end)
         if codes is None:
             return set(names) if self else set()
@@ -331,14 +331,14 @@ class Memory:
         """Add a row. All arrays are copied.
 
         Args:
-            readings: (readings,), what the environment showed.
-            setpoints: (setpoints,), what was done in it.
-            rewards: (rewards,), the environment's answer.
+            readings: (readings,), readings of the environment.
+            setpoints: (setpoints,), set-points of the environment.
+            rewards: (rewards,), rewards of the environment.
             data: the second result of ``propose_actions``.
-            objective: the objective's value; NaN: it is set by :meth:`close` later.
+            objective: the objective's value; NaN if :meth:`close` sets it later.
             muscle: the uid of the muscle.
-            observations: what the muscle saw, where it differs from ``readings``; ``None``: it does not.
-            actions: what the muscle returned, where it differs from ``setpoints``; ``None``: it does not.
+            observations: the muscle's observations, if they differ from ``readings``.
+            actions: the muscle's actions, if they differ from ``setpoints``.
 
         Raises:
             ValueError: a length differs from that of the rows in the memory. Lengths may change only while it
@@ -388,9 +388,9 @@ class Memory:
             )
 
     def append_experiences(self, experiences: Sequence[Experience]) -> None:
-        """Add rows, and their ends: what :meth:`append_experience` does with one after the other.
+        """Add rows and their ends, like :meth:`append_experience` with one after the other.
 
-        All are of the same lengths.
+        All must have the same lengths.
         """
         rows = [(e.readings, e.setpoints, e.rewards) for e in experiences]
         if not rows:
@@ -401,27 +401,29 @@ class Memory:
         if self._end + n > self._capacity or widths != self._widths:
             self._make_room(widths, n)
         first, end = self._end, self._end + n
-        places = slice(first, end)
+        rows_slice = slice(first, end)
         columns = self._columns
-        columns.readings[places] = readings
-        columns.setpoints[places] = setpoints
-        columns.rewards[places] = rewards
-        columns.objective[places] = [e.objective for e in experiences]
+        columns.readings[rows_slice] = readings
+        columns.setpoints[rows_slice] = setpoints
+        columns.rewards[rows_slice] = rewards
+        columns.objective[rows_slice] = [e.objective for e in experiences]
         if columns.observations is not columns.readings or any(
             e.observations is not e.readings for e in experiences
         ):
-            self._fill("observations", "readings", np.array([e.observations for e in experiences]), places)
+            self._fill(
+                "observations", "readings", np.array([e.observations for e in experiences]), rows_slice
+            )
         if columns.actions is not columns.setpoints or any(e.actions is not e.setpoints for e in experiences):
-            self._fill("actions", "setpoints", np.array([e.actions for e in experiences]), places)
+            self._fill("actions", "setpoints", np.array([e.actions for e in experiences]), rows_slice)
         for e in experiences:
             if e.muscle != self._only:
                 self._belongs(e.muscle)
             self._end += 1
         self._columns.data.extend([e.data for e in experiences])
         self._start = max(self._start, end - self._size_limit)
-        for place, e in enumerate(experiences, first):
+        for index, e in enumerate(experiences, first):
             if e.done:
-                self._ends(place, (e.terminated, e.truncated), e.final_observations)
+                self._ends(index, (e.terminated, e.truncated), e.final_observations)
 
     def close(self, objective: float) -> None:
         """Set the objective of the newest row."""
@@ -437,25 +439,25 @@ class Memory:
         muscle: str | None = None,
         final_observations: FloatArray | None = None,
     ) -> None:
-        """Say that the episode ended with the newest row.
+        """Mark the newest row as the end of its episode.
 
-        Nothing happens if the memory does not have the row any more.
+        Nothing happens if the memory has already dropped the row.
 
         Args:
-            terminated: the world ended with this row.
-            truncated: the episode was cut after this row.
+            terminated: whether the world ended with this row.
+            truncated: whether the episode was cut after this row.
             muscle: the uid of the muscle with the row; ``None``: the newest row of all.
-            final_observations: what the muscle would have seen next, of the length of a row's observations;
-                ``None``: not known.
+            final_observations: the muscle's next observations, of the length of a row's observations;
+                ``None`` if unknown.
         """
-        place = self._end - 1 if muscle is None else self._newest_of(muscle)
-        self._ends(place, (terminated, truncated), final_observations)
+        index = self._end - 1 if muscle is None else self._newest_of(muscle)
+        self._ends(index, (terminated, truncated), final_observations)
 
     def tail(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
         """Return the last rows, oldest first.
 
         Args:
-            n: number of rows; there are fewer if the memory has fewer.
+            n: number of rows; there may be fewer in the memory.
             include_only: count and return only rows of muscles with these ids; ``None``: all.
         """
         if n < 0:
@@ -466,12 +468,12 @@ class Memory:
         return MemoryShard(self._seen, slice(max(self._start, end - n), end), end)
 
     def sample(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
-        """Return different rows, drawn at random from all that are complete.
+        """Return different rows, drawn at random from all complete rows.
 
         A row is complete when its muscle has acted again, or the episode ended with it.
 
         Args:
-            n: number of rows. All complete rows are returned, in random order, where there are no more.
+            n: number of rows. If fewer are complete, all of them are returned, in random order.
             include_only: draw only rows of muscles with these ids; ``None``: all.
 
         Raises:
@@ -484,24 +486,24 @@ class Memory:
         newest = self._newest if self._columns.muscles is not None else [self._end - 1]
         waiting = sorted(i for i in newest if i >= self._start and not self._columns.flags[i].any())
         if include_only is not None and not self._includes_all(include_only):
-            found = np.setdiff1d(self._places_of(include_only, len(self)), waiting, assume_unique=True)
+            candidates = np.setdiff1d(self._places_of(include_only, len(self)), waiting, assume_unique=True)
             return MemoryShard(
-                self._seen, self.rng.choice(found, min(n, len(found)), replace=False), self._end
+                self._seen, self.rng.choice(candidates, min(n, len(candidates)), replace=False), self._end
             )
         complete = len(self) - len(waiting)
-        places = self._start + self.rng.choice(complete, min(n, complete), replace=False)
-        for i in waiting:  # ascending: leave out each
-            places[places >= i] += 1
-        return MemoryShard(self._seen, places, self._end)
+        indices = self._start + self.rng.choice(complete, min(n, complete), replace=False)
+        for i in waiting:  # ascending: skip each
+            indices[indices >= i] += 1
+        return MemoryShard(self._seen, indices, self._end)
 
     def truncate(self, n: int) -> None:
-        """Forget all but the last ``n`` rows (``n`` is not negative)."""
+        """Drop all but the last ``n`` rows; ``n`` must not be negative."""
         if n < 0:
             raise ValueError(f"n must not be negative, not {n}")
         self._start = max(self._start, self._end - n)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all rows."""
         self._start = self._end
 
     def __getstate__(self) -> dict[str, Any]:
@@ -524,12 +526,12 @@ class Memory:
 
     def _install(self, columns: Columns) -> None:
         self._columns = columns
-        #: what shards show
+        #: read-only views of the columns, for shards
         self._seen = columns.each(read_only)
 
-    def _ends(self, place: int, flags: tuple[bool, bool], final_observations: FloatArray | None) -> None:
-        """Set the ``flags`` (terminated, truncated) of the row at ``place``, if it is still there."""
-        if place < self._start:
+    def _ends(self, index: int, flags: tuple[bool, bool], final_observations: FloatArray | None) -> None:
+        """Set the ``flags`` (terminated, truncated) of the row at ``index``, unless it was dropped."""
+        if index < self._start:
             return
         columns = self._columns
         if final_observations is not None:
@@ -538,17 +540,17 @@ class Memory:
                 raise ValueError(
                     f"final observations have shape {np.shape(final_observations)}, but a row has ({width},)"
                 )
-            columns.finals[place] = np.array(final_observations, dtype=np.float64)
-        columns.flags[place] = flags
+            columns.finals[index] = np.array(final_observations, dtype=np.float64)
+        columns.flags[index] = flags
 
     def _make_room(self, widths: tuple[int, int, int], n: int = 1) -> None:
-        """Make the columns ready for ``n`` rows more, of these ``widths``."""
+        """Grow or compact the columns to hold ``n`` more rows of these ``widths``."""
         rows = self._end - self._start
         most = self._size_limit + max(self._size_limit // 4, 1)
-        wanted = self._capacity if rows <= self._capacity // 2 else 2 * rows
-        capacity = max(min(wanted, most), _FIRST_CAPACITY, rows + n)
+        target = self._capacity if rows <= self._capacity // 2 else 2 * rows
+        capacity = max(min(target, most), _FIRST_CAPACITY, rows + n)
         if widths == self._widths:
-            # New arrays, as there may be shards that look at the old ones.
+            # new arrays, because shards may still view the old ones
             columns = self._columns.moved(slice(self._start, self._end), capacity)
             self._newest = [i - self._start if i >= self._start else -1 for i in self._newest]
         elif rows:
@@ -565,30 +567,30 @@ class Memory:
         self._install(columns)
 
     def _fill(self, name: str, common_name: str, values: FloatArray | None, places: int | slice) -> None:
-        """Write ``values`` into the column ``name`` of the row (or rows) that are being added.
+        """Write ``values`` into the column ``name`` of the rows being added.
 
-        Without ``values`` it is as in the column ``common_name``; until now all were.
+        Without ``values``, copy the column ``common_name``, which was shared until now.
         """
         column, common = getattr(self._columns, name), getattr(self._columns, common_name)
         if values is None:
             values = common[places]
-        width, has = np.shape(values)[-1], column.shape[1]
-        if width != has and self._end > self._start:
+        width, column_width = np.shape(values)[-1], column.shape[1]
+        if width != column_width and self._end > self._start:
             raise ValueError(
-                f"a row with {width} {name} does not go with the rows of this memory, which have {has}; only "
+                f"a row with {width} {name} does not go with the rows of this memory, which have {column_width}; only "
                 f"an empty memory takes other lengths"
             )
-        if column is common or width != has:
+        if column is common or width != column_width:
             live = slice(self._start, self._end)
             column = np.empty((self._capacity, width))
-            if width == has:
+            if width == column_width:
                 column[live] = common[live]
             new: dict[str, Any] = {name: column}
             self._install(replace(self._columns, **new))
         column[places] = values
 
     def _belongs(self, muscle: str) -> None:
-        """Note that the row that is being added is of ``muscle``, which is not the only one."""
+        """Record that the row being added belongs to ``muscle``, which is not the only one."""
         columns, i = self._columns, self._end
         if columns.muscles is None:
             if self._end == self._start:
@@ -596,7 +598,7 @@ class Memory:
                 self._only = muscle
                 return
             numbers = np.zeros((2, self._capacity), dtype=np.int32)
-            # so far, each row is followed by the next one
+            # so far, each row is followed directly by the next one
             numbers[1, : i - 1] = 1
             columns = replace(columns, muscles=numbers[0], steps=numbers[1])
             self._install(columns)
@@ -623,15 +625,15 @@ class Memory:
         return self._columns.muscles is None and self._only in muscles
 
     def _places_of(self, muscles: Collection[str], n: int) -> Places:
-        """Return the places of the last ``n`` rows of ``muscles``, oldest first."""
-        wanted = np.array([name in muscles for name in self._columns.names])
-        if n == 0 or self._columns.muscles is None or not wanted.any():
+        """Return the indices of the last ``n`` rows of ``muscles``, oldest first."""
+        selected = np.array([name in muscles for name in self._columns.names])
+        if n == 0 or self._columns.muscles is None or not selected.any():
             return np.empty(0, dtype=np.int64)
         back = n
         while True:
-            # most often they are near the end
+            # usually they are near the end
             start = max(self._start, self._end - back)
-            found = start + np.flatnonzero(wanted[self._columns.muscles[start : self._end]])
-            if len(found) >= n or start == self._start:
-                return found[-n:]
+            indices = start + np.flatnonzero(selected[self._columns.muscles[start : self._end]])
+            if len(indices) >= n or start == self._start:
+                return indices[-n:]
             back *= 4

@@ -30,7 +30,7 @@ class Muscle(StatisticsMixin, ABC):
     uid: str = ""
     #: train (explore) or test (exploit)
     mode: Mode = Mode.TRAIN
-    #: whether the brain is told with each row what the muscle sees next (``Brain.next_observations``)
+    #: whether the brain receives the muscle's next observation with each row (``Brain.next_observations``)
     looks_ahead: bool = False
     #: the muscle's own generator, new for every episode
     rng: np.random.Generator
@@ -44,14 +44,14 @@ class Muscle(StatisticsMixin, ABC):
 
     @property
     def memory(self) -> Memory:
-        """What this muscle saw and did."""
+        """The rows of this muscle."""
         return self._memory
 
     def setup(self) -> None:
-        """Called once, before any model is loaded and before the first episode."""
+        """Prepare for the phase. Called once, before any model is loaded and before the first episode."""
 
     def prepare_model(self) -> None:
-        """Restore a trained model; called after :meth:`setup` where the document says ``load``."""
+        """Restore a trained model; called after :meth:`setup` if the document has ``load``."""
 
     @abstractmethod
     def propose_actions(
@@ -59,51 +59,51 @@ class Muscle(StatisticsMixin, ABC):
     ) -> tuple[Sequence[ActuatorInformation], Any]:
         """Return the set-points, and any data for the brain.
 
-        Both sequences also have the attribute ``vector``: all values as one float64 vector (readings; for
-        actuators assign the set-points to it).
+        Both sequences also have the attribute ``vector``: all values as one float64 vector. Read the readings
+        from it, or assign the set-points to it.
 
         Args:
             sensors: the newest readings.
-            actuators_available: what can be set. An actuator of which the value stays ``None`` gets no new
-                set-point.
+            actuators_available: the actuators to set. An actuator that keeps the value ``None`` receives no
+                new set-point.
 
         Returns:
-            The actuators, and data that the brain gets in ``thinking`` (or ``None``).
+            The actuators, and data for the brain's ``thinking`` (or ``None``).
         """
 
     def update(self, update: Any) -> None:
-        """Take over what the brain has learned."""
+        """Apply an update of the brain."""
 
     def reset(self) -> None:
-        """Called when an episode has ended and another one follows."""
+        """Prepare for another episode. Called when an episode has ended and another one follows."""
 
     def teardown(self) -> None:
-        """Called once, when the phase is over."""
+        """Release resources. Called once, when the phase is over."""
 
     @classmethod
     def _expects_updates(cls) -> bool:
-        """Whether it cannot learn without updates from a brain."""
+        """Return whether it cannot learn without updates from a brain."""
         return cls.update is not Muscle.update
 
     def _introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
         """Hook for adapters, called first.
 
-        ``seed`` is for global generators; ``loads``: the document says ``load``; ``taught``: the
-        brain takes what the muscle's filters make of its data (:attr:`Brain._filters_muscle_data`).
+        ``seed`` is for global generators; ``loads``: whether the document has ``load``; ``taught``: whether
+        the brain receives the muscle's data from its filters (:attr:`Brain._filters_muscle_data`).
         """
 
     def _memory_for(self, channels: Any) -> Memory | None:
-        """Hook for adapters: return the memory for a body with these channels (``None``: the usual one)."""
+        """Hook for adapters: return a memory for a body with these channels, or ``None`` for the usual one."""
         return None
 
     def _own_filters(self, filters: Sequence[Filter]) -> None:
-        """Take the filters that belong to their muscle (:attr:`Filter._has_owner`); called before :meth:`setup`."""
-        for one in filters:
-            one._join()
+        """Receive the filters that belong to their muscle (:attr:`Filter._has_owner`); called before :meth:`setup`."""
+        for owned_filter in filters:
+            owned_filter._join()
 
     def _take_model(self, model: Any) -> None:
-        """Hook for adapters: take the brain's model (:meth:`Brain._test_model`); called after :meth:`setup`."""
+        """Hook for adapters: receive the brain's model (:meth:`Brain._test_model`); called after :meth:`setup`."""
 
     def load(self, tag: str = "") -> Any:
-        """Return the dump (a binary stream) that the document's ``load`` points to."""
+        """Return the dump that the document's ``load`` refers to, a binary stream."""
         return BrainDumper.load_brain_dump(self._dumpers, tag)

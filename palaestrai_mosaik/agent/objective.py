@@ -1,4 +1,4 @@
-"""What an agent wants."""
+"""The goal of an agent."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .muscle import Muscle
 
 
 class Objective(ABC):
-    """Computes how well the agent does, from its memory. ``internal_reward`` is mandatory."""
+    """Computes the agent's success from its memory. ``internal_reward`` is mandatory."""
 
     def __init__(self, params: dict[str, Any] | None = None):
         self.params: dict[str, Any] = {} if params is None else params
 
     def setup(self, reward_names: Sequence[str]) -> None:
-        """Called once before the first episode with the names of the rewards in memory.
+        """Receive the names of the rewards in memory. Called once before the first episode.
 
         A name is ``<environment uid>.<reward>``; the order is that of the columns of
         :attr:`MemoryShard.rewards`.
@@ -27,12 +27,12 @@ class Objective(ABC):
         """Hook for adapters, called first: the agent's name, a seed, and the muscle of the same body."""
 
     def _memory_for(self, channels: Any) -> Memory | None:
-        """Hook for adapters: return the memory for a body with these channels (``None``: the usual one)."""
+        """Hook for adapters: return a memory for a body with these channels, or ``None`` for the usual one."""
         return None
 
     @abstractmethod
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float | None:
         """Return the objective's value for the newest row of ``memory``.
 
-        ``None`` means that there is no value for this step: nothing is learned from it.
+        ``None`` means that this step has no value, and the brain does not learn from it.
         """

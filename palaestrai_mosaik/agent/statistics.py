@@ -1,4 +1,4 @@
-"""Figures that a brain or a muscle reports about itself; they land in the store."""
+"""Statistics that a brain or a muscle reports, to be stored."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import Any
 
 
 class StatisticsMixin:
-    """Collects named figures until the framework takes them (after every step)."""
+    """Collects named figures until the framework takes them, after every step."""
 
     _statistics: dict[str, Any] | None = None
 
     def add_statistics(self, key: str, value: Any, allow_overwrite: bool = False) -> None:
         """Report a figure, such as a loss, for the current step.
 
-        That is, for a muscle, the step that it acts in; for a brain the row that ``thinking`` is about, and
-        in ``evaluated`` the evaluation. What a brain reports in other methods goes with what follows of
-        these, and nowhere if nothing follows.
+        For a muscle, the current step is that of its action; for a brain, the row of the current ``thinking``, or the
+        evaluation of ``evaluated``. Figures that a brain reports in other methods belong to its next call of
+        these, and are lost if there is none.
 
         Args:
             key: the name of the figure.
             value: a number.
-            allow_overwrite: replace what the step has under this key already.
+            allow_overwrite: whether an existing value of the step under this key is replaced.
 
         Raises:
-            TypeError: ``value`` is no number.
+            TypeError: ``value`` is not a number.
             KeyError: the step has that key already, and ``allow_overwrite`` is false.
         """
         try:
@@ -39,6 +39,6 @@ class StatisticsMixin:
         self._statistics[key] = number
 
     def pop_statistics(self) -> dict[str, Any]:
-        """Return what was reported since the last call, and forget it."""
-        found, self._statistics = self._statistics, None
-        return found or {}
+        """Return the figures reported since the last call, and clear them."""
+        statistics, self._statistics = self._statistics, None
+        return statistics or {}

@@ -1,8 +1,8 @@
-"""From the store to answers: pictures of runs and of learning, and what the runs of a design say.
+"""Analyses of stored results: pictures of runs and of learning, and the evaluation of designs.
 
-:class:`Results` are the outcomes of a design's runs, :func:`sensitivity` tells which factors
-matter, :func:`compare_design` which agents or settings are better, :func:`robustness` which are good in all
-scenarios, :func:`discover_design` where conditions hold.
+:class:`Results` are the outcomes of a design's runs. :func:`sensitivity` finds the factors that matter,
+:func:`compare_design` the better agents or settings, :func:`robustness` those that are good in all scenarios, and
+:func:`discover_design` the factor ranges in which conditions hold.
 """
 
 from .comparison import Comparison, Robustness, compare_design, robustness

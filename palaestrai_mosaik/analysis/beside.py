@@ -1,4 +1,4 @@
-"""What a search says of its factors beside what Sobol' indices say: what matters among the best, and what matters everywhere."""
+"""Compare the importances of a search with Sobol' indices: factors that matter near the best, and everywhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.described import values_of
+from palaestrai_mosaik.design.few import significance_level
 from palaestrai_mosaik.design.methods import METHODS
 from palaestrai_mosaik.design.model import Axis, DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
@@ -24,6 +25,33 @@ if TYPE_CHECKING:
 INDICES = ("S1", "ST")
 
 
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The importance of a factor in a search: its share of 1, and its p value against chance, adjusted by maxT."""
+
+    share: float
+    p_adjusted: float
+
+
+#: outcome -> factor -> importance, the largest first
+Importances = Mapping[str, Mapping[str, Importance]]
+
+
+def explained_by_chance(importances: Importances, confidence: float) -> Iterator[str]:
+    """Yield a note for each outcome with importances that chance alone could explain."""
+    level = significance_level(confidence)
+    for outcome, shares in importances.items():
+        factors = [factor for factor, importance in shares.items() if importance.p_adjusted > level]
+        of_factors = (
+            "all importances" if len(factors) == len(shares) else f"the importance of {joined(factors)}"
+        )
+        if factors:
+            yield (
+                f"chance alone could explain {of_factors} for {outcome} (p above {level:.2g}, corrected for the number "
+                "of factors)"
+            )
+
+
 @dataclass(frozen=True)
 class Beside:
     """The importances of a search beside the Sobol' indices of another design with the same factors.
@@ -34,8 +62,8 @@ class Beside:
         tables: for each outcome, a row per factor, the most important one of the search first. Columns: ``factor``;
             ``importance`` (a share, PED-ANOVA); ``S1`` and ``ST``, each with ``_low`` and ``_high`` (NaN without an
             interval); ``importance_rank``, ``S1_rank`` and ``ST_rank``, 1 for the largest.
-        notes: what a reader must know: ranges that differ, factors of one design only, lost runs.
-        confidence: of the intervals.
+        notes: cautions for the reader: different ranges, factors of one design only, lost runs.
+        confidence: confidence level of the intervals.
     """
 
     search: str
@@ -45,7 +73,7 @@ class Beside:
     confidence: float = 0.95
 
     def table(self) -> pd.DataFrame:
-        """Return the tables as one, with a column ``outcome``."""
+        """Concatenate the tables, with a column ``outcome``."""
         import pandas as pd
 
         whole: pd.DataFrame = pd.concat(
@@ -56,23 +84,23 @@ class Beside:
 
 def indices_beside(
     search: DesignSpec,
-    importances: Mapping[str, Mapping[str, float]],
+    importances: Importances,
     other: Results,
     progress: ProgressCallback | None = None,
 ) -> Beside:
-    """Return what matters among the best settings of a search beside what matters everywhere.
+    """Combine the importances of a search with the Sobol' indices of another design.
 
-    Factors (of zipped ones their axis) and outcomes are the same where their names are.
+    Factors (zipped ones by their axis) and outcomes are matched by name.
 
     Args:
         search: the design with the search.
         importances: its importances, by outcome and factor.
-        other: the results of a design that has Sobol' indices: its sampler is ``sobol`` or ``fast``.
-        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+        other: the results of a design with Sobol' indices: its sampler is ``sobol`` or ``fast``.
+        progress: called with the number of resamples drawn and the total; ``None``: no reports.
 
     Raises:
-        PalaestraiMosaikError: the other design has no such indices, no factor or no outcome of the same name, one that
-            means something else, or the search has no importances yet.
+        PalaestraiMosaikError: the other design has no such indices; no factor or outcome is in both, or one with the
+            same name differs in meaning; or the search has no importances yet.
     """
     spec = other.spec
     methods = [name for name in choose_methods(other, None) if set(INDICES) <= set(METHODS[name].indices)]
@@ -83,35 +111,36 @@ def indices_beside(
         )
     factors = _same_factors(search, spec)
     outcomes = _same_outcomes(search, other, importances)
-    found = sensitivity(other, methods[:1], outcomes, progress)
+    analyses = sensitivity(other, methods[:1], outcomes, progress)
     notes = [*_differences(search, spec, factors)]
     tables = {}
-    for one in found:
-        if one.refused:
-            raise PalaestraiMosaikError(f"{one.outcome} of {spec.uid!r} has no indices: {one.refused}")
-        notes += _notes(one, spec)
-        tables[one.outcome] = _table(one, importances[one.outcome], factors)
+    for result in analyses:
+        if result.refused:
+            raise PalaestraiMosaikError(f"{result.outcome} of {spec.uid!r} has no indices: {result.refused}")
+        notes += _notes(result, spec)
+        tables[result.outcome] = _table(result, importances[result.outcome], factors)
+    notes += explained_by_chance({name: importances[name] for name in tables}, search.analysis.confidence)
     return Beside(search.uid, spec.uid, tables, tuple(dict.fromkeys(notes)), spec.analysis.confidence)
 
 
 def _same_factors(search: DesignSpec, other: DesignSpec) -> list[str]:
-    """Return the names of the axes that both designs have."""
-    own, others = ({axis.name: axis for axis in spec.axes} for spec in (search, other))
-    common = [name for name in own if name in others]
+    """Return the names of the axes in both designs."""
+    axes, other_axes = ({axis.name: axis for axis in spec.axes} for spec in (search, other))
+    common = [name for name in axes if name in other_axes]
     if not common:
-        first = next(iter(own))
+        first = next(iter(axes))
         raise PalaestraiMosaikError(
-            f"no factor is in both designs: {search.uid!r} has {joined(list(own))}, {other.uid!r} has "
-            f"{joined(list(others))}{did_you_mean(first, others)}; factors are the same where their names are"
+            f"no factor is in both designs: {search.uid!r} has {joined(list(axes))}, {other.uid!r} has "
+            f"{joined(list(other_axes))}{did_you_mean(first, other_axes)}; factors are the same where their names are"
         )
     for name in common:
-        targets = [sorted(map(_target, axis.factors)) for axis in (own[name], others[name])]
+        targets = [sorted(map(_target, axis.factors)) for axis in (axes[name], other_axes[name])]
         if targets[0] != targets[1]:
             raise PalaestraiMosaikError(
                 f"the factor {name!r} is not the same in both designs: in {search.uid!r} it sets "
                 f"{joined(targets[0])}, in {other.uid!r} {joined(targets[1])}"
             )
-        group = others[name].group
+        group = other_axes[name].group
         if group is not None:
             raise PalaestraiMosaikError(
                 f"the indices of {other.uid!r} are of groups: {name!r} is in the group {group!r}, and has none of its own"
@@ -120,7 +149,7 @@ def _same_factors(search: DesignSpec, other: DesignSpec) -> list[str]:
 
 
 def _target(factor: Factor) -> str:
-    """Return what a factor sets, as text."""
+    """Return the target of a factor as text."""
     if factor.path is not None:
         return factor.path
     assert factor.choice is not None
@@ -128,24 +157,22 @@ def _target(factor: Factor) -> str:
     return f"{choice.topic} of phase {choice.phase}" + (f" ({choice.agent})" if choice.agent else "")
 
 
-def _same_outcomes(
-    search: DesignSpec, other: Results, importances: Mapping[str, Mapping[str, float]]
-) -> list[str]:
+def _same_outcomes(search: DesignSpec, other: Results, importances: Importances) -> list[str]:
     if not importances:
         raise PalaestraiMosaikError(
-            f"the search {search.uid!r} has no importances: they need Optuna, ten complete settings, and factors without "
-            "'when'"
+            f"the search {search.uid!r} has no importances: they need Optuna, ten complete settings, an outcome "
+            "that varies, and factors without 'when'"
         )
-    others = {one.name: one for one in other.outcome_specs}
-    common = [name for name in importances if name in others]
+    other_specs = {spec.name: spec for spec in other.outcome_specs}
+    common = [name for name in importances if name in other_specs]
     if not common:
-        wanted = joined(list(importances))
+        names = joined(list(importances))
         raise PalaestraiMosaikError(
-            f"no outcome is in both designs: the search {search.uid!r} has importances for {wanted}, {other.spec.uid!r} "
-            f"has the outcomes {joined(list(others))}{did_you_mean(next(iter(importances)), others)}"
+            f"no outcome is in both designs: the search {search.uid!r} has importances for {names}, {other.spec.uid!r} "
+            f"has the outcomes {joined(list(other_specs))}{did_you_mean(next(iter(importances)), other_specs)}"
         )
     for name in common:
-        differing = _measured_otherwise(search.outcome(name), others[name])
+        differing = _measured_otherwise(search.outcome(name), other_specs[name])
         if differing:
             raise PalaestraiMosaikError(
                 f"the outcome {name!r} is not the same in both designs: {joined(differing)} "
@@ -154,22 +181,22 @@ def _same_outcomes(
     return common
 
 
-def _measured_otherwise(one: OutcomeSpec, other: OutcomeSpec) -> list[str]:
-    """Return the keys in which outcomes differ; which direction is good makes no difference to indices."""
+def _measured_otherwise(outcome: OutcomeSpec, other: OutcomeSpec) -> list[str]:
+    """Return the keys that differ between outcomes; the better direction does not affect indices."""
     keys = ("of", "phase", "agent", "step", "episode", "outside", "evaluation")
-    return [repr(key) for key in keys if getattr(one, key) != getattr(other, key)]
+    return [repr(key) for key in keys if getattr(outcome, key) != getattr(other, key)]
 
 
 def _differences(search: DesignSpec, other: DesignSpec, factors: Sequence[str]) -> Iterator[str]:
-    """Tell in what the designs differ though their factors have the same names."""
-    own, others = ({axis.name: axis for axis in spec.axes} for spec in (search, other))
+    """Yield the differences between the designs apart from the names of factors."""
+    axes, other_axes = ({axis.name: axis for axis in spec.axes} for spec in (search, other))
     for name in factors:
-        if _ranges(own[name]) != _ranges(others[name]):
-            told = (", ".join(map(values_of, axis.factors)) for axis in (own[name], others[name]))
+        if _ranges(axes[name]) != _ranges(other_axes[name]):
+            texts = (", ".join(map(values_of, axis.factors)) for axis in (axes[name], other_axes[name]))
             yield "{} differs: {} in {}, {} in {}".format(
-                name, *(part for pair in zip(told, (search.uid, other.uid), strict=True) for part in pair)
+                name, *(part for pair in zip(texts, (search.uid, other.uid), strict=True) for part in pair)
             )
-    for spec, names in ((search, own), (other, others)):
+    for spec, names in ((search, axes), (other, other_axes)):
         left = [name for name in names if name not in factors]
         if left:
             yield f"only in {spec.uid}: {joined(left)}"
@@ -183,35 +210,46 @@ def _differences(search: DesignSpec, other: DesignSpec, factors: Sequence[str]) 
 
 def _ranges(axis: Axis) -> list[tuple[Any, ...]]:
     return [
-        (one.kind, one.low, one.high, one.dist, dict(one.params), one.levels, one.weights)
-        for one in axis.factors
+        (
+            factor.kind,
+            factor.low,
+            factor.high,
+            factor.dist,
+            dict(factor.params),
+            factor.levels,
+            factor.weights,
+        )
+        for factor in axis.factors
     ]
 
 
-def _notes(one: SensitivityResult, spec: DesignSpec) -> Iterator[str]:
-    yield from (f"{one.outcome} of {spec.uid}: {note}" for note in one.notes)
-    if one.lost:
-        yield f"{one.outcome} of {spec.uid}: {one.lost:,} runs are lost"
+def _notes(result: SensitivityResult, spec: DesignSpec) -> Iterator[str]:
+    yield from (f"{result.outcome} of {spec.uid}: {note}" for note in result.notes)
+    if result.lost:
+        yield f"{result.outcome} of {spec.uid}: {result.lost:,} runs are lost"
 
 
-def _table(one: SensitivityResult, shares: Mapping[str, float], factors: Sequence[str]) -> pd.DataFrame:
+def _table(
+    result: SensitivityResult, importances: Mapping[str, Importance], factors: Sequence[str]
+) -> pd.DataFrame:
     import pandas as pd
 
-    single = one.frame[one.frame["factor2"] == ""]
+    single = result.frame[result.frame["factor2"] == ""]
     columns = ("index", "factor", "value", "low", "high")
-    known = {place[:2]: place[2:] for place in zip(*(single[name] for name in columns), strict=True)}
+    intervals = {cells[:2]: cells[2:] for cells in zip(*(single[name] for name in columns), strict=True)}
     rows = []
     for name in factors:
-        row: dict[str, Any] = {"factor": name, "importance": shares.get(name, float("nan"))}
+        importance = importances.get(name, Importance(math.nan, math.nan))
+        row: dict[str, Any] = {"factor": name, "importance": importance.share}
         for index in INDICES:
-            value, low, high = known.get((index, name), (float("nan"),) * 3)
+            value, low, high = intervals.get((index, name), (float("nan"),) * 3)
             row |= {index: value, f"{index}_low": low, f"{index}_high": high}
         rows.append(row)
     frame = pd.DataFrame(rows)
     for column in ("importance", *INDICES):
         ranks = frame[column].rank(ascending=False, method="min")
-        found = [None if math.isnan(rank) else int(rank) for rank in ranks]
-        # behind the value and the ends of its interval
-        place = list(frame).index(column if column == "importance" else f"{column}_high")
-        frame.insert(place + 1, f"{column}_rank", pd.Series(found, dtype=object))
+        whole_ranks = [None if math.isnan(rank) else int(rank) for rank in ranks]
+        # After the value and the ends of its interval.
+        cells = list(frame).index(column if column == "importance" else f"{column}_high")
+        frame.insert(cells + 1, f"{column}_rank", pd.Series(whole_ranks, dtype=object))
     return frame.sort_values("importance", ascending=False, kind="stable", ignore_index=True)

@@ -1,4 +1,4 @@
-"""Columns of a run that are looked at over time: whose they are, which a pattern means, their units and calendar."""
+"""Columns of a run over time: their owners, patterns, units and calendar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store import Store
 
-#: units that names of the power-system field end with
+#: units by the endings of names in power systems
 UNITS = {
     "pu": "p.u.",
     "loading": "%",
@@ -49,7 +49,7 @@ _KEYS = {
     "environment_episode",
     *NUMBERS,
 }
-#: what stands before the uid of a channel
+#: prefixes of the uids of channels
 PREFIXES = ("reading.", "setpoint.", "reward.")
 
 
@@ -67,7 +67,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Moment:
-    """The episode of which something is plotted over time."""
+    """An episode to plot over time."""
 
     phase: int
     phase_name: str
@@ -82,13 +82,13 @@ class Moment:
 
     @property
     def rows(self) -> dict[str, Any]:
-        """Return which rows are its, as arguments of queries."""
+        """The arguments of queries that select the rows of the episode."""
         return {"worker": self.worker, "episode": self.episode, "evaluation": self.evaluation}
 
 
 @dataclass(frozen=True)
 class RowSource:
-    """A stream of rows, and the columns that it offers; ``owner`` is an agent or environment."""
+    """A stream of rows and its columns; ``owner`` is an agent or environment."""
 
     owner: str
     read: Callable[..., pd.DataFrame]
@@ -98,13 +98,13 @@ class RowSource:
 def sources_of(
     store: Store, run: str, phase: int, choice: BodyChoice, incarnation: int | None = None
 ) -> list[RowSource]:
-    """Return the streams of rows of a phase: of its environments, unless an agent is chosen, and of its agents.
+    """Return the streams of rows of a phase: of its environments, unless an agent is selected, and of its agents.
 
     Args:
         store: the open store.
-        run: which run, as :meth:`Store.find_run` takes it.
+        run: the run, as :meth:`Store.find_run` takes it.
         phase: number of the phase.
-        choice: which bodies.
+        choice: the bodies to include.
         incarnation: number of an incarnation of batched environments; ``None``: all.
 
     Raises:
@@ -133,7 +133,7 @@ def _columns(read: Callable[..., pd.DataFrame]) -> tuple[str, ...]:
 
 
 def unit_of(column: str) -> str | None:
-    """Return the unit that a column's name tells (``...vm_pu-3``: p.u.), or ``None``."""
+    """Return the unit in a column's name (``...vm_pu-3``: p.u.), or ``None``."""
     for part in reversed(column.replace("-", ".").replace("[", ".").split(".")):
         unit = UNITS.get(part.rpartition("_")[2].lower())
         if unit is not None:
@@ -144,8 +144,8 @@ def unit_of(column: str) -> str | None:
 def clock_of(store: Store, run: str, phase: int | str) -> Clock | None:
     """Return the calendar of the first environment of ``phase`` that has one.
 
-    It has one if it gives the date of tick 0 and, as ``seconds_per_tick`` in its
-    ``world_model``, how long a tick is: the store itself knows only ticks.
+    An environment has a calendar if it gives the date of tick 0 and the length of a tick, as
+    ``seconds_per_tick`` in its ``world_model``: the store itself knows only ticks.
     """
     for row in store.environments(run, phase).itertuples(index=False):
         seconds = row.world_model.get("seconds_per_tick") if isinstance(row.world_model, dict) else None
@@ -156,7 +156,7 @@ def clock_of(store: Store, run: str, phase: int | str) -> Clock | None:
 
 
 def bare(column: str) -> str:
-    """Return a column's name without what says whether it is a reading, a set-point or a reward."""
+    """Return a column's name without the prefix for a reading, a set-point or a reward."""
     for prefix in PREFIXES:
         if column.startswith(prefix):
             return column[len(prefix) :]
@@ -164,8 +164,8 @@ def bare(column: str) -> str:
 
 
 def matching(columns: Sequence[str], pattern: str) -> set[str]:
-    """Return the columns that are meant: a bare name means readings, where there are any."""
-    # brackets of 'vm_pu[3]' are meant as they stand, not as a set of characters
+    """Return the columns that match a pattern; a bare name selects readings, if any match."""
+    # The brackets in 'vm_pu[3]' are literal, not a set of characters.
     literal = pattern.replace("[", "[[]")
     readings = {c for c in columns if c.startswith("reading.") and fnmatchcase(bare(c), literal)}
     return readings | {c for c in columns if fnmatchcase(c, literal)} or {
@@ -174,7 +174,7 @@ def matching(columns: Sequence[str], pattern: str) -> set[str]:
 
 
 def nothing_matches(where: object, pattern: str, offered: Sequence[str]) -> StoreError:
-    """Return the error for a pattern that means none of the columns that are ``offered``."""
+    """Build the error for a pattern that matches none of the columns ``offered``."""
     listed = ", ".join(offered[:8]) + (f", ... ({len(offered)} in all)" if len(offered) > 8 else "")
     hint = did_you_mean(pattern, [*map(bare, offered), *offered])
     return StoreError(f"{where} has nothing that matches {pattern!r}{hint}; it has: {listed or 'nothing'}")

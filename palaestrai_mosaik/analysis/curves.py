@@ -1,7 +1,7 @@
-"""Values over episodes become lines: moving averages, bands, and fewer points where a page has no room.
+"""Turn values over episodes into lines: moving averages, bands, and thinning of long lines.
 
-A mean is drawn only where every repetition has values: that of the ones that go on would
-jump when one ends. What single ones have beyond is drawn faintly.
+A mean is drawn only while every repetition has values, because it would jump when one ends. The remaining
+values of single repetitions are drawn faintly.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .series import Curve
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of more points than this, means of equal spans are drawn: a page has no room for more.
+# Longer curves are drawn as means of equal spans, because a page has no space for more points.
 _MOST_POINTS = 2000
 _SPANS = 300
 _FEWEST_DAYS = 60
 
 
 def thinned(curve: Curve) -> tuple[Curve, int]:
-    """Return a curve of means where there are too many points, and of how many (0: of none)."""
+    """Return the curve with means of spans if it has too many points, and the length of the spans (0: unchanged)."""
     span = span_of(curve.x)
     if not span:
         return curve, 0
     if curve.colour is not None:
-        # of a moving average, single points tell as much; those without a value are gaps
+        # A moving average needs no means: single points are enough. Points without a value are gaps.
         kept = (np.arange(len(curve.x)) % span == 0) | ~np.isfinite(curve.y)
         kept[-1] = True
         low = None if curve.low is None else curve.low[kept]
@@ -43,10 +43,10 @@ def thinned(curve: Curve) -> tuple[Curve, int]:
 
 
 def span_of(x: np.ndarray[Any, Any]) -> int:
-    """Return of how many points one is made; 0 if all are drawn.
+    """Return the number of points to combine into one; 0 if all are drawn.
 
-    Where dates are known and there are enough of them, points are days: shorter spans
-    would show the course of a day as a saw.
+    With dates, and enough of them, a point is a day: shorter spans would show the daily course as a
+    sawtooth.
     """
     if len(x) <= _MOST_POINTS:
         return 0
@@ -57,8 +57,8 @@ def span_of(x: np.ndarray[Any, Any]) -> int:
 def _points_of_a_day(x: np.ndarray[Any, Any]) -> int:
     if not np.issubdtype(x.dtype, np.datetime64):
         return 0
-    whole, rest = divmod(np.timedelta64(1, "D"), x[1] - x[0])
-    return 0 if rest else int(whole)
+    whole, remainder = divmod(np.timedelta64(1, "D"), x[1] - x[0])
+    return 0 if remainder else int(whole)
 
 
 def means_of(x: np.ndarray[Any, Any], span: int) -> str:
@@ -66,42 +66,45 @@ def means_of(x: np.ndarray[Any, Any], span: int) -> str:
 
 
 def means(values: np.ndarray[Any, Any], span: int, fold: np.ufunc | None = None) -> np.ndarray[Any, Any]:
-    """Return the mean of every ``span`` values (or ``fold`` of them), NaN left out.
+    """Return the mean of every ``span`` values, or their ``fold``, ignoring NaN.
 
-    There are more than ``span`` values.
+    ``values`` must be longer than ``span``.
     """
     starts = np.arange(0, len(values), span)
     if len(values) - starts[-1] < span / 2:
-        # a last span of a few values would be no mean like the others
+        # A short last span would have a less reliable mean than the others.
         starts, values = starts[:-1], values[: starts[-1]]
     if fold is not None:
         result: np.ndarray[Any, Any] = fold.reduceat(values, starts)
         return result
-    known = np.isfinite(values)
-    counts = np.add.reduceat(known.astype(float), starts)
-    sums = np.add.reduceat(np.where(known, values, 0.0), starts)
-    found: np.ndarray[Any, Any] = np.divide(sums, counts, out=np.full(len(starts), np.nan), where=counts > 0)
-    return found
+    finite = np.isfinite(values)
+    counts = np.add.reduceat(finite.astype(float), starts)
+    sums = np.add.reduceat(np.where(finite, values, 0.0), starts)
+    averages: np.ndarray[Any, Any] = np.divide(
+        sums, counts, out=np.full(len(starts), np.nan), where=counts > 0
+    )
+    return averages
 
 
 def percentiles(
     curves: Sequence[Curve], levels: Sequence[float]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return how curves spread at each place of their x axes where any has a value.
+    """Return percentiles over curves at each x with a value.
 
     Args:
-        curves: at least one; agents that act at different times have different x: what there is at one x counts.
+        curves: at least one. Agents that act at different times have different x; each x counts the curves with a
+            value there.
         levels: percentiles, 0 to 100.
 
     Returns:
-        The places, and their percentiles: of shape (levels, places).
+        x, and the percentiles of shape (levels, x).
     """
     x = np.unique(np.concatenate([np.asarray(curve.x) for curve in curves]))
     values = np.full((len(curves), len(x)), np.nan)
     for row, curve in zip(values, curves, strict=True):
         row[np.searchsorted(x, np.asarray(curve.x))] = curve.y
-    known = np.isfinite(values).any(axis=0)
-    x, values = x[known], values[:, known]
+    has_value = np.isfinite(values).any(axis=0)
+    x, values = x[has_value], values[:, has_value]
     if not len(x):
         return x, np.empty((len(levels), 0))
     return x, np.nanpercentile(values, levels, axis=0)
@@ -109,7 +112,7 @@ def percentiles(
 
 @dataclass(frozen=True)
 class Span:
-    """Where a phase lies on the axis of episodes: its episode 0 is at ``start``."""
+    """The position of a phase on the axis of episodes: its episode 0 is at ``start``."""
 
     start: int
     length: int
@@ -119,13 +122,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Axis:
-    """Phases one behind the other; ``window`` is that of the moving average, in episodes."""
+    """Phases one after the other; ``window`` is the length of the moving average in episodes."""
 
     spans: dict[int, Span]
     window: int
-    #: the runs that have several workers
+    #: the runs with several workers
     parallel: frozenset[str]
-    #: there are episodes of environments that begin again on their own
+    #: whether there are episodes of environments that restart on their own
     own: bool = False
 
     @property
@@ -139,9 +142,11 @@ class Axis:
 
     @property
     def modes(self) -> str:
-        """What the episodes are: ``training``, ``test``, or ``training and test``."""
-        found = {span.mode for span in self.spans.values()}
-        return " and ".join(name for mode, name in (("train", "training"), ("test", "test")) if mode in found)
+        """The kind of the episodes: ``training``, ``test``, or ``training and test``."""
+        mode_names = {span.mode for span in self.spans.values()}
+        return " and ".join(
+            name for mode, name in (("train", "training"), ("test", "test")) if mode in mode_names
+        )
 
     @property
     def marks(self) -> tuple[tuple[float, str], ...]:
@@ -156,8 +161,8 @@ class Axis:
 def line_curves(series: Sequence[pd.Series[float]], axis: Axis, label: str, colour: int) -> Iterator[Curve]:
     """Yield the mean of the series, each averaged over the last episodes of its phase.
 
-    ``series`` are values by place on the axis. Those that do not tell a value in every
-    episode are connected by straight lines before the mean is taken.
+    ``series`` are values by position on the axis. Episodes without a value are interpolated
+    linearly before the mean is taken.
     """
     if not series:
         return
@@ -165,11 +170,13 @@ def line_curves(series: Sequence[pd.Series[float]], axis: Axis, label: str, colo
     raw: list[FloatVector] = []
     values: list[FloatVector] = []
     for span in axis.spans.values():
-        parts = [one[(one.index >= span.start) & (one.index < span.start + span.length)] for one in series]
-        places = np.unique(np.concatenate([part.index.to_numpy(float) for part in parts]))
+        parts = [
+            item[(item.index >= span.start) & (item.index < span.start + span.length)] for item in series
+        ]
+        positions = np.unique(np.concatenate([part.index.to_numpy(float) for part in parts]))
         smooth = [_moving_average(part, axis.window) for part in parts]
-        # a point without a value between two phases interrupts the lines there
-        x.append(np.array([span.start - 0.5, *places]))
+        # A point without a value between two phases interrupts the lines.
+        x.append(np.array([span.start - 0.5, *positions]))
         values.append(np.array([_connected(part, x[-1]) for part in smooth]))
         raw.append(_connected(parts[0], x[-1]))
     lines = _mean_curves(np.concatenate(x), np.concatenate(values, axis=1), label, colour)
@@ -181,31 +188,31 @@ def point_curves(series: Sequence[pd.Series[float]], label: str, colour: int) ->
     """Yield the mean of the series, to be drawn as points."""
     if not series:
         return
-    places = np.unique(np.concatenate([one.index.to_numpy(float) for one in series]))
-    values = np.array([one.reindex(places).to_numpy(float) for one in series])
-    yield from (replace(curve, points=True) for curve in _mean_curves(places, values, label, colour))
+    positions = np.unique(np.concatenate([item.index.to_numpy(float) for item in series]))
+    values = np.array([item.reindex(positions).to_numpy(float) for item in series])
+    yield from (replace(curve, points=True) for curve in _mean_curves(positions, values, label, colour))
 
 
 def _moving_average(values: pd.Series[float], window: int) -> pd.Series[float]:
-    """Return, at each episode that has a value, the mean of those of the last ``window`` episodes."""
+    """Return, at each episode with a value, the mean over the last ``window`` episodes."""
     if values.empty:
         return values
     every = values.reindex(np.arange(values.index.min(), values.index.max() + 1))
     return every.rolling(window, min_periods=1).mean().reindex(values.index)
 
 
-def _connected(values: pd.Series[float], places: FloatVector) -> FloatVector:
-    """Return the values at ``places``, in between those that are known; NaN before and behind them."""
-    known = values.dropna()
-    if known.empty:
-        return np.full(len(places), np.nan)
-    there = known.index.to_numpy(float)
-    return np.interp(places, there, known.to_numpy(float), left=np.nan, right=np.nan)
+def _connected(values: pd.Series[float], positions: FloatVector) -> FloatVector:
+    """Interpolate the values at ``positions``; NaN before the first and after the last one."""
+    finite = values.dropna()
+    if finite.empty:
+        return np.full(len(positions), np.nan)
+    known_positions = finite.index.to_numpy(float)
+    return np.interp(positions, known_positions, finite.to_numpy(float), left=np.nan, right=np.nan)
 
 
 def _mean_curves(x: FloatVector, values: FloatVector, label: str, colour: int) -> Iterator[Curve]:
-    """Yield the mean of the rows of ``values`` with a band, where all have one, and faintly the rest."""
-    # NaN in one row is NaN in all of these
+    """Yield the mean of the rows of ``values`` with a band, and faint curves of single rows for the remaining x."""
+    # NaN in one row is NaN in all of these.
     mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
     if len(values) == 1:
         yield Curve(label, x, mean, colour=colour)
@@ -214,7 +221,7 @@ def _mean_curves(x: FloatVector, values: FloatVector, label: str, colour: int) -
     for row in values:
         alone = ~np.isnan(row) & np.isnan(mean)
         if alone.any():
-            # from the last place that all share
+            # From the last position that all share.
             near = alone | np.append(alone[1:], False) | np.append(False, alone[:-1])
             first, last = np.flatnonzero(near)[[0, -1]]
             part = slice(first, last + 1)

@@ -1,4 +1,4 @@
-"""A figure of matplotlib that a notebook shows by itself."""
+"""A matplotlib figure that notebooks display."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 
 class NotebookFigure(Figure):
-    """Made without ``pyplot``, which keeps every figure in memory and which alone teaches notebooks to show one."""
+    """A figure that notebooks display without ``pyplot``, which would keep every figure in memory."""
 
     def _repr_png_(self) -> bytes:
-        """Return the picture for IPython."""
+        """Render the figure as PNG for IPython."""
         picture = io.BytesIO()
         self.savefig(picture, format="png", dpi=110)
         return picture.getvalue()

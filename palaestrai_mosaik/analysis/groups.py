@@ -1,8 +1,8 @@
-"""Which runs repeat each other, and what those are called that do not.
+"""Group runs that are repetitions of each other, and name the groups.
 
-Runs whose documents differ in ``uid`` and ``seed`` only are repetitions. The same document
-and seed once more is no further one, because it gives the same results (unless its workers
-are asynchronous): the newest run stands for them.
+Runs are repetitions if their documents differ only in ``uid`` and ``seed``. Several runs of one
+document and seed count once, because they give the same results (unless their workers are
+asynchronous): the newest run represents them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from palaestrai_mosaik.store.query.runs import short_ids
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
-# Documents that differ in more places than this are told apart by their runs' ids.
+# Documents that differ in more keys than this are labelled by the ids of their runs.
 _MOST_DIFFERENCES = 2
 _LONGEST_VALUE = 24
 
@@ -27,7 +27,7 @@ _Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that repeat each other, by their uids; ``left_out`` are executed more than once."""
+    """Repetitions by their uids; ``left_out`` are older executions of one document and seed."""
 
     label: str
     runs: tuple[str, ...]
@@ -35,22 +35,22 @@ class Group:
 
 
 def find_groups(store: Store, runs: Sequence[str]) -> list[Group]:
-    """Return the runs, those that repeat each other together, in the order in which they are named."""
-    found: list[tuple[Any, list[str]]] = []
+    """Group the runs by repetition, in the order of their first members."""
+    repetitions: list[tuple[Any, list[str]]] = []
     for run in runs:
         document = _comparable(store.document(run))
-        same = next((members for other, members in found if other == document), None)
+        same = next((members for other, members in repetitions if other == document), None)
         if same is None:
-            found.append((document, [run]))
+            repetitions.append((document, [run]))
         else:
             same.append(run)
     table = store.runs()
     names: dict[str, str] = dict(zip(table["run"], table["document"], strict=True))
     seeds: dict[str, int] = dict(zip(table["run"], table["seed"], strict=True))
-    labels = _labels(found, names)
+    labels = _labels(repetitions, names)
     groups = []
-    for label, (document, members) in zip(labels, found, strict=True):
-        # the uid of an instance begins with its date
+    for label, (document, members) in zip(labels, repetitions, strict=True):
+        # The uid of an instance begins with its date.
         newest = set(members) if _is_asynchronous(document) else _newest(members, seeds)
         left_out = tuple(run for run in members if run not in newest)
         groups.append(Group(label, tuple(run for run in members if run in newest), left_out))
@@ -58,7 +58,7 @@ def find_groups(store: Store, runs: Sequence[str]) -> list[Group]:
 
 
 def learning_title(groups: Sequence[Group]) -> str:
-    """Return what the runs are, and how many of each: ``6 runs: ppo (3), cem (3)``."""
+    """Return a title with the sizes of groups: ``6 runs: ppo (3), cem (3)``."""
     sizes = [(group.label, len(group.runs)) for group in groups]
     if len(sizes) == 1:
         return f"{sizes[0][1]} runs of {sizes[0][0]}"
@@ -70,9 +70,9 @@ def _newest(runs: Sequence[str], seeds: Mapping[str, int]) -> set[str]:
 
 
 def _comparable(document: Mapping[str, Any]) -> Any:
-    """Return the document without what repetitions differ in.
+    """Return the document without the parts that differ between repetitions.
 
-    One that loads brains of its own by its uid means the same as one that names no run.
+    A document that loads its own brains by its uid is equivalent to one that names no run.
     """
     uid = document.get("uid")
 
@@ -93,39 +93,39 @@ def _is_asynchronous(document: Mapping[str, Any]) -> bool:
     return any(phase["phase_config"].get("asynchronous") for phase in phases)
 
 
-def _labels(found: Sequence[tuple[Any, Sequence[str]]], names: Mapping[str, str]) -> list[str]:
-    """Return a name for each group: what those of its documents share, and how it differs from namesakes.
+def _labels(groups: Sequence[tuple[Any, Sequence[str]]], names: Mapping[str, str]) -> list[str]:
+    """Return a label for each group: the common name of its documents, with the differences to groups of that name.
 
     ``names`` are those of the documents of all runs in the store.
     """
-    labels = [_common([names[run] for run in members]) for _, members in found]
+    labels = [_common([names[run] for run in members]) for _, members in groups]
     for label in {label for label in labels if labels.count(label) > 1}:
-        places = [i for i, other in enumerate(labels) if other == label]
-        endings = _differences([found[i][0] for i in places])
-        if len(set(endings)) < len(places):
+        indices = [i for i, other in enumerate(labels) if other == label]
+        endings = _differences([groups[i][0] for i in indices])
+        if len(set(endings)) < len(indices):
             short = short_ids(list(names))
-            endings = [short[found[i][1][0]] for i in places]
-        for i, ending in zip(places, endings, strict=True):
+            endings = [short[groups[i][1][0]] for i in indices]
+        for i, ending in zip(indices, endings, strict=True):
             labels[i] = f"{label} [{ending}]"
     return labels
 
 
 def _common(names: Sequence[str]) -> str:
-    """Return what the names of repetitions share, without a number at the end."""
+    """Return the common prefix of the names of repetitions, without a number at the end."""
     if len(set(names)) == 1:
         return names[0]
     letters = takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False))
-    return re.sub(r"[\W_]*(seed|run)?[\W_\d]*$", "", "".join(one for one, *_ in letters)) or names[0]
+    return re.sub(r"[\W_]*(seed|run)?[\W_\d]*$", "", "".join(letter for letter, *_ in letters)) or names[0]
 
 
 def _differences(documents: Sequence[Any]) -> list[str]:
-    """Return ``key=value`` of what differs; nothing if it differs in too many places."""
+    """Return the differences as ``key=value`` for each document; nothing if there are too many."""
     leaves = [dict(_leaves(document)) for document in documents]
     differing: dict[tuple[_Path, tuple[str, ...]], None] = {}
     for path in dict.fromkeys(path for flat in leaves for path in flat):
         values = tuple(flat.get(path, "none") for flat in leaves)
         if len(set(values)) > 1:
-            # what later phases inherit differs there once more
+            # Later phases inherit a difference, which is shown once.
             differing[path[3:] if path[0] == "schedule" else path, values] = None
     if len(differing) > _MOST_DIFFERENCES:
         return []
@@ -138,7 +138,7 @@ def _differences(documents: Sequence[Any]) -> list[str]:
 
 
 def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:
-    """Yield the dotted keys of a document, as tuples, with their values; lists of plain values are one."""
+    """Yield the key paths of a document with their values; a list of plain values counts as one value."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _leaves(item, (*path, str(key)))
@@ -150,12 +150,12 @@ def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:
 
 
 def _short_names(paths: Sequence[_Path]) -> list[str]:
-    """Return the last two parts of each key, or all of it where they do not tell it apart."""
-    shown = [tuple(part for part in path if part != "params") or path for path in paths]
-    short = [".".join(path[-2:]) for path in shown]
-    return short if len(set(short)) == len(short) else [".".join(path) for path in shown]
+    """Return the last two parts of each key, or full keys if the short ones are ambiguous."""
+    full = [tuple(part for part in path if part != "params") or path for path in paths]
+    short = [".".join(path[-2:]) for path in full]
+    return short if len(set(short)) == len(short) else [".".join(path) for path in full]
 
 
 def _end(value: str) -> str:
-    # the end of a class's name tells more than its beginning
+    # The end of a class's name is more distinctive than its beginning.
     return value if len(value) <= _LONGEST_VALUE else f"...{value[-_LONGEST_VALUE:]}"

@@ -1,9 +1,8 @@
-"""Learning curves: objectives and statistics over training episodes, evaluations beside them.
+"""Learning curves: objectives and statistics over training episodes, with evaluations beside them.
 
-Runs that repeat each other become one curve, their mean, with a band from the lowest to the
-highest; any others are drawn side by side. Of a single run, workers take the place of the
-repetitions; what agents tell about themselves is one series of each run, whichever worker's
-row was the occasion.
+Runs that repeat each other become one curve, their mean, with a band from the lowest to the highest; other runs are
+drawn side by side. For a single run, workers replace the repetitions. The statistics of an agent are one series per
+run, whatever worker they were recorded with.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store import Store
 
-#: how an episode's objective values become one number
+#: reductions of an episode's objective values to one number
 Fold = Literal["sum", "mean"]
-#: more lines cannot be told apart
+#: upper limit on lines that can be distinguished
 MOST_LINES = 12
 
-# The moving average spans a twentieth of the longest phase, at most so many episodes.
+# The moving average spans a twentieth of the longest phase, up to this number of episodes.
 _PART, _LONGEST = 20, 100
 
 
 @dataclass(frozen=True)
 class LearningChoice:
-    """What to draw.
+    """A selection of the data to draw.
 
     Args:
         phase: number or name of a phase; ``None``: all.
-        bodies: which bodies of which agents; the default: all.
-        fold: how an episode's objective values become one number, ``"sum"`` or ``"mean"``.
-        statistics: patterns (``*``, ``?``) of keys of statistics to draw, too.
+        bodies: bodies and agents; the default: all.
+        fold: how to reduce an episode's objective values to one number, ``"sum"`` or ``"mean"``.
+        statistics: patterns (``*``, ``?``) of the keys of statistics to draw.
     """
 
     phase: int | str | None = None
@@ -63,7 +62,7 @@ class LearningChoice:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What was recorded of each run, as frames; ``after`` is the number of episodes until then."""
+    """The records of each run, as frames; their column ``after`` counts the episodes before."""
 
     groups: Sequence[Group]
     axis: Axis
@@ -74,8 +73,13 @@ class _Recorded:
 def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -> list[Panel]:
     """Return one panel for the objective of each agent, and one for each pattern of statistics.
 
-    ``runs`` are uids of instances. Raises :class:`StoreError` for unknown names, if there are
-    more lines than can be told apart, and if neither an objective nor a statistic was recorded.
+    Args:
+        store: the open store.
+        runs: uids of instances.
+        choice: the data to draw.
+
+    Raises:
+        StoreError: a name is unknown, there are too many lines, or neither an objective nor a statistic was recorded.
     """
     groups = find_groups(store, runs)
     if len(groups) > MOST_LINES:
@@ -123,9 +127,9 @@ def _objective_panel(recorded: _Recorded, agent: str, fold: Fold) -> Panel:
 
 
 def _statistics_panels(recorded: _Recorded, pattern: str) -> list[Panel]:
-    """Return the statistics whose keys match ``pattern``, as the mean of each episode.
+    """Return panels of the statistics whose keys match ``pattern``, as the mean of each episode.
 
-    Those of a single kind of run have several panels if some would be flat beside others.
+    For a single group of runs there are several panels if some curves would look flat beside others.
     """
     import pandas as pd
 
@@ -164,13 +168,13 @@ def _statistics_panels(recorded: _Recorded, pattern: str) -> list[Panel]:
 
 
 def _series(frames: Mapping[str, pd.DataFrame], axis: Axis, *, split: bool = True) -> list[pd.Series[float]]:
-    """Return the values by place on the axis: of every run, or (``split``) of every worker of a single one."""
+    """Return the values by position on the axis, of every run or (``split``) of every worker of a single run."""
     result = []
     for frame in frames.values():
-        # behind the last of these episodes; before the first one, where none had ended yet
+        # After the last of these episodes, or before the first one if none had ended.
         within = np.maximum(frame["after"] - 1.0, -0.5)
-        place = within + frame["phase"].map({n: span.start for n, span in axis.spans.items()})
-        placed = frame.assign(place=place)
+        position = within + frame["phase"].map({n: span.start for n, span in axis.spans.items()})
+        placed = frame.assign(place=position)
         parts = [part for _, part in placed.groupby("worker")] if split and len(frames) == 1 else [placed]
         result += [part.groupby("place")["value"].mean() for part in parts if len(part)]
     return result
@@ -182,7 +186,7 @@ def _panel(title: str, y_label: str, curves: Sequence[Curve], recorded: _Recorde
 
 
 def _note(recorded: _Recorded, curves: Sequence[Curve], of_single_runs: str) -> str:
-    """Say what the lines and bands are."""
+    """Describe the lines and bands."""
     window = recorded.axis.window
     notes = [f"line: mean of the last {window} episodes"] if window > 1 else []
     sizes = sorted({len(group.runs) for group in recorded.groups} - {1})
@@ -205,9 +209,9 @@ def _note(recorded: _Recorded, curves: Sequence[Curve], of_single_runs: str) -> 
 def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     """Return ``agent``, ``phase``, ``worker``, ``episode``, ``evaluation``, ``after`` and ``value``.
 
-    ``after`` is the number of training episodes that the worker had run then. Where environments
-    begin again on their own, they are the episodes of the bodies' environments. Of an agent with
-    several bodies there is a row for each of them.
+    ``after`` is the number of training episodes that the worker had finished. If environments
+    restart on their own, episodes are those of the bodies' environments. An agent with several
+    bodies has a row for each of them.
     """
     import pandas as pd
 
@@ -229,15 +233,15 @@ def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     frame = frame.assign(after=(frame["episode"] + 1) * np.array(steps, dtype=int))
     restarting = [own_episodes(store, run, number, bodies, every.get(number)) for number in sorted(again)]
     columns = ["agent", "phase", "worker", "episode", "evaluation", "after", choice.fold]
-    frame = pd.concat([one[columns] for one in (frame, *restarting) if len(one)] or [frame[columns]])
+    frame = pd.concat([part[columns] for part in (frame, *restarting) if len(part)] or [frame[columns]])
     return frame[frame[choice.fold].notna()].rename(columns={choice.fold: "value"}).reset_index(drop=True)
 
 
 def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     """Return ``agent``, ``phase``, ``worker``, ``key``, ``after`` and ``value``, in recorded order.
 
-    Workers may be at different episodes when their rows make the brain think. It is one
-    brain, so ``after`` never falls: it is the highest number of episodes so far.
+    Workers may be at different episodes when the brain learns from their rows. As all share one
+    brain, ``after`` never decreases: it is the highest number of episodes so far.
     """
     frame = store.statistics(run, agent=choice.bodies.agent)
     if choice.phase is not None:
@@ -248,7 +252,7 @@ def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
 
 
 def _axis(store: Store, frames: Mapping[str, Sequence[pd.DataFrame]]) -> Axis:
-    """Lay the phases of all runs one behind the other; phases of one number share their place."""
+    """Arrange the phases of all runs one after the other; phases with the same number share their position."""
     restarting = any(phases_that_restart(store, run) for run in frames)
     lengths: dict[int, int] = {}
     names: dict[int, tuple[str, str]] = {}

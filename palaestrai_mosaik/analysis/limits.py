@@ -1,4 +1,4 @@
-"""Lines that a picture draws at limits: of voltages and loadings, of the spaces of sensors, or those that you name."""
+"""Horizontal lines at limits: of voltages and loadings, of the spaces of sensors, or given by the user."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store import Store
 
-#: a lower and an upper limit; ``None``: there is none
+#: a lower and an upper limit, each optional
 Pair = tuple[float | None, float | None]
-#: ``True``: the usual ones; ``False``: none; one pair for all patterns of sensors, or one for each
+#: ``True``: the usual limits; ``False``: none; one pair for all patterns of sensors, or one for each
 Limits = bool | Sequence[Pair]
 
-#: the band in which voltages (p.u.) should be, and the loading (%) that is the limit of a line
+#: allowed voltages (p.u.), and the loading (%) at which a line is at its limit
 VOLTAGE_BAND, FULL_LOADING = (0.95, 1.05), 100.0
 _READING = "reading."
 # ``grid.bus-3.vm_pu``, ``grid.vm_pu[3]``, ``grid.line-0.loading``
 _QUANTITY = re.compile(r"(?:^|[._-])(vm_pu|loading(?:_percent)?)(?:\[[\d, ]*\]|-\d+)?$")
-# A limit is drawn if it is so many times the height of the curves away from them, or less.
+# Limits are drawn up to these multiples of the curves' height away from the curves.
 _FAR, _NEAR = 3.0, 0.5
 
 
@@ -37,8 +37,8 @@ _FAR, _NEAR = 3.0, 0.5
 class Limit:
     """A horizontal line at ``value``; ``name`` is ``limit`` or ``bound`` (of a space).
 
-    ``reach`` says how far from the curves it is drawn, in multiples of the height of the curves: a
-    limit that is far away would make them flat.
+    ``reach`` is the largest distance from the curves at which it is drawn, in multiples of their
+    height, because a distant limit would flatten the curves.
     """
 
     value: float
@@ -47,9 +47,9 @@ class Limit:
 
 
 def pairs_of(limits: Limits, patterns: int) -> list[bool | Pair]:
-    """Return for each of so many patterns its limits: a pair, or whether the usual ones are drawn.
+    """Return the limits of each pattern: a pair, or whether to draw the usual ones.
 
-    Raises :class:`PalaestraiMosaikError` if there is neither one pair nor one for each pattern, and for what is no pair.
+    Raises :class:`PalaestraiMosaikError` for invalid pairs, and unless there is one pair, or one for each pattern.
     """
     if isinstance(limits, bool):
         return [limits] * patterns
@@ -67,10 +67,10 @@ def pairs_of(limits: Limits, patterns: int) -> list[bool | Pair]:
 
 
 def _check(pair: object) -> None:
-    known: list[float] = []
+    numbers: list[float] = []
     if isinstance(pair, tuple | list) and len(pair) == 2:
-        known = [one for one in pair if isinstance(one, int | float) and math.isfinite(one)]
-        if len(known) == sum(one is not None for one in pair) > 0 and known == sorted(known):
+        numbers = [limit for limit in pair if isinstance(limit, int | float) and math.isfinite(limit)]
+        if len(numbers) == sum(limit is not None for limit in pair) > 0 and numbers == sorted(numbers):
             return
     raise PalaestraiMosaikError(
         f"limits are pairs such as (0.9, 1.1) or (None, 80), the lower one first: found {pair!r}"
@@ -83,38 +83,38 @@ def bounds_of(store: Store, run: str, phase: int, kind: str = "sensor") -> dict[
 
 
 def bounds_in(channels: pd.DataFrame, kind: str) -> dict[str, Pair]:
-    """Return the bounds of ``channels``, as :meth:`Store.channels` returns them, by name; those of one ``kind``."""
-    found: dict[str, Pair] = {}
-    known: dict[str, Pair] = {}
+    """Return the bounds of ``channels`` of one ``kind`` by name, from the table of :meth:`Store.channels`."""
+    bounds: dict[str, Pair] = {}
+    parsed: dict[str, Pair] = {}
     for uid, text in channels.loc[channels["kind"] == kind, ["uid", "space"]].itertuples(index=False):
-        if text not in known:
-            known[text] = _bounds(text)
-        found[str(uid)] = known[text]
-    return found
+        if text not in parsed:
+            parsed[text] = _bounds(text)
+        bounds[str(uid)] = parsed[text]
+    return bounds
 
 
 def _bounds(text: str) -> Pair:
     try:
         space = Space.from_string(text)
     except SpaceError:
-        # of results from elsewhere
+        # Results from other versions may have unknown spaces.
         return None, None
     low, high = np.unique(space.flat_low), np.unique(space.flat_high)
     if len(low) != 1 or len(high) != 1:
         return None, None
-    return tuple(float(one) if math.isfinite(one) else None for one in (low[0], high[0]))  # type: ignore[return-value]
+    return tuple(float(bound) if math.isfinite(bound) else None for bound in (low[0], high[0]))  # type: ignore[return-value]
 
 
 def limits_of(
     columns: Iterable[str], bounds: Mapping[str, Pair], wanted: bool | Pair, *, several: bool
 ) -> tuple[Limit, ...]:
-    """Return the limits of a panel with these columns; ``several``: of panels that share them."""
+    """Return the limits of a panel with these columns; ``several``: whether other panels share them."""
     names = list(dict.fromkeys(columns))
     if wanted is False:
         return ()
     if wanted is not True:
-        found = [Limit(value) for value in wanted if value is not None]
-        return tuple(replace(one, reach=_FAR) for one in found) if several else tuple(found)
+        lines = [Limit(value) for value in wanted if value is not None]
+        return tuple(replace(limit, reach=_FAR) for limit in lines) if several else tuple(lines)
     readings = [name.removeprefix(_READING) for name in names if name.startswith(_READING)]
     quantities = {match[1][:7] for name in readings if (match := _QUANTITY.search(name))}
     limits = [Limit(value) for value in VOLTAGE_BAND] if "vm_pu" in quantities else []
@@ -127,15 +127,15 @@ def limits_of(
 
 
 def in_sight(limits: Sequence[Limit], curves: Iterable[FloatVector]) -> list[Limit]:
-    """Return the limits that are near enough to the values of the curves to be drawn."""
+    """Return the limits that are near enough to the curves to be drawn."""
     values = np.concatenate([np.empty(0), *curves])
     values = values[np.isfinite(values)]
     if not len(values):
         return []
     low, high = float(values.min()), float(values.max())
     return [
-        one
-        for one in limits
-        if math.isinf(one.reach)
-        or (high > low and max(one.value - high, low - one.value) <= one.reach * (high - low))
+        limit
+        for limit in limits
+        if math.isinf(limit.reach)
+        or (high > low and max(limit.value - high, low - limit.value) <= limit.reach * (high - low))
     ]

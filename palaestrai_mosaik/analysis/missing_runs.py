@@ -1,14 +1,14 @@
-"""What is left out of an analysis because runs failed, are missing, or gave no finite number.
+"""Runs that an analysis leaves out because they failed, are missing, or gave no finite number.
 
-Nothing is imputed. Analysers are never shown what is not finite: SALib's Sobol indices, for
-one, are all 0 then, without a word.
+Nothing is imputed. Values that are not finite must not reach the analysers: with them, SALib's Sobol
+indices, for example, are silently all 0.
 
-Where repetitions share their seeds over all rows, a row that lost one of them differs from the
-others by that seed alone: in the difference of two rows this looks like an effect of the factor
-between them. So rows of one block are means of the repetitions that all of them have, and what
-repetitions differ by on average is subtracted where blocks have different ones. That is the
-least-squares fit of an additive model of rows and repetitions (Montgomery, "Design and Analysis of
-Experiments", chapter 4, the intrablock analysis of incomplete blocks).
+If repetitions share their seeds over all rows, a row that lost one of them differs from the others by
+that seed alone. In the difference of two rows this looks like an effect of the factor between them. Rows
+of one block are therefore means of the repetitions that all of them have, and if blocks have different
+ones, the average effects of repetitions are subtracted. This is the least-squares fit of an additive
+model of rows and repetitions (Montgomery, "Design and Analysis of Experiments", chapter 4, the
+intrablock analysis of incomplete blocks).
 """
 
 from __future__ import annotations
@@ -26,19 +26,23 @@ if TYPE_CHECKING:
 
 Drops = Literal["run", "row", "block", "nothing"]
 
-#: where so much is lost, or more, what is left is no sample of the design any more
+#: with this share of losses or more, the remaining runs no longer represent the design
 MAX_MISSING_SHARE = 0.5
-#: more than this lost is told as a danger, because runs seldom fail by chance
+#: larger shares of losses get a warning, because runs seldom fail by chance
 _NOTABLE = 0.02
-# Sums of squares below that share of the largest belong to nothing.
+# Eigenvalues below this share of the largest are rounding errors.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class UsedRuns:
-    """What is used: ``runs``, (rows, repetitions), tells which; ``y``, (rows,), the means of the rows.
+    """The runs that an analysis uses.
 
-    ``y`` is NaN where a row has no run left. ``notes`` tell what is lost; ``refused`` why all is.
+    Attributes:
+        runs: (rows, repetitions) whether the run is used.
+        y: (rows,) the means of the rows, NaN for rows without runs.
+        notes: descriptions of the losses.
+        refused: the reason if nothing can be used, else empty.
     """
 
     runs: BoolVector
@@ -48,27 +52,33 @@ class UsedRuns:
 
     @property
     def rows(self) -> BoolVector:
-        """Which rows are used, (rows,)."""
+        """Whether each row is used, (rows,)."""
         return np.asarray(self.runs.any(axis=1))
 
     @property
     def used(self) -> int:
-        """The number of runs that are used."""
+        """The number of used runs."""
         return int(self.runs.sum())
 
     @property
     def lost(self) -> int:
-        """The number of runs that are left out."""
+        """The number of runs left out."""
         return self.runs.size - self.used
 
 
 def keep(y: FloatArray, block: IntArray, drops: Drops, common: bool = False) -> UsedRuns:
-    """Return what can be used of the outcomes ``y``, (rows, repetitions), not finite where there is none.
+    """Select the usable outcomes.
 
-    ``block``: (rows,). ``common``: the runs of one repetition share their seed in all rows.
-    ``drops``: what goes with a lost run: this ``run`` alone, because single runs are analysed; else
-    its row is the mean of the others, and where none is left, the ``row`` is lost, all of its
-    ``block``, or, for ``nothing``, the analysis.
+    Args:
+        y: (rows, repetitions) the outcomes, not finite if lost.
+        block: (rows,) the block of each row.
+        drops: what a loss affects: only the ``run``, if single runs are analysed. Otherwise its row is the mean of the
+            others; if there are no others, the ``row``, its whole ``block`` or, for ``nothing``, the analysis is
+            lost.
+        common: whether the runs of one repetition share their seed in all rows.
+
+    Returns:
+        The used runs with the means of their rows.
     """
     finite = np.isfinite(y)
     if finite.all():
@@ -99,15 +109,15 @@ def keep(y: FloatArray, block: IntArray, drops: Drops, common: bool = False) -> 
 
 
 def _whole(finite: BoolVector, block: IntArray) -> BoolVector:
-    """Return, for each row and repetition, whether all rows of the block have this repetition."""
-    numbers, place = np.unique(block, return_inverse=True)
+    """Return whether all rows of the block have the repetition, (rows, repetitions)."""
+    numbers, block_index = np.unique(block, return_inverse=True)
     whole = np.ones((len(numbers), finite.shape[1]), dtype=bool)
-    np.logical_and.at(whole, place, finite)
-    return np.asarray(whole[place])
+    np.logical_and.at(whole, block_index, finite)
+    return np.asarray(whole[block_index])
 
 
 def _means(y: FloatArray, runs: BoolVector, common: bool) -> tuple[FloatArray, bool]:
-    """Return the mean of each row's ``runs``, and whether it is adjusted for which ones these are."""
+    """Return the mean of each row's ``runs``, and whether it is adjusted for the effects of repetitions."""
     count = runs.sum(axis=1)
     rows = count > 0
     means = np.full(len(y), np.nan)
@@ -136,7 +146,7 @@ def _too_few(finite: BoolVector, together: bool) -> str:
 def _describe_missing(
     finite: BoolVector, runs: BoolVector, empty: int, drops: Drops, together: bool
 ) -> list[str]:
-    """Return what is lost: runs (where rows have several), then rows."""
+    """Describe the losses: runs (if rows have several), then rows."""
     notes = list(_describe_missing_runs(finite, runs, drops, together)) if finite.shape[1] > 1 else []
     gone: BoolVector = ~np.asarray(runs.any(axis=1))
     if not gone.any():
@@ -174,15 +184,15 @@ def _rows(count: int) -> str:
 
 
 def executed_text(runs: int, executed: int) -> str:
-    """Return how many of ``runs`` of a design were executed, ``35 executed``; nothing where each one was."""
+    """Return the number of executed ``runs``, ``35 executed``; empty if each run was executed."""
     return f"{executed:,} executed" if executed < runs else ""
 
 
 def count_missing_runs(frame: pd.DataFrame, outcomes: Sequence[str]) -> dict[str, Any]:
-    """Return how many runs of ``Results.outcomes()`` there are, and how many are lost in which way.
+    """Count the runs of ``Results.outcomes()`` and the different kinds of losses.
 
-    Keys: ``runs``, ``executed`` (runs that are identical are executed once), ``failed``, ``missing``, and for each
-    outcome how many finished runs have no finite one.
+    Keys: ``runs``, ``executed`` (identical runs are executed once), ``failed``, ``missing``, and for each
+    outcome the number of finished runs without a finite value.
     """
     finished = frame["status"] == "finished"
     executed = int(frame.loc[frame["status"] != "missing", "run"].nunique())

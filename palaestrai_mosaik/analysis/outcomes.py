@@ -1,22 +1,21 @@
-"""Outcomes: one number per run, taken from its results as the design says.
+"""Outcomes: one number per run, derived from its results as the design declares.
 
-Two folds make a number of many: ``step`` takes the steps of an episode together, ``episode``
-the episodes of all workers. A step without a value (an objective that gave ``None``, a set-point
-before the first one) is NaN and no part of its episode, as in the store's own aggregates; an
-episode without any value makes the outcome NaN.
+Two folds reduce many numbers to one: ``step`` the steps of an episode, ``episode`` the episodes of all workers.
+A step without a value (an objective of ``None``, a set-point before the first one) is NaN and ignored in its
+episode, as in the store's own aggregates. An episode without any value makes the outcome NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from palaestrai_mosaik.design.folds import fold
 from palaestrai_mosaik.design.model import OutcomeSpec
+from palaestrai_mosaik.design.outcomes import is_meant, rewards_meant
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store.parts import columns_of, read_parts, whole_parts
@@ -31,14 +30,14 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store.query.many_runs import StreamFolder
 
 
-#: what ``of`` may begin with, and what stands behind the dot
+#: prefixes of ``of``, with a placeholder for the part after the dot
 SOURCES = {"reward": "NAME", "reading": "ID", "setpoint": "ID", "statistic": "NAME"}
-#: folds that the store keeps of every episode
+#: folds that the store keeps for every episode
 _KEPT = ("sum", "mean", "min", "max")
 _MOST_NAMES = 20
 _KEYS = ("worker", "episode", "step")
 
-# (episode, worker) -> values, shape (steps, channels)
+# Maps (episode, worker) to values of shape (steps, channels).
 _Episodes = dict[tuple[int, int], FloatArray]
 
 
@@ -48,7 +47,7 @@ class PerBody(OutcomeSpec):
 
 
 def outside(values: FloatVector, band: tuple[float, float] | None) -> FloatVector:
-    """Return how far each value lies outside of the band, 0 inside; the values if there is none."""
+    """Return the distance of each value from the band, 0 inside; without a band, the values."""
     if band is None:
         return values
     low, high = band
@@ -56,19 +55,21 @@ def outside(values: FloatVector, band: tuple[float, float] | None) -> FloatVecto
 
 
 def default_outcomes(store: Store, runs: Sequence[str]) -> tuple[OutcomeSpec, ...]:
-    """Return the outcomes of a design that names none: objectives of the last phase, summed.
+    """Return the outcomes of a design that declares none: the summed objectives of the last phase.
 
-    They are called ``objective``, or ``objective.AGENT`` where several agents have one. Where an
-    agent has several bodies in any of the runs, it is the mean over its bodies.
-    Raises :class:`~palaestrai_mosaik.errors.StoreError` where none has.
+    They are called ``objective``, or ``objective.AGENT`` if several agents have one. If no agent has an objective, each
+    agent's is the sum of its rewards. If an agent has several bodies in any of the runs, it is the mean over these.
+
+    Raises:
+        StoreError: there is no reward either.
     """
     agents = store.agents_across(runs)
-    names = list(dict.fromkeys(agents.loc[agents["objective"].notna(), "agent"]))
-    if not names:
+    if not agents["objective"].notna().any() and not store.reward_names_across(runs):
         raise StoreError(
-            "no agent of the last phase has an objective: say under `outcomes` of the design what to take "
-            f"from the results ({_sources()})"
+            "no agent of the last phase has an objective or a reward: say under `outcomes` of the design what to "
+            f"take from the results ({_sources()})"
         )
+    names = list(dict.fromkeys(_objectives(agents)["agent"]))
     bodies = store.bodies_across(runs)
     many = set(bodies.loc[bodies["bodies"] > 1, "agent"])
     kinds = [PerBody if name in many else OutcomeSpec for name in names]
@@ -83,21 +84,28 @@ def default_outcomes(store: Store, runs: Sequence[str]) -> tuple[OutcomeSpec, ..
 def take(
     store: Store, runs: Sequence[str], outcome: OutcomeSpec, progress: ProgressCallback | None = None
 ) -> dict[str, float]:
-    """Return the outcome of each of the ``runs`` (uids of instances); those that have none are left out.
+    """Return the outcome of each of the ``runs`` that has it.
 
-    ``progress`` is called with how many runs were read, and of how many, where their steps are.
-    Raises :class:`~palaestrai_mosaik.errors.StoreError` where no run has what the outcome names.
+    Args:
+        store: the open store.
+        runs: uids of instances.
+        outcome: the outcome.
+        progress: called with the number of runs read and the total, if steps are read; ``None``: no reports.
+
+    Returns:
+        The outcome by run; runs without it are left out.
+
+    Raises:
+        StoreError: no run has the data that the outcome names.
     """
     source, _, name = outcome.of.partition(".")
     if not (outcome.of in ("objective", "steps") or (source in SOURCES and name)):
-        known = ["objective", "steps", *SOURCES]
-        raise _wrong(outcome, f"unknown source {outcome.of!r}{did_you_mean(source, known)}; {_sources()}")
+        sources = ["objective", "steps", *SOURCES]
+        raise _wrong(outcome, f"unknown source {outcome.of!r}{did_you_mean(source, sources)}; {_sources()}")
     if not runs:
         return {}
     _check_phase(store, runs, outcome)
     _check_agent(store, runs, outcome)
-    if source == "objective":
-        _check_objective(store, runs, outcome)
     if source == "reward":
         name = _reward_name(store, runs, outcome, name)
         outcome = replace(outcome, of=f"reward.{name}")
@@ -120,14 +128,14 @@ def _wrong(outcome: OutcomeSpec, message: str) -> StoreError:
     return StoreError(f"outcome {outcome.name!r}: {message}")
 
 
-def _unknown(outcome: OutcomeSpec, what: str, name: str, known: Sequence[str]) -> StoreError:
+def _unknown(outcome: OutcomeSpec, what: str, name: str, names: Sequence[str]) -> StoreError:
     return _wrong(
-        outcome, f"no run has the {what} {name!r}{did_you_mean(name, known)}; there are: {_listed(known)}"
+        outcome, f"no run has the {what} {name!r}{did_you_mean(name, names)}; there are: {_listed(names)}"
     )
 
 
-def _listed(known: Iterable[str]) -> str:
-    names = list(dict.fromkeys(known))
+def _listed(items: Iterable[str]) -> str:
+    names = list(dict.fromkeys(items))
     return listed(names, _MOST_NAMES) or "none"
 
 
@@ -137,7 +145,7 @@ def _check_phase(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> Non
     phases = store.phases_across(runs)
     column = "phase" if isinstance(outcome.phase, int) else "name"
     if outcome.phase not in set(phases[column]):
-        raise _unknown(outcome, "phase", str(outcome.phase), [str(known) for known in phases[column]])
+        raise _unknown(outcome, "phase", str(outcome.phase), [str(value) for value in phases[column]])
 
 
 def _check_agent(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> None:
@@ -148,41 +156,24 @@ def _check_agent(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> Non
         raise _unknown(outcome, "agent", outcome.agent, sorted(set(agents)))
 
 
-def _check_objective(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> None:
-    agents = store.agents_across(runs, outcome.phase)
-    able = list(dict.fromkeys(agents.loc[agents["objective"].notna(), "agent"]))
-    if outcome.agent in able or (able and outcome.agent is None):
-        return
-    if able:
-        raise _wrong(outcome, f"the agent {outcome.agent!r} has no objective; these have: {', '.join(able)}")
-    rewards = store.reward_names_across(runs, outcome.phase)
-    raise _wrong(
-        outcome,
-        f"no agent of this phase has an objective (agents: {_listed(agents['agent'])}); take something else, "
-        f"such as a reward (reward.NAME; there are: {_listed(rewards)})",
-    )
-
-
 def _no_episodes(outcome: OutcomeSpec) -> StoreError:
     episodes = "evaluation episodes" if outcome.evaluation else "training episodes"
     return _wrong(outcome, f"no run has {outcome.of} in {episodes} of this phase")
 
 
 def _reward_name(store: Store, runs: Sequence[str], outcome: OutcomeSpec, name: str) -> str:
-    """Return the whole name of a reward; the environment's uid in front of it may be left out."""
-    known = store.reward_names_across(runs, outcome.phase)
-    if name in known:
-        return name
-    ends = [one for one in known if one.endswith(f".{name}")]
+    """Complete the name of a reward, which may lack the environment's uid."""
+    rewards = store.reward_names_across(runs, outcome.phase)
+    ends = rewards_meant(name, rewards)
     if len(ends) > 1:
         raise _wrong(outcome, f"several rewards are called {name!r}: {', '.join(ends)}; say which")
     if not ends:
-        raise _unknown(outcome, "reward", name, known)
+        raise _unknown(outcome, "reward", name, rewards)
     return ends[0]
 
 
 def _aggregates(store: Store, runs: Sequence[str], outcome: OutcomeSpec, name: str) -> dict[str, float]:
-    """Take an objective or a reward from the aggregates of the episodes."""
+    """Read an objective or a reward from the aggregates of the episodes."""
     kind = "reward" if name else "objective"
     frame = store.outcomes_across(runs, kind, name, outcome.phase, evaluation=outcome.evaluation)
     if outcome.agent is not None:
@@ -199,22 +190,30 @@ def _aggregates(store: Store, runs: Sequence[str], outcome: OutcomeSpec, name: s
 
 
 def _one_agent(store: Store, runs: Sequence[str], outcome: OutcomeSpec, frame: pd.DataFrame) -> pd.DataFrame:
-    """Keep one agent of each run, where it makes no difference which."""
+    """Keep one agent of each run, if all agents have the same values."""
     if outcome.of == "objective":
         return frame[frame["agent"] == frame["run"].map(_owners(store, runs, outcome))]
     key = ["run", "episode", "worker"]
     first = frame.drop_duplicates(key)
-    others = frame.merge(first[[*key, outcome.step]], on=key, suffixes=("", "_first"))
-    ours, theirs = others[outcome.step].to_numpy(), others[f"{outcome.step}_first"].to_numpy()
+    merged = frame.merge(first[[*key, outcome.step]], on=key, suffixes=("", "_first"))
+    ours, theirs = merged[outcome.step].to_numpy(), merged[f"{outcome.step}_first"].to_numpy()
     if not np.array_equal(ours, theirs, equal_nan=True):
         raise _several(outcome, list(frame["agent"]))
     return first
 
 
+def _objectives(agents: pd.DataFrame) -> pd.DataFrame:
+    """Return the agents whose objectives count if the outcome names no agent.
+
+    In each run these are the agents with an objective, or all if none has one, each with the sum of its rewards.
+    """
+    has = agents["objective"].notna()
+    return agents[has | ~has.groupby(agents["run"]).transform("any")]
+
+
 def _owners(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> dict[str, str]:
-    """Return the one agent of each run that has an objective."""
-    agents = store.agents_across(runs, outcome.phase)
-    agents = agents[agents["objective"].notna()]
+    """Return the only agent of each run with an objective."""
+    agents = _objectives(store.agents_across(runs, outcome.phase))
     several = agents[agents.duplicated("run", keep=False)]
     if len(several):
         raise _several(outcome, list(several["agent"]))
@@ -227,7 +226,7 @@ def _several(outcome: OutcomeSpec, agents: Sequence[str]) -> StoreError:
 
 
 def _folded(frame: pd.DataFrame, column: str, outcome: OutcomeSpec) -> dict[str, float]:
-    """Fold the episodes of each run, at least one in all; the rows of a run stand together."""
+    """Fold the episodes of each run (at least one); the rows of a run must be adjacent."""
     runs = frame["run"].to_numpy()
     values = frame[column].to_numpy(dtype=np.float64)
     starts = np.flatnonzero(np.append(True, runs[1:] != runs[:-1]))
@@ -239,12 +238,12 @@ def _folded(frame: pd.DataFrame, column: str, outcome: OutcomeSpec) -> dict[str,
 
 
 class _Steps:
-    """Takes an outcome from the recorded steps: one folder of Parquet files after the other."""
+    """Reads an outcome from the recorded steps, one folder of Parquet files at a time."""
 
     def __init__(self, store: Store, runs: Sequence[str], outcome: OutcomeSpec):
         self._outcome = outcome
         self._source, _, self._name = outcome.of.partition(".")
-        # what no agent is named for is taken from the environments, where every reading is once
+        # Without an agent, readings come from the environments, which have each of them once.
         of_environments = self._source == "reading" and outcome.agent is None
         kind = "environment" if of_environments else "statistics" if self._source == "statistic" else "agent"
         folders = store.streams_across(runs, kind, outcome.phase, evaluation=outcome.evaluation)
@@ -265,32 +264,32 @@ class _Steps:
         result = {}
         counted = PartsProgress(progress, len(self._folders))
         for run, folders in self._folders.items():
-            found: dict[str, list[_Episodes]] = {}
+            by_owner: dict[str, list[_Episodes]] = {}
             for folder in folders:
                 for rows in self._read(folder):
-                    found.setdefault(folder.name, []).append(rows)
-            if found:
-                result[run] = self._value(list(found.values()))
+                    by_owner.setdefault(folder.name, []).append(rows)
+            if by_owner:
+                result[run] = self._value(list(by_owner.values()))
             counted.end()
         if not result:
             raise _unknown(self._outcome, self._source, self._name or self._source, sorted(self._known))
         return result
 
     def _value(self, owners: Sequence[Sequence[_Episodes]]) -> float:
-        """Fold what each of the owners has: a body or an incarnation after the other."""
+        """Fold the values of all owners, each with a list of bodies or incarnations."""
         if self._source == "reward":
             if not all(_equal(owners[0], other) for other in owners[1:]):
                 raise _several(self._outcome, sorted({f.name for fs in self._folders.values() for f in fs}))
             owners = owners[:1]
-        found = [rows for bodies in owners for rows in bodies]
-        episodes = sorted({episode for rows in found for episode in rows})
+        blocks = [rows for bodies in owners for rows in bodies]
+        episodes = sorted({episode for rows in blocks for episode in rows})
         values = [
-            self._step_fold([rows[episode] for rows in found if episode in rows]) for episode in episodes
+            self._step_fold([rows[episode] for rows in blocks if episode in rows]) for episode in episodes
         ]
         return fold(np.array(values), self._outcome.episode)
 
     def _step_fold(self, blocks: Sequence[FloatArray]) -> float:
-        """Fold all values of an episode. The first and the last are those of all channels and bodies, on average."""
+        """Fold all values of an episode; ``first`` and ``last`` are means over channels and bodies."""
         kept = [outside(block, self._outcome.outside) for block in blocks]
         if self._outcome.step in ("first", "last"):
             kept = [block[~np.isnan(block).all(axis=1)] for block in kept]
@@ -301,20 +300,20 @@ class _Steps:
         return fold(_reported(np.concatenate([block.ravel() for block in kept])), self._outcome.step)
 
     def _read(self, folder: StreamFolder) -> Iterator[_Episodes]:
-        """Yield the values of a folder, body after body; nothing where it has none that are meant."""
+        """Yield the matching values of a folder, body by body."""
         paths = whole_parts(folder.folder, folder.parts)
         columns = columns_of(paths)
         if self._source == "statistic":
-            wanted = ["value"] if columns else []
+            selected = ["value"] if columns else []
         else:
             named = [name for name in columns if name.partition(".")[0] == self._source]
             self._known.update(name.partition(".")[2] for name in named)
-            wanted = [name for name in named if self._means(name.partition(".")[2])]
-        if not wanted:
+            selected = [name for name in named if self._means(name.partition(".")[2])]
+        if not selected:
             return
         texts = ["agent", "key"] if self._source == "statistic" else []
-        place = [name for name in columns if name in NUMBERS]
-        table = read_parts(paths, RowRange().expression, [*_KEYS, *place, *texts, *wanted])
+        number_columns = [name for name in columns if name in NUMBERS]
+        table = read_parts(paths, RowRange().expression, [*_KEYS, *number_columns, *texts, *selected])
         if texts:
             agents, keys = (table.column(name).to_pylist() for name in texts)
             self._known.update(keys)
@@ -325,15 +324,19 @@ class _Steps:
                 ]
             )
         if table.num_rows:
-            keys, block = (np.column_stack([table[n].to_numpy() for n in names]) for names in (_KEYS, wanted))
-            numbers = table[place[0]].to_numpy() if place else np.zeros(len(keys), dtype=np.int32)
+            keys, block = (
+                np.column_stack([table[n].to_numpy() for n in names]) for names in (_KEYS, selected)
+            )
+            numbers = (
+                table[number_columns[0]].to_numpy() if number_columns else np.zeros(len(keys), dtype=np.int32)
+            )
             for number in np.unique(numbers):
                 mask = numbers == number
                 yield _by_episode(keys[mask], block[mask])
 
     def _means(self, name: str) -> bool:
-        """Whether ``name`` is what the outcome names: it, one of its floats, or a match of the pattern."""
-        return name == self._name or name.startswith(f"{self._name}[") or fnmatchcase(name, self._name)
+        """Whether the outcome takes ``name``: it is the outcome's name, one of its floats, or matches its pattern."""
+        return is_meant(name, self._name)
 
 
 def _reported(values: FloatArray) -> FloatVector:
@@ -341,9 +344,9 @@ def _reported(values: FloatArray) -> FloatVector:
 
 
 def _by_episode(keys: Array, block: FloatArray) -> _Episodes:
-    """Return the rows of ``block`` by episode; ``keys``: (rows, 3), worker, episode and step of each."""
+    """Split the rows of ``block`` by episode; ``keys``: (rows, 3), worker, episode and step of each."""
     worker, episode, step = keys.T
-    order = np.lexsort((step, worker, episode))  # stable: what is told twice in a step keeps its order
+    order = np.lexsort((step, worker, episode))  # stable, so that several values of a step keep their order
     keys, block = keys[order], block[order].astype(np.float64)
     starts = np.flatnonzero(np.append(True, (keys[1:, :2] != keys[:-1, :2]).any(axis=1)))
     return {
@@ -352,9 +355,9 @@ def _by_episode(keys: Array, block: FloatArray) -> _Episodes:
     }
 
 
-def _equal(one: Sequence[_Episodes], other: Sequence[_Episodes]) -> bool:
-    return len(one) == len(other) and all(
+def _equal(bodies: Sequence[_Episodes], other: Sequence[_Episodes]) -> bool:
+    return len(bodies) == len(other) and all(
         mine.keys() == theirs.keys()
         and all(np.array_equal(mine[episode], theirs[episode], equal_nan=True) for episode in mine)
-        for mine, theirs in zip(one, other, strict=True)
+        for mine, theirs in zip(bodies, other, strict=True)
     )

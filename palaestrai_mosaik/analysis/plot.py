@@ -31,28 +31,27 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".svg", ".pdf")
 
-# The palette of Okabe and Ito (2008), which colour-blind people can tell apart; its yellow
-# is left out because it is too pale for lines. The last five are for panels of many lines:
-# there are as many as lines are drawn.
+# The palette of Okabe and Ito (2008), distinguishable for colour-blind people, without its yellow, which is too pale
+# for lines. The last five are for panels of many lines: there is a colour for each line.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
     *("#882255", "#999933", "#8A63D2", "#8B4513", "#8C8C8C"),
 )
-# Lines of few points also differ in their dashes, so that those that coincide are all seen.
+# Lines of few points also differ in their dashes, so that coinciding lines all remain visible.
 _DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
 _LIMIT_COLOURS = {"limit": "#B00020", "bound": "#5A6570"}
 WIDTH, _PANEL = 7.6, 2.35
-# Inches that a legend takes: a line of an entry, one of its title, and what is around it.
+# Inches of a legend: a line of an entry, a line of its title, and the space around it.
 _ENTRY, _NOTE, _AROUND = 0.185, 0.125, 0.35
-# Inches beside an entry's text, of the y axis with its labels, and of a character in texts of 7 to 8 points.
+# Inches beside an entry's text, for the y axis with its labels, and for a character in texts of 7 to 8 points.
 _HANDLE, _Y_AXIS, _CHARACTER = 0.6, 0.75, 0.067
-# Points from one row of names of phases to the next, and how many there are at most.
+# Points from one row of names of phases to the next, and the maximum number of rows.
 _ROW, _MOST_ROWS = 9.0, 6
 _MOST_TICKS = 9
 _MARKED_POINTS = 40
 _DENSE = 150
 _LABEL_WIDTH = 34
-# A label is drawn whole; a name that is no name shall not fill pages.
+# Labels are drawn in full, up to this many lines.
 _LABEL_LINES = 8
 _NOTE_WIDTH = 30
 _Y_LABEL_WIDTH = 32
@@ -64,7 +63,7 @@ _ALL_BODIES = BodyChoice()
 _EVERYTHING = LearningChoice()
 
 STYLE: Any = {
-    # what users have named is no formula
+    # Names given by users may contain dollar signs.
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
@@ -80,7 +79,7 @@ STYLE: Any = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "legend.fontsize": 8,
-    # long enough to see dashes behind a mark
+    # Long enough to see dashes behind a marker.
     "legend.handlelength": 3.4,
     "svg.hashsalt": "palaestrai-mosaik",
 }
@@ -99,25 +98,28 @@ def run_figure(  # noqa: PLR0913  (independent choices)
 ) -> Figure:
     """Draw objective and rewards of a run.
 
-    They are drawn per episode, or per step if there is only one episode and no ``fold`` is given. Of several
-    bodies it is their mean, with a band from the lowest to the highest.
+    The values are per episode, or per step if there is only one episode and ``fold`` is not set. Several bodies are
+    drawn as their mean, with a band from the lowest to the highest.
 
     Args:
         store: the open store.
-        run: which run, as :meth:`Store.find_run` takes it.
+        run: the run, as :meth:`Store.find_run` takes it.
         phase: number or name of a phase; ``None``: all, and the last one for ``sensors``.
-        choice: which bodies; the default: all.
-        sensors: patterns (``*``, ``?``) of columns. Each gets a panel of its own that shows the matching
-            columns over an episode; columns of other units or of another order of magnitude have further panels.
+        choice: the bodies to draw; the default: all.
+        sensors: patterns (``*``, ``?``) of columns. Each gets a panel that shows the matching columns over an
+            episode; columns of other units or of another order of magnitude have further panels.
         episode: the episode for ``sensors``; ``None``: the last one.
-        fold: how the values of an episode become one, ``"sum"`` or ``"mean"``; ``None``: the mean.
+        fold: how to reduce an episode to one value, ``"sum"`` or ``"mean"``; ``None``: the mean.
         limits: lines in the panels of ``sensors``: ``[(0.9, 1.1)]`` in all, or a pair for each pattern;
             ``True``: 0.95 and 1.05 for voltages (``vm_pu``), 100 % for loadings, and for other sensors the bounds
             of their space, if they are in sight; ``False``: none.
 
+    Returns:
+        The figure.
+
     Raises:
-        StoreError: what is named does not exist, or there is nothing to plot.
-        PalaestraiMosaikError: the limits are wrong.
+        StoreError: the run, phase, episode or a column does not exist, or there is nothing to plot.
+        PalaestraiMosaikError: the limits are invalid.
     """
     uid = store.find_run(run)
     panels = episode_panels(store, uid, phase, choice, fold or "mean")
@@ -138,15 +140,15 @@ def plot_run(store: Store, run: str, path: str | Path, **options: Any) -> Path:
 
     Args:
         store: the open store.
-        run: which run, as :meth:`Store.find_run` takes it.
-        path: the file; its suffix says the format.
+        run: the run, as :meth:`Store.find_run` takes it.
+        path: the file; its suffix selects the format.
         options: those of :func:`run_figure`.
 
     Returns:
         The path.
 
     Raises:
-        StoreError: what is named does not exist, or there is nothing to plot.
+        StoreError: the run, phase, episode or a column does not exist, or there is nothing to plot.
         PalaestraiMosaikError: the format is unknown, or the file cannot be written.
     """
     path = _checked(path)
@@ -156,16 +158,19 @@ def plot_run(store: Store, run: str, path: str | Path, **options: Any) -> Path:
 def learning_figure(store: Store, runs: Sequence[str], choice: LearningChoice = _EVERYTHING) -> Figure:
     """Draw the learning curves of runs.
 
-    The objective of each agent over training episodes is a line, evaluations are points. Runs of one document
-    that differ in ``uid`` and ``seed`` only become one curve with a band; others are drawn side by side.
+    The objective of each agent over training episodes is a line; evaluations are points. Runs of one document
+    that differ only in ``uid`` and ``seed`` become one curve with a band; others are drawn side by side.
 
     Args:
         store: the open store.
         runs: uids of instances.
-        choice: which phases, bodies and statistics; the default: all phases and bodies, no statistics.
+        choice: phases, bodies and statistics to draw; the default: all phases and bodies, no statistics.
+
+    Returns:
+        The figure.
 
     Raises:
-        StoreError: what is named does not exist, or no objective or statistic was recorded.
+        StoreError: a run, phase or body does not exist, or no objective or statistic was recorded.
     """
     uids = list(dict.fromkeys(store.find_run(run) for run in runs))
     panels = learning_panels(store, uids, choice)
@@ -183,14 +188,14 @@ def plot_learning(
     Args:
         store: the open store.
         runs: uids of instances.
-        path: the file; its suffix says the format.
-        choice: which phases, bodies and statistics; the default: all phases and bodies, no statistics.
+        path: the file; its suffix selects the format.
+        choice: phases, bodies and statistics to draw; the default: all phases and bodies, no statistics.
 
     Returns:
         The path.
 
     Raises:
-        StoreError: what is named does not exist, or no objective or statistic was recorded.
+        StoreError: a run, phase or body does not exist, or no objective or statistic was recorded.
         PalaestraiMosaikError: the format is unknown, or the file cannot be written.
     """
     path = _checked(path)
@@ -218,7 +223,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
-    """Return a figure with the panels one below the other, legends beside them. A notebook shows it."""
+    """Draw the panels one below the other, with legends beside them, into a figure that notebooks can show."""
     import matplotlib as mpl
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -238,7 +243,7 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def _escaped_panel(panel: Panel) -> Panel:
-    """Return ``panel`` with texts that a picture can hold."""
+    """Escape the control characters in the texts of ``panel``."""
     # matplotlib shows no label that begins with an underscore
     curves = (
         replace(
@@ -260,10 +265,10 @@ def _escaped_panel(panel: Panel) -> Panel:
 
 
 def _height(panel: Panel) -> float:
-    """Return the height of a panel in inches: as much as its legend needs."""
+    """Return the height of a panel in inches, with enough space for its legend."""
     lines = 3 if _are_many(panel) else sum(1 + _label(c).count("\n") for c in panel.curves if not c.faint)
-    lines += len({one.name for one in _limits_of(panel)})
-    # drawing may add two more lines of notes
+    lines += len({limit.name for limit in _limits_of(panel)})
+    # Drawing may add two more lines of notes.
     notes = 2 + len(wrap(panel.note, _NOTE_WIDTH))
     above = _ROW / 72 * max(0, len(set(_rows_of_names(panel).values())) - 1)
     above += 0.15 * _panel_title(panel).count("\n")
@@ -275,7 +280,7 @@ def _limits_of(panel: Panel) -> list[Limit]:
 
 
 def _are_many(panel: Panel) -> bool:
-    """Whether percentiles are drawn in place of lines; learning curves are not that many."""
+    """Whether to draw percentiles instead of lines. Learning curves always stay lines."""
     return len(panel.curves) > MOST_LINES and panel.curves[0].colour is None
 
 
@@ -302,7 +307,7 @@ def _panel_title(panel: Panel) -> str:
 
 
 def _x_label(panel: Panel) -> str:
-    """Return the label of the x axis; that of a time axis says which days it shows."""
+    """Return the label of the x axis; for a time axis, with the days that it shows."""
     if panel.x_label != TIME or not panel.curves:
         return panel.x_label
     dates = [np.datetime64(end(curve.x), "D") for curve in panel.curves for end in (np.min, np.max)]
@@ -313,7 +318,7 @@ def _x_label(panel: Panel) -> str:
 def _draw_limits(axes: Axes, panel: Panel) -> None:
     limits = _limits_of(panel)
     for name, colour in _LIMIT_COLOURS.items():
-        values = sorted({one.value for one in limits if one.name == name})
+        values = sorted({limit.value for limit in limits if limit.name == name})
         label = f"{name}{'s' if len(values) > 1 else ''} {' and '.join(f'{value:g}' for value in values)}"
         for value in values:
             axes.axhline(value, color=colour, lw=0.9, linestyle=(0, (8, 4)), zorder=1.5, label=label)
@@ -333,28 +338,28 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
             continue
         if curve.raw is not None:
             _draw_raw(axes, curve.x, curve.raw, colour)
-        shown, span = thinned(curve)
-        dense = len(shown.x) > _DENSE
-        # dashes tell the colours' second round, too
+        line, span = thinned(curve)
+        dense = len(line.x) > _DENSE
+        # Dashes also distinguish the second round of colours.
         style = _DASHES[(number // len(COLOURS) + (0 if dense else number)) % len(_DASHES)]
-        few = len(shown.x) <= _MARKED_POINTS and not shown.steps
-        # a line of one point would not be seen
-        alone = _alone(shown.y)
+        few = len(line.x) <= _MARKED_POINTS and not line.steps
+        # A line of one point would be invisible.
+        alone = _alone(line.y)
         axes.plot(
-            shown.x,
-            shown.y,
+            line.x,
+            line.y,
             label=_label(curve),
             color=colour,
             linestyle=style,
             linewidth=0.9 if dense else 1.4,
-            drawstyle="steps-post" if shown.steps else "default",
+            drawstyle="steps-post" if line.steps else "default",
             marker="o" if few or len(alone) else None,
             markevery=None if few else alone.tolist(),
             markersize=3,
         )
-        if shown.low is not None and shown.high is not None and (len(curves) <= 3 or not span):
-            axes.fill_between(shown.x, shown.low, shown.high, color=colour, alpha=0.18, lw=0)
-            ends = (shown.x[alone], shown.low[alone], shown.high[alone])
+        if line.low is not None and line.high is not None and (len(curves) <= 3 or not span):
+            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, lw=0)
+            ends = (line.x[alone], line.low[alone], line.high[alone])
             if len(alone):
                 axes.vlines(*ends, color=colour, alpha=0.3, lw=2.5)
         if span:
@@ -364,13 +369,13 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
 
 
 def _alone(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the places of values that no line leads to: there is none before and none behind them."""
-    known = np.concatenate([[False], np.isfinite(y), [False]])
-    return np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
+    """Return the indices of isolated values, without neighbours to draw a line to."""
+    finite = np.concatenate([[False], np.isfinite(y), [False]])
+    return np.flatnonzero(finite[1:-1] & ~finite[:-2] & ~finite[2:])
 
 
 def _draw_raw(axes: Axes, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], colour: str) -> None:
-    """Draw, behind a moving average, what it is the average of."""
+    """Draw the raw values behind their moving average."""
     span = span_of(x)
     if span:
         low, high = (means(y, span, fold) for fold in (np.fmin, np.fmax))
@@ -380,12 +385,12 @@ def _draw_raw(axes: Axes, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], colo
 
 
 def _draw_faint(axes: Axes, curve: Curve, colour: str) -> None:
-    """Draw what a single repetition has where there is no mean."""
+    """Draw a single repetition over the episodes without a mean."""
     if curve.points:
         axes.plot(curve.x, curve.y, color=colour, linestyle="none", marker="D", markersize=2, alpha=0.5)
     else:
-        shown, _ = thinned(curve)
-        axes.plot(shown.x, shown.y, color=colour, linewidth=0.7, alpha=0.6)
+        line, _ = thinned(curve)
+        axes.plot(line.x, line.y, color=colour, linewidth=0.7, alpha=0.6)
 
 
 def _draw_points(axes: Axes, curve: Curve, colour: str) -> None:
@@ -409,7 +414,7 @@ def _draw_points(axes: Axes, curve: Curve, colour: str) -> None:
 
 
 def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
-    """Draw how many curves spread, where they are too many to be told apart."""
+    """Draw percentiles of curves that are too many to be distinguished."""
     x, (low, quarter, median, three, high) = percentiles(curves, (5, 25, 50, 75, 95))
     times, span = x, span_of(x)
     if span:
@@ -428,23 +433,23 @@ def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
 
 
 def _span_of(panel: Panel) -> tuple[float, float]:
-    """Return where the axis of episodes begins and ends, half an episode around them."""
+    """Return both ends of the axis of episodes, with half an episode of padding."""
     ends = [float(np.max(curve.x)) for curve in panel.curves if len(curve.x)]
     return panel.marks[0][0], max([*ends, panel.marks[-1][0] + 0.5]) + 0.5
 
 
 def _axes_width(panel: Panel) -> float:
-    """Return about how many inches the axes beside the legend have."""
+    """Estimate the width in inches that the legend leaves for the axes."""
     texts = [line for curve in panel.curves for line in _label(curve).split("\n") if not curve.faint]
     longest = max([len(text) for text in texts] + [_NOTE_WIDTH if panel.note else 0])
     return max(1.0, WIDTH - _Y_AXIS - _HANDLE - _CHARACTER * longest)
 
 
 def _rows_of_names(panel: Panel) -> dict[int, int]:
-    """Return in which row above the axes the name of each phase has room, by its place; several phases only.
+    """Return the row above the axes for the name of each phase, by its index; empty for a single phase.
 
-    The last name is in the lowest row, so that lines below names cross few others. Names for which there
-    are not enough rows are left out.
+    The last name is in the lowest row, so that the lines below names cross few others. Names that do not fit into
+    the rows are left out.
     """
     if len(panel.marks) < 2:
         return {}
@@ -453,12 +458,12 @@ def _rows_of_names(panel: Panel) -> dict[int, int]:
     free = [math.inf] * _MOST_ROWS
     rows = {}
     for i in reversed(range(len(panel.marks))):
-        place, name = panel.marks[i]
-        end = place + (len(name) + 1) * _CHARACTER * inch
+        position, name = panel.marks[i]
+        end = position + (len(name) + 1) * _CHARACTER * inch
         row = next((k for k, start in enumerate(free) if end <= start), None)
         if row is not None:
             rows[i] = row
-            free[row] = place
+            free[row] = position
     return rows
 
 
@@ -467,27 +472,27 @@ def _mark_phases(axes: Axes, panel: Panel, rows: dict[int, int]) -> None:
         axes.axvspan(start, end, color="#EEF0F2", lw=0, zorder=0)
     if len(panel.marks) < 2:
         return
-    for i, (place, name) in enumerate(panel.marks):
-        axes.axvline(place, color="#8A949E", lw=0.8, zorder=1)
+    for i, (position, name) in enumerate(panel.marks):
+        axes.axvline(position, color="#8A949E", lw=0.8, zorder=1)
         if i not in rows:
             continue
         axes.annotate(
             name,
-            (place, 1),
+            (position, 1),
             (2, 3 + _ROW * rows[i]),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             fontsize=7,
             color=GREY,
-            # lines to names above it end at this one, and go on below
+            # Lines to names above it end at this one, and continue below.
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             zorder=3,
         )
         if rows[i]:
-            # a line from the axes up to the name
+            # A line from the axes up to the name.
             axes.annotate(
                 "",
-                (place, 1),
+                (position, 1),
                 (0, 3 + _ROW * (rows[i] + 0.7)),
                 xycoords=("data", "axes fraction"),
                 textcoords="offset points",
@@ -508,32 +513,32 @@ def _tidy(axes: Axes, panel: Panel) -> None:
     elif len(panel.marks) > 1:
         axes.set_xlim(_span_of(panel))
         ticks = _ticks_of_phases(panel)
-        axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
+        axes.set_xticks([position for position, _ in ticks], [text for _, text in ticks])
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         first, last = axes.get_xlim()
         if last - first < 1:
-            # around a single episode
+            # Padding around a single episode.
             axes.set_xlim(first - 0.5, last + 0.5)
-    # 1.001 to 1.080 shall be read as that, not as offsets from 1
+    # Show 1.001 to 1.080 as such, not as offsets from 1.
     axes.ticklabel_format(axis="y", useOffset=False)
 
 
 def _ticks_of_phases(panel: Panel) -> list[tuple[int, str]]:
-    """Return where the axis of several phases has ticks, and the numbers that the episodes there have in their phase."""
+    """Return ticks for an axis of several phases: positions, and the numbers of the episodes within their phase."""
     first, last = _span_of(panel)
     inch = (last - first) / _axes_width(panel)
     least = (last - first) / _MOST_TICKS
     step = next(n * 10**k for k in range(20) for n in (1, 2, 5) if n * 10**k >= least)
-    starts = [math.ceil(place) for place, _ in panel.marks]
+    starts = [math.ceil(position) for position, _ in panel.marks]
     ticks: list[tuple[int, str]] = []
     free = -math.inf
     for start, end in zip(starts, [*starts[1:], math.ceil(last)], strict=True):
-        for place in range(start, end, step):
-            half = _CHARACTER * (len(str(place - start)) + 1) / 2 * inch
-            if place - half >= free:
-                ticks.append((place, str(place - start)))
-                free = place + half
+        for position in range(start, end, step):
+            half = _CHARACTER * (len(str(position - start)) + 1) / 2 * inch
+            if position - half >= free:
+                ticks.append((position, str(position - start)))
+                free = position + half
     return ticks
 
 
@@ -544,17 +549,17 @@ def _title(store: Store, uid: str) -> str:
 
 
 def _metadata(path: Path) -> dict[str, Any]:
-    # without a date the same results give the same file
+    # Without a date, the same results give the same file.
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
 
 
 def _label(curve: Curve) -> str:
-    """Return the curve's label as the legend shows it: whole, in as many lines as it needs."""
+    """Return the curve's label for the legend, wrapped but not shortened."""
     return _wrapped(curve.label, _LABEL_WIDTH, _LABEL_LINES) or " "
 
 
 def _wrapped(text: str, width: int, most: int) -> str:
-    """Return ``text`` in lines of at most so many characters, and in at most so many lines."""
+    """Wrap ``text`` to at most ``most`` lines of ``width`` characters."""
     lines = [
         part
         for line in wrap(text, width, break_long_words=False, break_on_hyphens=False)
@@ -566,7 +571,7 @@ def _wrapped(text: str, width: int, most: int) -> str:
 
 
 def _broken(word: str, width: int) -> list[str]:
-    """Break a word that is too long for a line behind dots, colons, slashes, dashes and underscores, if there are any."""
+    """Break an overlong word, preferably after dots, colons, slashes, dashes and underscores."""
     lines = [""]
     for piece in re.findall(r"[^.:,/_-]*[.:,/_-]|[^.:,/_-]+", word):
         if len(lines[-1]) + len(piece) > width and lines[-1]:

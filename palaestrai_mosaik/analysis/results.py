@@ -1,7 +1,7 @@
-"""The results of a generated design: every run joined to its row, outcomes as numbers.
+"""Results of a generated design: every run joined to its row, with its outcomes as numbers.
 
-What a run gave is found in the store by the hash of its document, or by what that computes, so it makes no
-difference how, where, in which order and under which name it was executed: rows are in the order of the design.
+Runs are looked up in the store by the hash of their documents, or of what these compute. It therefore makes no
+difference how, where, in which order and under which name they were executed. Rows are in the order of the design.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .outcomes import default_outcomes, take
 if TYPE_CHECKING:
     import pandas as pd
 
-# The store knows more; what has not ended is not there yet.
+# "Missing": a run that has not ended has no outcomes yet.
 _STATUS = {"finished": "finished", "running": "missing", "pruned": "missing"}
 _RUN_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance", "duration", "error"]
 _OUTCOME_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance"]
@@ -37,17 +37,17 @@ _OUTCOME_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance"]
 class Results:
     """The results of a generated design.
 
-    All frames are read once and kept; they must not be written to.
+    All frames are read once and cached; do not write to them.
 
     Args:
         folder: the folder of the design, or its path.
-        store: where the results are: a location or an open store; ``None``: ``results`` in the folder. The
+        store: the store of the results, as a location or an open store; ``None``: ``results`` in the folder. The
             files of a database URL are in ``results`` too, where ``arsenai run`` puts them.
-        progress: is called while outcomes are read, with the number of values read and of all (one for each run and
-            outcome); ``None``: nothing is.
+        progress: called while outcomes are read, with the number of values read and the total (one for each run and
+            outcome); ``None``: no reports.
 
     Raises:
-        DocumentError: the folder is none of a design.
+        DocumentError: ``folder`` is not the folder of a design.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class Results:
             store if isinstance(store, Store) else StoreLocation.of(self.folder.path / RESULTS, store)
         )
         self._progress = progress
-        #: outcomes that were read, by the uid of the instance; what has finished does not change any more
+        #: outcomes read so far, by the uid of the instance; those of finished runs never change
         self._known: dict[OutcomeSpec, dict[str, float]] = {}
 
     def refreshed(self, folder: DesignFolder | None = None) -> Results:
-        """Return the results as they are now. Outcomes that were read already are not read again.
+        """Return results that see the store's current content. Outcomes read before are not read again.
 
         Args:
-            folder: the folder as it is now, if rows were added to it; ``None``: the same.
+            folder: the current folder, if rows were added to it; ``None``: the same.
         """
         fresh = Results(folder or self.folder, self._given, self._progress)
         fresh._known = self._known
@@ -77,17 +77,17 @@ class Results:
 
     @property
     def spec(self) -> DesignSpec:
-        """The design."""
+        """The specification of the design."""
         return self.folder.spec
 
     @property
     def store(self) -> Store | StoreLocation:
-        """Where the results are: an open store, or the location of one, which may be missing."""
+        """The store of the results: an open one, or its location, which may not exist yet."""
         return self._store
 
     @contextmanager
     def open_store(self) -> Iterator[Store]:
-        """Open the store. Raises :class:`~palaestrai_mosaik.errors.StoreError` if there is none."""
+        """Open the store. Raises :class:`~palaestrai_mosaik.errors.StoreError` if it is missing."""
         if isinstance(self._store, Store):
             yield self._store
             return
@@ -102,7 +102,7 @@ class Results:
 
     @cached_property
     def outcome_specs(self) -> tuple[OutcomeSpec, ...]:
-        """The outcomes of the design; where it names none, the objectives of the last phase."""
+        """The outcomes of the design, or the objectives of the last phase if it names none."""
         if self.spec.outcomes:
             return self.spec.outcomes
         if not self._finished:
@@ -111,36 +111,38 @@ class Results:
             return default_outcomes(store, self._finished)
 
     def runs(self) -> pd.DataFrame:
-        """Return one row per row and repetition of the design, in order; of a search, of what it has executed whole.
+        """Return one row per row and repetition of the design, in order; of a search, those executed in full.
 
-        Columns: ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for
-        it), ``status`` (``finished``, ``failed``, or ``missing``: not run yet, or still running),
-        ``instance`` (its uid in the store, ``None`` where missing), ``duration`` (seconds),
-        ``error`` (of a failed one). Of several instances the newest finished one counts.
+        Columns: ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for it),
+        ``status`` (``finished``, ``failed``, or ``missing`` if it is running or has not started),
+        ``instance`` (its uid in the store, ``None`` if missing), ``duration`` (seconds),
+        ``error`` (of a failed run). The newest finished instance counts.
         """
         return self._runs
 
     @cached_property
     def not_collected(self) -> str | None:
-        """What to do about runs that have finished on a cluster, and are not in the store yet, if there are any."""
+        """Advice for runs that have finished on a cluster but are not in the store yet, or None."""
         runs = self._runs
         return self._not_collected(set(runs.loc[runs["status"] == "finished", "run"]))
 
     def outcomes(self) -> pd.DataFrame:
         """Return one row per row and repetition of the design, with a column per outcome.
 
-        Before these: ``row``, ``repetition``, ``uid``, ``run``, ``status``, ``instance`` as
-        :meth:`runs` has them. The outcomes of what has not finished are NaN. Raises
-        :class:`~palaestrai_mosaik.errors.StoreError` where an outcome names what no run has.
+        The columns before these are ``row``, ``repetition``, ``uid``, ``run``, ``status`` and ``instance`` of
+        :meth:`runs`. Outcomes of unfinished runs are NaN.
+
+        Raises:
+            StoreError: an outcome names data that no run has.
         """
         return self._outcomes
 
     def by_row(self) -> pd.DataFrame:
-        """Return one row per row of the design: repetitions reduced to their mean.
+        """Return one row per row of the design, with the mean of each outcome over its repetitions.
 
-        Columns: ``row``, ``count`` (finished repetitions), one per outcome. A repetition whose
-        outcome is not finite is left out of that mean; a row without any is NaN. (Sensitivity indices
-        are computed from means that can be compared where seeds are common: see :mod:`.missing_runs`.)
+        Columns: ``row``, ``count`` (finished repetitions), one per outcome. The mean leaves out repetitions
+        with an outcome that is not finite; it is NaN if none is finite. Sensitivity indices use other means,
+        which stay comparable under common seeds: see :mod:`.missing_runs`.
         """
         frame = self.outcomes()
         names = [outcome.name for outcome in self.outcome_specs]
@@ -150,20 +152,20 @@ class Results:
         return result.reset_index()
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: how many runs are in which state, and the mean of each outcome."""
-        shown = f"<p><b>{escape(self.spec.uid)}</b></p>"
+        """Render a summary for notebooks: the number of runs in each state, and the mean of each outcome."""
+        html = f"<p><b>{escape(self.spec.uid)}</b></p>"
         try:
             runs = self.runs()
-            shown += runs["status"].value_counts(sort=False).to_frame("runs").to_html()
+            html += runs["status"].value_counts(sort=False).to_frame("runs").to_html()
             if (runs["status"] == "finished").any():
                 names = [outcome.name for outcome in self.outcome_specs]
                 outcomes = self.by_row()[names].agg(["mean", "min", "max"]).T
-                shown += "<p>Outcomes over the rows of the design</p>"
-                shown += outcomes.to_html(float_format="{:.5g}".format)
+                html += "<p>Outcomes over the rows of the design</p>"
+                html += outcomes.to_html(float_format="{:.5g}".format)
         except StoreError as error:
-            # (it has not been run, or has nothing that could be an outcome)
-            shown += f"<p>{escape(str(error))}</p>"
-        return shown
+            # The design has not been run, or has recorded nothing that could be an outcome.
+            html += f"<p>{escape(str(error))}</p>"
+        return html
 
     def view(self, height: int = HEIGHT) -> Page:
         """Return the page of the design, which a notebook shows: states, outcomes, indices and comparisons.
@@ -179,10 +181,10 @@ class Results:
         return view(self, height=height)
 
     def table(self) -> pd.DataFrame:
-        """Return what a design was made for: one row per run, with all factors and all outcomes.
+        """Return one row per run, with all factors and all outcomes.
 
-        Columns: ``row``, ``repetition``, ``uid``, ``run``, ``status``, the factors (``None`` where
-        inactive), the outcomes. Nothing in it depends on when or where the runs were executed.
+        Columns: ``row``, ``repetition``, ``uid``, ``run``, ``status``, the factors (``None`` if
+        inactive), the outcomes. The table does not depend on when or where the runs were executed.
         """
         import pandas as pd
 
@@ -202,8 +204,8 @@ class Results:
         stores = self.folder.path / STORES
         if not stores.is_dir():
             return None
-        others = (run for run in self.folder.documents if run.uid not in finished)
-        left = sum(has_finished(stores / Path(run.file).name.removesuffix(".yml")) for run in others)
+        unfinished = (run for run in self.folder.documents if run.uid not in finished)
+        left = sum(has_finished(stores / Path(run.file).name.removesuffix(".yml")) for run in unfinished)
         if not left:
             return None
         subject = "1 run has finished and is" if left == 1 else f"{left:,} runs have finished and are"
@@ -215,27 +217,31 @@ class Results:
 
         planned = self.folder.runs
         with self.open_store() as store:
-            found = store.newest_runs([run.hash for run in planned], self.folder.contents)
-        columns = (found[name] for name in ("hash", "run", "status", "duration", "error"))
+            instances = store.newest_runs([run.hash for run in planned], self.folder.contents)
+        columns = (instances[name] for name in ("hash", "run", "status", "duration", "error"))
         newest = {hashed: values for hashed, *values in zip(*columns, strict=True)}
         rows = []
-        replaced = set()
+        replaced, failures = set(), {}
         if self.spec.search is not None:
-            # (the row of the retry stands for the one that failed)
-            again = retries_of(read_settings(self.folder.path))
-            replaced = {failed for failed, by in again.items() if by is not None}
+            settings = read_settings(self.folder.path)
+            # The row of a retry replaces that of the failed setting.
+            replaced = {failed for failed, by in retries_of(settings).items() if by is not None}
+            failures = {setting.number: setting.why for setting in settings if setting.state == "failed"}
         for run in planned:
             if run.row in replaced:
                 continue
             instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
-            shown = _STATUS.get(status, "failed")
-            missing = shown == "missing"
+            state = _STATUS.get(status, "failed")
+            if instance is None and run.row in failures:
+                # Settings that could not be built were never recorded.
+                state, error = "failed", failures[run.row]
+            missing = state == "missing"
             if missing and self.spec.search is not None:
-                # what a search has stopped early, or not started, is not lost
+                # A search stops runs early on purpose, so these are not lost.
                 continue
             rows.append(
                 (
-                    *(run.row, run.repetition, run.uid, run.run, shown),
+                    *(run.row, run.repetition, run.uid, run.run, state),
                     *((None, None, None) if missing else (instance, duration, error)),
                 )
             )
@@ -255,10 +261,10 @@ class Results:
         counted = PartsProgress(self._progress, len(runs) * len(specs))
         with self.open_store() as store:
             for outcome in specs:
-                known = self._known.setdefault(outcome, {})
-                known |= _take_missing(store, runs, outcome, known, counted)
+                cached = self._known.setdefault(outcome, {})
+                cached |= _take_missing(store, runs, outcome, cached, counted)
                 counted.end(len(runs))
-                frame[outcome.name] = finished.map(known).astype(float)
+                frame[outcome.name] = finished.map(cached).astype(float)
         return frame
 
 
@@ -266,43 +272,49 @@ def _take_missing(
     store: Store,
     runs: Sequence[str],
     outcome: OutcomeSpec,
-    known: Mapping[str, float],
+    cached: Mapping[str, float],
     counted: PartsProgress,
 ) -> dict[str, float]:
-    """Return the outcome of each of the ``runs`` that is not ``known``, NaN where it has none."""
-    missing = [run for run in runs if run not in known]
+    """Return the outcome of each of the ``runs`` that is not ``cached``, NaN if it has none."""
+    missing = [run for run in runs if run not in cached]
     try:
         values = take(store, missing, outcome, counted)
     except StoreError:
         if len(missing) == len(runs):
             raise
-        # an outcome that none of these runs has is an error only where no run has it
+        # Only an outcome that no run has is an error.
         values = take(store, runs, outcome, counted)
     return {run: values.get(run, float("nan")) for run in missing}
 
 
 def labels(factors: Sequence[Factor], values: Sequence[Mapping[str, Any]]) -> list[str | None]:
-    """Return what the zipped ``factors`` of an axis are in each row of ``values``, as tables call it.
+    """Return the label of the zipped ``factors`` of an axis in each row, as tables show it.
 
-    ``values``: as of ``DesignFolder.values()``. ``None`` where all of them are inactive. Zipped
-    levels are called by what all of them are, also where some are inactive.
+    Zipped levels are labelled by all of them, even if some are inactive.
+
+    Args:
+        factors: the factors of the axis.
+        values: the values of each row, from ``DesignFolder.values()``.
+
+    Returns:
+        A label for each row; ``None`` if all factors are inactive in it.
     """
     names = [_names(factor) for factor in factors]
-    found: list[str | None] = []
+    texts: list[str | None] = []
     for row in values:
         active = [i for i, factor in enumerate(factors) if row[factor.name] is not INACTIVE]
         if not active:
-            found.append(None)
+            texts.append(None)
         elif names[active[0]]:
-            place = names[active[0]].index(repr(row[factors[active[0]].name]))
-            found.append(" + ".join(dict.fromkeys(f.labels[place] for f in factors if f.labels)))
+            index = names[active[0]].index(repr(row[factors[active[0]].name]))
+            texts.append(" + ".join(dict.fromkeys(f.labels[index] for f in factors if f.labels)))
         else:
-            found.append(" + ".join(str(row[factors[i].name]) for i in active))
-    return found
+            texts.append(" + ".join(str(row[factors[i].name]) for i in active))
+    return texts
 
 
 def _names(factor: Factor) -> list[str]:
-    """Return what tells the levels of a factor apart: 1 and True are two."""
+    """Return the texts by which the levels of a factor are distinguished: 1 and True are two levels."""
     return [repr(level) for level in (factor.labels if factor.choice is not None else factor.levels)]
 
 

@@ -1,4 +1,4 @@
-"""Sensitivity indices: which factors an outcome depends on, and how much."""
+"""Sensitivity indices: the factors that an outcome depends on, and how much."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from palaestrai_mosaik.design.before_runs import rows_used
 from palaestrai_mosaik.design.methods import METHODS, Index, Method, Refused, Repetitions, Study
 from palaestrai_mosaik.design.rules import check_sampler, default_methods
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
@@ -21,12 +22,12 @@ from .results import Results, labels
 if TYPE_CHECKING:
     import pandas as pd
 
-#: the columns of every frame of indices
+#: the columns of frames of indices
 COLUMNS = (
     *("outcome", "method", "index", "factor", "factor2", "value", "low", "high"),
     *("used", "lost", "executed"),
 )
-# An outcome that varies by less than this, relative to its size, is constant but for rounding.
+# Variation below this, relative to the size of an outcome, is due to rounding.
 _ROUNDING = 1e-12
 
 
@@ -35,13 +36,18 @@ class SensitivityResult:
     """The indices of one outcome by one method.
 
     Attributes:
+        outcome: name of the outcome.
+        method: name of the method.
         frame: one row per index, with the columns ``outcome``, ``method``, ``index`` (``S1``, ``ST``, ``S2``,
             ``mu``, ``mu_star``, ``sigma``, ...), ``factor`` (axis or group), ``factor2`` (the other one of a
-            pair, else empty), ``value``, ``low``, ``high`` (NaN where there is no interval), ``used`` and
-            ``lost`` (runs of the design: rows times repetitions; where each executed run is one observation,
-            executed ones) and ``executed``, the number of executed runs behind those that are used.
-        notes: what has to be known about the indices.
-        refused: why there are none (all values are NaN then); empty where there are.
+            pair, else empty), ``value``, ``low``, ``high`` (NaN without an interval), ``used``, ``lost`` and
+            ``executed``.
+        used: number of used runs of the design (rows times repetitions), or of executed runs if these are the
+            observations.
+        lost: number of lost ones.
+        executed: number of executed runs behind the used ones.
+        notes: notes on the indices.
+        refused: the reason if there are no indices, and all values are NaN; else empty.
     """
 
     outcome: str
@@ -60,15 +66,18 @@ def sensitivity(
     outcomes: Sequence[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> tuple[SensitivityResult, ...]:
-    """Return the indices of each outcome by each method, outcomes one after the other.
+    """Compute the indices of each outcome by each method.
 
-    Same results, same indices, in whatever order the runs finished.
+    Equal results give equal indices, in whatever order the runs finished.
 
     Args:
         results: the results of the design.
         methods: names of methods; ``None``: those of the design, or else those that fit its sampler.
         outcomes: names of outcomes; ``None``: all.
-        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+        progress: called with the number of resamples drawn and the total; ``None``: no reports.
+
+    Returns:
+        One result per outcome and method, grouped by outcome.
 
     Raises:
         DocumentError: a method does not exist or does not fit the design.
@@ -77,24 +86,24 @@ def sensitivity(
     names = choose_outcomes(results, outcomes)
     chosen = choose_methods(results, methods)
     prepared = [_prepare_study(results, outcome, METHODS[name]) for outcome in names for name in chosen]
-    counted = PartsProgress(progress, sum(one.resamples for one in prepared))
-    found = []
-    for one in prepared:
-        found.append(_analyse(one, counted))
-        counted.end(one.resamples)
-    return tuple(found)
+    counted = PartsProgress(progress, sum(study.resamples for study in prepared))
+    indices = []
+    for study in prepared:
+        indices.append(_analyse(study, counted))
+        counted.end(study.resamples)
+    return tuple(indices)
 
 
 def choose_methods(results: Results, methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the methods that are meant (see :func:`sensitivity`)."""
+    """Return the methods to use (see :func:`sensitivity`)."""
     spec = results.spec
     if not methods:
         return spec.analysis.methods or default_methods(spec)
-    asked = replace(spec, analysis=replace(spec.analysis, methods=tuple(methods)))
+    requested = replace(spec, analysis=replace(spec.analysis, methods=tuple(methods)))
     problems = [
         spec.problem(message, "analysis")
-        for place, message in check_sampler(asked)
-        if tuple(place[:2]) == ("analysis", "methods")
+        for path, message in check_sampler(requested)
+        if tuple(path[:2]) == ("analysis", "methods")
     ]
     if problems:
         raise DocumentError(problems)
@@ -102,17 +111,17 @@ def choose_methods(results: Results, methods: Sequence[str] | None) -> tuple[str
 
 
 def choose_outcomes(results: Results, outcomes: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the outcomes that are meant, default all."""
-    known = [outcome.name for outcome in results.outcome_specs]
+    """Check the names of outcomes; without any, return all outcomes of the design."""
+    names = [outcome.name for outcome in results.outcome_specs]
     for name in outcomes or ():
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise StoreError(f"the design has no outcome {name!r}{hint}; it has: {', '.join(known)}")
-    return tuple(dict.fromkeys(outcomes or known))
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise StoreError(f"the design has no outcome {name!r}{hint}; it has: {', '.join(names)}")
+    return tuple(dict.fromkeys(outcomes or names))
 
 
 def tidy(results: Sequence[SensitivityResult]) -> pd.DataFrame:
-    """Return the indices of several results as one frame."""
+    """Concatenate the indices of several results."""
     import pandas as pd
 
     frames = [result.frame for result in results]
@@ -129,9 +138,9 @@ def _analyse(prepared: _PreparedStudy, progress: ProgressCallback) -> Sensitivit
         refused = f"constant outcome: it is {study.y[0]:.6g} in all {_constant(study)}, so that there is nothing to explain"
     if not refused:
         try:
-            found = method.analyse(study)
-            rows = found.rows
-            notes += found.notes
+            result = method.analyse(study)
+            rows = result.rows
+            notes += result.notes
         except Refused as reason:
             refused = str(reason)
     if refused:
@@ -143,12 +152,12 @@ def _analyse(prepared: _PreparedStudy, progress: ProgressCallback) -> Sensitivit
 
 
 def is_constant(y: FloatVector) -> bool:
-    """Return whether an outcome is the same everywhere, but for rounding."""
+    """Whether an outcome is the same everywhere except for rounding."""
     return bool(np.ptp(y) <= _ROUNDING * np.abs(y).max())
 
 
 def _constant(study: Study) -> str:
-    """Return what has one value: repetitions may differ where their means do not."""
+    """Return the noun for the constant values: repetitions may differ even if their means do not."""
     runs = study.repetitions
     if runs is None or is_constant(runs.y):
         return "runs"
@@ -169,7 +178,7 @@ def _frame(outcome: str, method: str, rows: Sequence[Index], counts: tuple[int, 
 
 @dataclass(frozen=True)
 class _PreparedStudy:
-    """The study of an outcome by a method, the rows and runs that it uses, and the number of executed runs among them."""
+    """The study of an outcome by a method, with its rows and runs, and the number of executed runs among these."""
 
     outcome: str
     method: Method
@@ -179,37 +188,36 @@ class _PreparedStudy:
 
     @property
     def resamples(self) -> int:
-        """How many are drawn."""
+        """The number of resamples to draw."""
         return 0 if self.kept.refused else self.method.resamples(self.study)
 
 
 def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedStudy:
     spec, sample = results.spec, results.folder.sample
-    wanted = np.ones(len(sample.unit), dtype=bool)
     notes: tuple[str, ...] = ()
     if spec.sampler.name == "sobol" and method.drops == "row":
-        # between the first and the last row of a block are those that repeat their coordinates
-        block = sample.block
-        wanted = np.append(True, block[1:] != block[:-1]) | np.append(block[1:] != block[:-1], True)
         notes = (
             f"of each Saltelli block, {method.name} uses the two rows that are independent of each other",
         )
     every, run = _by_repetition(results, outcome)
+    needed = rows_used(spec, method, sample.block, run[:, 0])
     levels = None
     if method.shared_runs == "observations":
         levels = _levels(results, run[:, 0])
-        first = np.zeros(len(run), dtype=bool)
-        first[np.unique(run[:, 0], return_index=True)[1]] = True
-        if not first.all():
-            notes = (*notes, _identical(int((~first).sum()) * run.shape[1], run.size))
-        wanted &= first
-    y = every[wanted]
+        if not needed.all():
+            notes = (*notes, _identical(int((~needed).sum()) * run.shape[1], run.size))
+    y = every[needed]
     common = spec.seed_policy == "common"
-    kept = keep(y, sample.block[wanted], method.drops, common)
-    mask = np.flatnonzero(wanted)[kept.rows]
-    notes += kept.notes if kept.refused else (*kept.notes, *_missing_levels(results, method, wanted, mask))
+    kept = keep(y, sample.block[needed], method.drops, common)
+    mask = np.flatnonzero(needed)[kept.rows]
+    notes += kept.notes if kept.refused else (*kept.notes, *_missing_levels(results, method, needed, mask))
     if method.shared_runs == "points":
         notes += tuple(_shared(run[mask, 0], sample.block[mask]))
+    elif method.shared_runs == "observations" and common and spec.repetitions == 1:
+        notes = (
+            *notes,
+            "all runs have one seed: what is said holds for this seed, and may not hold for others",
+        )
     analysis = spec.analysis
     row, repetition = np.nonzero(kept.runs[kept.rows])
     study = Study(
@@ -227,29 +235,29 @@ def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedS
         _numbered(run[mask, 0]),
         None if levels is None else levels[mask],
     )
-    executed = len(np.unique(run[wanted][kept.runs]))
+    executed = len(np.unique(run[needed][kept.runs]))
     return _PreparedStudy(outcome, method, study, replace(kept, notes=notes), executed)
 
 
 def _by_repetition(results: Results, outcome: str) -> tuple[FloatArray, IntArray]:
-    """Return the outcome by row and repetition, not finite where there is none, and the number of the executed run."""
+    """Return the outcomes, (rows, repetitions), not finite if lost, and the numbers of the executed runs."""
     import pandas as pd
 
     frame = results.outcomes()
-    place = frame["row"].to_numpy(), frame["repetition"].to_numpy()
+    position = frame["row"].to_numpy(), frame["repetition"].to_numpy()
     shape = len(results.folder.sample.unit), results.spec.repetitions
     y, run = np.full(shape, np.nan), np.zeros(shape, dtype=np.int64)
-    y[place] = frame[outcome].to_numpy(dtype=np.float64)
-    run[place] = pd.factorize(frame["run"])[0]
+    y[position] = frame[outcome].to_numpy(dtype=np.float64)
+    run[position] = pd.factorize(frame["run"])[0]
     return y, run
 
 
 def _numbered(run: IntArray) -> IntArray | None:
-    """Return the numbers in the order in which they first occur; ``None`` where all differ."""
+    """Number the runs in order of their first occurrence; None if all differ."""
     import pandas as pd
 
-    numbers, found = pd.factorize(run)
-    return None if len(found) == len(run) else numbers.astype(np.int64)
+    numbers, runs = pd.factorize(run)
+    return None if len(runs) == len(run) else numbers.astype(np.int64)
 
 
 def _identical(runs: int, size: int) -> str:
@@ -260,7 +268,7 @@ def _identical(runs: int, size: int) -> str:
 
 
 def _shared(run: IntArray, block: IntArray) -> Iterator[str]:
-    """Tell where rows of several blocks share a run, so that blocks are not independent of its chance."""
+    """Yield a note if rows of several blocks share a run, so that its chance affects all of them."""
     pairs = np.unique(np.column_stack([run, block]), axis=0)[:, 0]
     if len(np.unique(pairs)) < len(pairs):
         yield (
@@ -270,9 +278,10 @@ def _shared(run: IntArray, block: IntArray) -> Iterator[str]:
 
 
 def _levels(results: Results, run: IntArray) -> IntArray:
-    """Return the number of each row's level of each axis, -1 where it is inactive; ``run``: of each row.
+    """Return the index of each row's level on each axis, (rows, axes), or -1 if inactive.
 
-    An axis is inactive by its ``when``, or because rows that differ in it have identical documents.
+    An axis is inactive by its ``when``, or because rows that differ in it have identical documents. ``run``: (rows,)
+    the number of the executed run.
     """
     import pandas as pd
 
@@ -287,17 +296,19 @@ def _levels(results: Results, run: IntArray) -> IntArray:
     return levels
 
 
-def _missing_levels(results: Results, method: Method, wanted: BoolVector, left: IndexVector) -> Iterator[str]:
-    """Tell which levels no row is left of; for tests of single runs (ANOVA), all that a factor takes are its levels."""
+def _missing_levels(results: Results, method: Method, needed: BoolVector, left: IndexVector) -> Iterator[str]:
+    """Yield a note on levels without a row left; for tests of single runs (ANOVA), every value is a level."""
     values = results.folder.values()
     for axis in results.spec.axes:
         if axis.levels is None and method.shared_runs != "observations":
             continue
-        # (not by coordinates: drawn ones of one level differ)
+        # Not by coordinates, as these differ between rows of one level.
         names = labels(axis.factors, values)
-        known = {names[row] for row in left}
+        remaining = {names[row] for row in left}
         missing = dict.fromkeys(
-            name for row in np.flatnonzero(wanted) if (name := names[row]) is not None and name not in known
+            name
+            for row in np.flatnonzero(needed)
+            if (name := names[row]) is not None and name not in remaining
         )
         if missing:
             levels = ", ".join(f"{axis.name}={name}" for name in missing)

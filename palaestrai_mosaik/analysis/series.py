@@ -1,4 +1,4 @@
-"""What is plotted: curves and bodies, read from the store."""
+"""The data of plots: curves and bodies, read from the store."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store import Store
 
-#: what a condition derives from
+#: base class of conditions
 _CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
 
 
 def has_many_bodies(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> set[str]:
-    """Return the agents that have to be asked body by body: they have several, or some are picked."""
+    """Return the agents that must be queried body by body, because they have several bodies, or some are selected."""
     bodies = store.bodies(run, phase, choice.agent, **choice.filters)
     if choice:
         return set(bodies["agent"])
@@ -52,10 +52,10 @@ def has_many_bodies(store: Store, run: str, phase: int | str | None, choice: Bod
 def body_outcomes(
     store: Store, run: str, phase: int | str | None, choice: BodyChoice, evaluation: bool | None = False
 ) -> pd.DataFrame:
-    """Return what each body came to in each episode of the phase, in the form of ``Store.outcomes``.
+    """Return the outcomes of each body in each episode of the phase, in the form of ``Store.outcomes``.
 
     Columns: ``phase``, ``worker``, ``body``, ``episode``, ``evaluation``, ``agent``, ``kind``,
-    ``name``, ``sum`` and ``mean`` (over the steps that have a value, of all episodes that its
+    ``name``, ``sum`` and ``mean`` (over the steps with a value, of all episodes that the body's
     environment had within that of the phase).
     """
     import pandas as pd
@@ -77,12 +77,12 @@ def body_outcomes(
         total, count = grouped[f"{name}_sum"], grouped[f"{name}_count"]
         parts.append(part.assign(sum=total, mean=total / count.where(count > 0)))
     result = pd.concat(parts, ignore_index=True)
-    # an agent has no part in the rewards of environments that others are in
+    # Agents have no part in the rewards of other agents' environments.
     return result[result["sum"].notna() | (result["kind"] == "objective")]
 
 
 def phases_that_restart(store: Store, run: str) -> set[int]:
-    """Return the numbers of the phases in which environments begin again on their own."""
+    """Return the numbers of the phases in which environments restart on their own."""
     document = store.document(run)
     always = _restarts(document.get("run_config", {}))
     phases = [phase for entry in document.get("schedule", []) for phase in entry.values()]
@@ -92,34 +92,36 @@ def phases_that_restart(store: Store, run: str) -> set[int]:
 def _restarts(section: Mapping[str, Any]) -> bool:
     conditions = list(section.get("conditions") or [])
     conditions += [section["condition"]] if section.get("condition") else []
-    return any(_resets(str(one["name"]), one.get("params") or {}) for one in conditions)
+    return any(_resets(str(condition["name"]), condition.get("params") or {}) for condition in conditions)
 
 
 def _resets(name: str, params: Mapping[str, Any]) -> bool:
-    """Whether a condition lets environments begin again.
+    """Whether a condition lets environments restart.
 
-    The condition itself is asked, if it is one of this package, or its module has been imported
-    already: a look at results, maybe of somebody else, imports nothing that their document names.
+    The class of the condition is asked if it is in this package, or if its module has been imported already.
+    Results may come from others, so showing them must not import modules that their documents name.
     """
     try:
         with only_modules(module for module in named_modules(name) if module in sys.modules):
-            found = resolve(name, "condition")
-        if not any(f"{one.__module__}:{one.__qualname__}" == _CONDITION for one in found.__mro__):
+            condition_class = resolve(name, "condition")
+        if not any(
+            f"{base.__module__}:{base.__qualname__}" == _CONDITION for base in condition_class.__mro__
+        ):
             return False
-        made = found(**deepcopy(dict(params)))
+        condition = condition_class(**deepcopy(dict(params)))
     except (PalaestraiMosaikError, TypeError):
-        # nor may it be installed here, or be the one that ran
+        # The class may not be installed here, or may differ from the one that ran.
         return bool(params.get("when") == "all")
-    return bool(getattr(made, "environments_reset", False))
+    return bool(getattr(condition, "environments_reset", False))
 
 
 def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: int | None) -> pd.DataFrame:
     """Return the episodes of the bodies' environments, in the order in which they ended.
 
     Columns: ``agent``, ``phase``, ``worker``, ``episode``, ``evaluation``, ``after``, ``sum`` and
-    ``mean`` of the objective. Episodes that did not end by themselves are left out. ``after``
-    counts the training episodes of the worker until then; an evaluation, which ran after
-    ``every`` episodes of the phase, comes after those that had ended by then.
+    ``mean`` of the objective. Interrupted episodes are left out. ``after`` is the number of training
+    episodes that the worker had finished. An evaluation, which ran after ``every`` episodes of the
+    phase, comes after the episodes that had ended before it.
     """
     frame = store.body_episodes(
         *(run, phase, choice.agent),
@@ -139,9 +141,9 @@ def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: 
     return frame[columns].astype({"after": int})
 
 
-# Quantities that have a scale of their own: a line of 2 % is small beside one of 80 %, and shall look so.
+# Quantities with a natural scale: a line of 2 % must look small beside one of 80 %.
 _NATURAL = {"p.u.", "%"}
-# Curves that are smaller than others by this factor would be flat beside them.
+# Curves that are smaller than others by this factor would look flat beside them.
 _FLAT, _MOST_SCALES = 10.0, 3
 #: the label of an axis of dates
 TIME = "time"
@@ -149,11 +151,19 @@ TIME = "time"
 
 @dataclass(frozen=True)
 class Curve:
-    """One line: ``x`` and ``y`` of the same length; ``low`` and ``high`` span workers, if several.
+    """A line of a panel.
 
-    ``raw`` are the values of which ``y`` is a moving average. ``points`` are drawn as marks,
-    ``faint`` ones thinly and without an entry in the legend. Curves of the same ``colour``
-    (a number) belong together.
+    Attributes:
+        label: text in the legend.
+        x: (points,) numbers or dates.
+        y: (points,) values.
+        low: (points,) lower end of the band over workers, if there are several.
+        high: (points,) upper end of the band.
+        steps: whether each value holds until the next point.
+        raw: (points,) the values that ``y`` is a moving average of.
+        points: whether to draw markers instead of a line.
+        colour: number of the colour; curves with the same number belong together.
+        faint: whether to draw a thin line without an entry in the legend.
     """
 
     label: str
@@ -172,9 +182,16 @@ class Curve:
 class Panel:
     """Curves that share their axes.
 
-    ``marks`` are places on the x axis where phases begin, half an episode before the first one, and
-    ``shades`` spans of it that are set apart. If there are several marks, episodes are counted from 0
-    in each phase, as everywhere else. ``limits`` are drawn as horizontal lines, if they are in sight.
+    Attributes:
+        title: title of the panel.
+        x_label: label of the x axis.
+        y_label: label of the y axis.
+        curves: the curves.
+        marks: positions and names of phases, half an episode before their first one. If there are
+            several, episodes are counted from 0 in each phase.
+        note: explanation in the legend.
+        shades: intervals of x with a shaded background.
+        limits: horizontal lines, drawn if they are in sight.
     """
 
     title: str
@@ -188,15 +205,18 @@ class Panel:
 
 
 def by_scale(curves: Sequence[Curve], most: int = _MOST_SCALES) -> list[tuple[float, list[Curve]]]:
-    """Return at most ``most`` groups of curves with the largest value in each; in one panel the smaller ones would be flat.
+    """Split curves into at most ``most`` groups, because in one panel the smaller ones would look flat.
 
-    The largest are first. Curves of one ``colour`` stay together, and curves of zeros with the smallest.
+    Curves of one ``colour`` stay together. Curves of zeros are in the last group.
+
+    Returns:
+        The largest value of each group and its curves, in descending order.
     """
     sizes: dict[object, float] = {}
     keys = [("curve", i) if c.colour is None else ("colour", c.colour) for i, c in enumerate(curves)]
     for key, curve in zip(keys, curves, strict=True):
-        known = np.abs(curve.y[np.isfinite(curve.y)])
-        sizes[key] = max(sizes.get(key, 0.0), float(known.max(initial=0.0)))
+        magnitudes = np.abs(curve.y[np.isfinite(curve.y)])
+        sizes[key] = max(sizes.get(key, 0.0), float(magnitudes.max(initial=0.0)))
     order = sorted({size for size in sizes.values() if size > 0})
     steps = [(b / a, b) for a, b in pairwise(order) if b / a >= _FLAT]
     lowest = sorted((b for _, b in sorted(steps, reverse=True)[: most - 1]), reverse=True)
@@ -204,14 +224,14 @@ def by_scale(curves: Sequence[Curve], most: int = _MOST_SCALES) -> list[tuple[fl
     largest: dict[int, float] = {}
     for key, curve in zip(keys, curves, strict=True):
         size = sizes[key]
-        place = next((k for k, edge in enumerate(lowest) if size >= edge), len(lowest))
-        groups.setdefault(place, []).append(curve)
-        largest[place] = max(largest.get(place, 0.0), size)
-    return [(largest[place], groups[place]) for place in sorted(groups)]
+        index = next((k for k, edge in enumerate(lowest) if size >= edge), len(lowest))
+        groups.setdefault(index, []).append(curve)
+        largest[index] = max(largest.get(index, 0.0), size)
+    return [(largest[index], groups[index]) for index in sorted(groups)]
 
 
 def split_by_scale(panel: Panel) -> list[Panel]:
-    """Return the panel, or several in its place where some of its curves would be flat beside others."""
+    """Split the panel if some of its curves would look flat beside others."""
     groups = by_scale(panel.curves)
     if len(groups) == 1:
         return [panel]
@@ -224,10 +244,10 @@ def split_by_scale(panel: Panel) -> list[Panel]:
 def episode_panels(
     store: Store, run: str, phase: int | str | None, choice: BodyChoice, fold: str = "mean"
 ) -> list[Panel]:
-    """Return objective and rewards per episode, phase after phase on one axis.
+    """Return panels of objective and rewards per episode, with the phases one after the other on one axis.
 
-    Each point is the mean or sum (``fold``) of an episode; with several workers or bodies, the
-    mean over them, and the band from the lowest to the highest.
+    Each point is the mean or sum (``fold``) of an episode. With several workers or bodies it is the
+    mean over them, with a band from the lowest to the highest.
     """
     import pandas as pd
 
@@ -253,50 +273,53 @@ def episode_panels(
         if outcomes[key].nunique() > 1
     ]
     note = f"mean over {' and '.join(means)}; band: lowest to highest" if means else ""
-    # a point without a value between two phases interrupts the lines there
-    places = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
+    # A point without a value between two phases interrupts the lines.
+    positions = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
     panels = []
     for kind in ("objective", "reward"):
-        curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], fold, starts, places))
+        curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], fold, starts, positions))
         if curves:
-            what, of, shown = _shared(curves)
+            what, of, distinct = _shared(curves)
             title = f"{fold.capitalize()} of the {kind} in each episode{what}"
             y_label = f"{fold} of the {kind}"
-            panels += split_by_scale(Panel(title, label, y_label, shown, marks, _notes(of, note)))
+            panels += split_by_scale(Panel(title, label, y_label, distinct, marks, _notes(of, note)))
     return panels
 
 
 def _episode_curves(
-    outcomes: pd.DataFrame, fold: str, starts: dict[int, int], places: Sequence[float]
+    outcomes: pd.DataFrame, fold: str, starts: dict[int, int], positions: Sequence[float]
 ) -> Iterable[Curve]:
-    for (agent, name), own in outcomes.groupby(["agent", "name"], sort=False):
-        place = own["episode"] + own["phase"].map(starts)
-        grouped = own.groupby(place)[fold].agg(["mean", "min", "max"])
+    for (agent, name), rows in outcomes.groupby(["agent", "name"], sort=False):
+        position = rows["episode"] + rows["phase"].map(starts)
+        grouped = rows.groupby(position)[fold].agg(["mean", "min", "max"])
         if grouped["mean"].notna().any():
-            # episodes that this agent has no part in are gaps
-            whole = grouped.reindex(np.array(places))
+            # Episodes without a part of this agent are gaps.
+            whole = grouped.reindex(np.array(positions))
             x, y, low, high = whole.index.to_numpy(), *(whole[c].to_numpy(float) for c in whole)
-            several = own["worker"].max() > 0 or own["body"].nunique() > 1
+            several = rows["worker"].max() > 0 or rows["body"].nunique() > 1
             label = f"{agent}: {name}" if name else str(agent)
             yield Curve(label, x, y, low if several else None, high if several else None)
 
 
 def _shared(curves: Sequence[Curve]) -> tuple[str, str, tuple[Curve, ...]]:
-    """Return the name that all labels share, the agents that all share, and each different curve once.
+    """Return the name that all labels share, the agents that all labels share, and the distinct curves.
 
-    Labels are ``agent`` or ``agent: name``; agents of one environment often share a reward.
+    Labels are ``agent`` or ``agent: name``. Agents of one environment often have the same reward.
     """
     labels = [curve.label.partition(": ") for curve in curves]
     names = {name for _, _, name in labels}
-    found: dict[tuple[bytes, str], list[tuple[Curve, str]]] = {}
+    curves_by_value: dict[tuple[bytes, str], list[tuple[Curve, str]]] = {}
     for curve, (agent, _, name) in zip(curves, labels, strict=True):
-        found.setdefault((curve.y.tobytes(), name), []).append((curve, agent))
-    owners = [[agent for _, agent in same] for same in found.values()]
-    who = [", ".join(own) if len(own) <= 3 else f"{len(own)} agents" for own in owners]
-    shared = len(names) > 1 and len({tuple(own) for own in owners}) == 1
+        curves_by_value.setdefault((curve.y.tobytes(), name), []).append((curve, agent))
+    owners = [[agent for _, agent in same] for same in curves_by_value.values()]
+    who = [
+        ", ".join(names_of_agents) if len(names_of_agents) <= 3 else f"{len(names_of_agents)} agents"
+        for names_of_agents in owners
+    ]
+    shared = len(names) > 1 and len({tuple(names_of_agents) for names_of_agents in owners}) == 1
     result = []
-    for ((_, name), same), own in zip(found.items(), who, strict=True):
-        label = own if len(names) == 1 else name if shared else f"{own}: {name}"
+    for ((_, name), same), names_of_agents in zip(curves_by_value.items(), who, strict=True):
+        label = names_of_agents if len(names) == 1 else name if shared else f"{names_of_agents}: {name}"
         result.append(replace(same[0][0], label=label))
     what = f" ({names.pop()})" if len(names) == 1 and "" not in names else ""
     return what, f"of {who[0]}" if shared else "", tuple(result)
@@ -307,7 +330,7 @@ def _notes(*notes: str) -> str:
 
 
 def find_moment(store: Store, run: str, phase: int | str | None, episode: int | None) -> Moment:
-    """Return the episode that is meant: by default the last one of the last phase.
+    """Select an episode, by default the last one of the last phase.
 
     Raises :class:`StoreError` if nothing was recorded, or not that episode.
     """
@@ -316,11 +339,11 @@ def find_moment(store: Store, run: str, phase: int | str | None, episode: int | 
         phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
     row: Any
     for row in phases.iloc[::-1].itertuples(index=False):
-        known = store.environment_states(run, row.phase, worker=0, columns=[])
-        if known.empty:
+        episodes = store.environment_states(run, row.phase, worker=0, columns=[])
+        if episodes.empty:
             continue
-        last = int(known["episode"].max())
-        if episode is not None and episode not in set(known["episode"]):
+        last = int(episodes["episode"].max())
+        if episode is not None and episode not in set(episodes["episode"]):
             raise StoreError(f"phase {row.phase} {row.name!r} has no episode {episode}: it has 0 to {last}")
         return Moment(int(row.phase), str(row.name), 0, last if episode is None else episode)
     raise StoreError(f"nothing was recorded of the run {run!r} that could be plotted over time")
@@ -334,17 +357,17 @@ def time_panels(
     patterns: Sequence[str],
     limits: Limits = True,
 ) -> list[Panel]:
-    """Return a panel for each pattern: the columns that it matches, over an episode.
+    """Return the panels of each pattern: the matching columns over an episode.
 
-    Columns of different units have panels of their own, and so have those that would be flat beside others.
+    Columns of different units have panels of their own, and so have those that would look flat beside others.
 
-    A pattern is compared with whole column names (``setpoint.grid.sgen-3.q_mvar``) and,
+    A pattern is compared with full column names (``setpoint.grid.sgen-3.q_mvar``) and,
     for readings, also with bare ones (``grid.bus-3.vm_pu``). Readings are those of the
-    environments, unless an agent is chosen; set-points and objectives are those of the
-    agents. Of several bodies or incarnations, it is the mean, with a band from the lowest to
+    environments, unless an agent is selected; set-points and objectives are those of the
+    agents. Several bodies or incarnations are drawn as their mean, with a band from the lowest to
     the highest.
     """
-    wanted = pairs_of(limits, len(patterns))
+    limits_by_pattern = pairs_of(limits, len(patterns))
     around = _Around(
         moment,
         sources_of(store, run, moment.phase, choice),
@@ -353,14 +376,14 @@ def time_panels(
     )
     return [
         panel
-        for pattern, one in zip(patterns, wanted, strict=True)
-        for panel in _time_panels(around, pattern, one)
+        for pattern, pattern_limits in zip(patterns, limits_by_pattern, strict=True)
+        for panel in _time_panels(around, pattern, pattern_limits)
     ]
 
 
 @dataclass(frozen=True)
 class _Around:
-    """What the panels of one episode have in common."""
+    """The data that all panels of one episode share."""
 
     moment: Moment
     sources: Sequence[RowSource]
@@ -376,13 +399,13 @@ def matching_curves(
     start: int | None = None,
     stop: int | None = None,
 ) -> list[tuple[Curve, str]]:
-    """Return the curves of the columns that a pattern means over an episode, each with its column's name.
+    """Return the curves of the columns that match a pattern over an episode, with the names of the columns.
 
     Args:
-        sources: where the columns are looked for.
+        sources: the sources to search.
         moment: the episode.
         pattern: compared with names of columns, with and without ``reading.``.
-        clock: makes dates of ticks; ``None``: x is ticks.
+        clock: converts ticks to dates; ``None``: x is ticks.
         start: the first tick; ``None``: from the beginning.
         stop: the tick before which the curves end; ``None``: to the end.
 
@@ -394,19 +417,21 @@ def matching_curves(
     offered = list(dict.fromkeys(name for source in sources for name in source.columns))
     meant = matching(offered, pattern)
     for source in sources:
-        # what agents read of an environment is drawn once
-        wanted = [c for c in source.columns if c in meant and not (c in names and c.startswith("reading."))]
-        if wanted:
-            names += wanted
-            made = _time_curves(moment, source, wanted, clock, start, stop)
-            curves += zip(made, wanted, strict=True)
+        # Readings of an environment that several agents have are drawn once.
+        new_columns = [
+            c for c in source.columns if c in meant and not (c in names and c.startswith("reading."))
+        ]
+        if new_columns:
+            names += new_columns
+            new_curves = _time_curves(moment, source, new_columns, clock, start, stop)
+            curves += zip(new_curves, new_columns, strict=True)
     if not names:
         raise nothing_matches(moment, pattern, offered)
     return curves
 
 
 def by_unit(named: Iterable[tuple[Curve, str]]) -> list[list[tuple[Curve, str]]]:
-    """Return curves with their columns in groups of one unit each; what has none in groups of one kind."""
+    """Group curves and their columns by unit; columns without a unit by kind."""
     kinds: dict[str, list[tuple[Curve, str]]] = {}
     for curve, name in named:
         kinds.setdefault(unit_of(name) or name.partition(".")[0], []).append((curve, name))
@@ -414,7 +439,7 @@ def by_unit(named: Iterable[tuple[Curve, str]]) -> list[list[tuple[Curve, str]]]
 
 
 def y_label_of(columns: Iterable[str]) -> str:
-    """Return what is on the y axis of columns of one unit, such as ``reading (p.u.)``."""
+    """Return the label of the y axis for columns of one unit, such as ``reading (p.u.)``."""
     kinds: dict[str, None] = {}
     unit = None
     for name in columns:
@@ -424,7 +449,7 @@ def y_label_of(columns: Iterable[str]) -> str:
 
 
 def has_natural_scale(column: str) -> bool:
-    """Whether small values of a column shall look small beside others: voltages in p.u., loadings in percent."""
+    """Whether small values of a column must look small: voltages in p.u., loadings in percent."""
     return unit_of(column) in _NATURAL
 
 
@@ -432,29 +457,29 @@ def _time_panels(around: _Around, pattern: str, limits: bool | Pair) -> Iterator
     curves = matching_curves(around.sources, around.moment, pattern, around.clock)
     missing = sum(not np.isfinite(curve.y).any() for curve, _ in curves)
     left_out = f"{missing} without any value left out" if missing else ""
-    for own in by_unit(curves):
-        yield from _unit_panels(around, pattern, limits, own, left_out)
+    for same_unit in by_unit(curves):
+        yield from _unit_panels(around, pattern, limits, same_unit, left_out)
         left_out = ""
 
 
 def _unit_panels(
     around: _Around, pattern: str, limits: bool | Pair, named: Sequence[tuple[Curve, str]], left_out: str
 ) -> Iterator[Panel]:
-    """Yield the panels of curves with one unit; ``left_out`` is said in the first one."""
+    """Yield the panels of curves with one unit; ``left_out`` is a note in the first one."""
     unit = unit_of(named[0][1])
     y_label = y_label_of(name for _, name in named)
     columns = {id(curve): name for curve, name in named}
-    shown = [curve for curve, _ in named if np.isfinite(curve.y).any()]
+    drawn = [curve for curve, _ in named if np.isfinite(curve.y).any()]
     natural = has_natural_scale(named[0][1])
-    groups = [(0.0, shown)] if natural else by_scale(shown) or [(0.0, shown)]
+    groups = [(0.0, drawn)] if natural else by_scale(drawn) or [(0.0, drawn)]
     several = len(groups) > 1
     for size, group in groups:
         title = f"{pattern}, {around.moment}"
         title += f": up to {size:.2g}{f' {unit}' if unit else ''}" if several else ""
         band = any(c.low is not None for c in group)
         note = _notes("mean over the bodies; band: lowest to highest" if band else "", left_out)
-        own = [columns[id(curve)] for curve in group]
-        lines = limits_of(own, around.bounds, limits, several=several)
+        names_in_group = [columns[id(curve)] for curve in group]
+        lines = limits_of(names_in_group, around.bounds, limits, several=several)
         yield Panel(title, _x_label(around.clock), y_label, tuple(group), note=note, limits=lines)
         left_out = ""
 
@@ -473,7 +498,7 @@ def _time_curves(
     if clock is not None:
         x = clock.dates(x)
     for name in columns:
-        # a reading has its uid for a name; of a set-point or objective, the agent is part of it
+        # A reading is labelled by its uid, a set-point or objective also by its agent.
         label = bare(name) if name.startswith("reading.") else f"{source.owner}: {bare(name)}"
         steps = name.startswith("setpoint.")
         if several:
@@ -486,26 +511,30 @@ def _time_curves(
 
 
 def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[Panel]:
-    """Return objective and rewards, step by step, of one episode."""
+    """Return panels of objective and rewards of one episode, step by step."""
     panels = []
-    sources = [one for one in sources_of(store, run, moment.phase, choice) if "objective" in one.columns]
+    sources = [
+        stream for stream in sources_of(store, run, moment.phase, choice) if "objective" in stream.columns
+    ]
     clock = clock_of(store, run, moment.phase)
-    for title, wanted in (("objective", "objective"), ("reward", "reward.")):
+    for title, prefix in (("objective", "objective"), ("reward", "reward.")):
         curves: list[Curve] = []
         for source in sources:
-            columns = [name for name in source.columns if name.startswith(wanted)]
+            columns = [name for name in source.columns if name.startswith(prefix)]
             if columns:
                 curves += _time_curves(moment, source, columns, clock)
         curves = [curve for curve in curves if np.isfinite(curve.y).any()]
         if curves:
-            what, of, shown = _shared([replace(c, label=c.label.removesuffix(": objective")) for c in curves])
+            what, of, distinct = _shared(
+                [replace(c, label=c.label.removesuffix(": objective")) for c in curves]
+            )
             heading = f"{title.capitalize()} of each step{what}, {moment}"
             note = (
                 "mean over the bodies; band: lowest to highest"
-                if any(c.low is not None for c in shown)
+                if any(c.low is not None for c in distinct)
                 else ""
             )
-            panels += split_by_scale(Panel(heading, _x_label(clock), title, shown, note=_notes(of, note)))
+            panels += split_by_scale(Panel(heading, _x_label(clock), title, distinct, note=_notes(of, note)))
     return panels
 
 

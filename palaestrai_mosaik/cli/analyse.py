@@ -1,11 +1,11 @@
-"""``arsenai analyse``, ``compare`` and ``report``: what the runs of a design say, as tables and files."""
+"""``arsenai analyse``, ``compare`` and ``report``: the results of a design as tables and files."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.design.model import DesignSpec
     from palaestrai_mosaik.search.result import SearchResult
 
-# Of many pairs, the strongest are printed; the file holds all.
+# maximum number of printed pairs, the strongest ones; the file has all
 _MOST_PAIRS = 10
 _DIGITS = "%.10g"
-# what is said in place of an interval where all that it would come from is equal
+# printed instead of an interval if all values are equal
 _EQUAL = "all equal"
-# the frames of a comparison, each a file
+# the frames of a comparison, with one file each
 _FRAMES = ("levels", "pairs", "cells", "profiles")
 
 
@@ -54,12 +54,20 @@ def analyse(
     discover: Sequence[str] = (),
     beside: str | None = None,
 ) -> int:
-    """Print the outcomes of the design in ``folder``, what they depend on, and where conditions hold; write all as CSV.
+    """Print a design's outcomes, their sensitivity indices, and boxes in which conditions hold; write tables as CSV.
 
-    With ``discover`` and without ``methods``, boxes are looked for and nothing else. ``beside`` is another folder: of a
-    search, that of Sobol' indices of the same factors, or the other way round. Returns 1 where a method that was
-    asked for (by ``methods`` or the design) could not be used on an outcome, no method could, a condition holds
-    where no box can be looked for, or the robustness that the design asks for cannot be computed.
+    Args:
+        folder: the folder of the design; ``None`` for the only one here.
+        store: the location of the results.
+        methods: methods of sensitivity analysis; by default, those of the design.
+        outcomes: the outcomes to analyse; by default, all.
+        output: the folder of the CSV files.
+        discover: conditions to search for boxes in which they hold. Without ``methods``, nothing else is computed.
+        beside: for a search, the folder of a design with Sobol' indices of the same factors, or the reverse.
+
+    Returns:
+        The exit code. It is 1 if a requested method failed for an outcome, no method succeeded, boxes of a condition
+        cannot be searched for, or the robustness in the design cannot be computed.
     """
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import choose_outcomes
@@ -72,60 +80,66 @@ def analyse(
     with _reading() as reading:
         results = Results(find_folder(folder), store, reading)
         names = choose_outcomes(results, outcomes)
-        one = _analysed(results, methods, names, discover)
-    one.search = None if one.boxes_only else _search_of(results, store)
-    one.beside = None if beside is None else beside_of(results, beside, store)
+        analysis = _analysed(results, methods, names, discover)
+    analysis.search = None if analysis.boxes_only else _search_of(results, store)
+    analysis.beside = None if beside is None else beside_of(results, beside, store)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
     say(_outcome_table(results, names), end="\n\n")
-    for block in _analysis_blocks(results, one):
+    for block in _analysis_blocks(results, analysis):
         say(block, end="\n\n")
-    written = _write_analysis(results, one, directory)
+    written = _write_analysis(results, analysis, directory)
     for file in written:
         say_unless_quiet(file)
-    for warning in _analysis_warnings(results, one):
+    for warning in _analysis_warnings(results, analysis):
         warn(warning)
     say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
         answer(
             {
                 **_design_data(results, names),
-                "search": None if one.search is None else one.search.data(),
-                "beside": None if one.beside is None else beside_data(one.beside),
+                "search": None if analysis.search is None else analysis.search.data(),
+                "beside": None if analysis.beside is None else beside_data(analysis.beside),
                 "outcomes": _moments(results, names),
                 "methods": [
                     {
                         **{
-                            "outcome": told.outcome,
-                            "method": told.method,
-                            "used": told.used,
-                            "lost": told.lost,
+                            "outcome": entry.outcome,
+                            "method": entry.method,
+                            "used": entry.used,
+                            "lost": entry.lost,
                         },
-                        **{"executed": told.executed, "refused": told.refused or None, "notes": told.notes},
-                        "indices": told.frame,
+                        **{
+                            "executed": entry.executed,
+                            "refused": entry.refused or None,
+                            "notes": entry.notes,
+                        },
+                        "indices": entry.frame,
                     }
-                    for told in one.indices
+                    for entry in analysis.indices
                 ],
-                "discoveries": [data_of(told) for told in one.discoveries],
-                "robustness": [robustness_data(told) for told in one.robustness],
+                "discoveries": [data_of(entry) for entry in analysis.discoveries],
+                "robustness": [robustness_data(entry) for entry in analysis.robustness],
                 "files": written,
             }
         )
-    asked = methods or results.spec.analysis.methods
-    refused = [told for told in one.indices if told.refused]
-    failed = any(told.refused for told in one.discoveries) or one.no_robustness
-    return FAILED if failed or (refused and (asked or len(refused) == len(one.indices))) else FINISHED
+    requested = methods or results.spec.analysis.methods
+    refused = [entry for entry in analysis.indices if entry.refused]
+    failed = any(entry.refused for entry in analysis.discoveries) or analysis.no_robustness
+    return (
+        FAILED if failed or (refused and (requested or len(refused) == len(analysis.indices))) else FINISHED
+    )
 
 
 @dataclass
 class _Analysis:
-    """What is known of the results of a design; ``boxes_only``: indices were not asked for."""
+    """The results of an analysis; ``boxes_only`` if no indices were requested."""
 
     boxes_only: bool
     indices: Sequence[SensitivityResult]
     discoveries: Sequence[Discovery]
     robustness: Sequence[Robustness]
-    #: why the robustness that the design asks for is not there
+    #: why the robustness in the design is missing
     no_robustness: str
     search: SearchResult | None = None
     beside: Beside | None = None
@@ -134,76 +148,78 @@ class _Analysis:
 def _analysed(
     results: Results, methods: Sequence[str], names: Sequence[str], discover: Sequence[str]
 ) -> _Analysis:
-    """Compute what was asked for; without any question, all that the design says."""
+    """Compute the requested parts of the analysis, by default everything in the design."""
     from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
     from palaestrai_mosaik.analysis.discovery import discover_design
     from palaestrai_mosaik.analysis.sensitivity import sensitivity
 
     boxes_only = bool(discover) and not methods
     with _drawing("analyse") as drawing, _drawing("discover") as searching:
-        found = () if boxes_only else sensitivity(results, methods, names, drawing)
+        indices = () if boxes_only else sensitivity(results, methods, names, drawing)
         discovered = () if methods and not discover else discover_design(results, discover, searching)
     if methods or discover:
-        return _Analysis(boxes_only, found, discovered, (), "")
+        return _Analysis(boxes_only, indices, discovered, (), "")
     with _drawing("robustness") as drawing:
-        return _Analysis(boxes_only, found, discovered, *robustness_design(results, drawing))
+        return _Analysis(boxes_only, indices, discovered, *robustness_design(results, drawing))
 
 
-def _analysis_blocks(results: Results, one: _Analysis) -> Iterator[str]:
-    """Yield what is printed of an analysis."""
+def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
+    """Yield the printed parts of an analysis."""
     from .beside import lines_of_beside
     from .discovery import lines_of
     from .robustness import lines_of as lines_of_robustness
 
-    yield from ("\n".join(_sensitivity_lines(told)) for told in one.indices)
-    if not one.indices and not one.boxes_only and results.spec.search is None:
+    yield from ("\n".join(_sensitivity_lines(entry)) for entry in analysis.indices)
+    if not analysis.indices and not analysis.boxes_only and results.spec.search is None:
         yield f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
-    yield from ("\n".join(lines_of(told)) for told in one.discoveries)
-    yield from ("\n".join(lines_of_robustness(told)) for told in one.robustness)
-    if one.search is not None:
-        yield "\n".join(_search_lines(results.spec, one.search))
-    if one.beside is not None:
-        yield "\n".join(lines_of_beside(one.beside))
+    yield from ("\n".join(lines_of(entry)) for entry in analysis.discoveries)
+    yield from ("\n".join(lines_of_robustness(entry)) for entry in analysis.robustness)
+    if analysis.search is not None:
+        yield "\n".join(_search_lines(results.spec, analysis.search))
+    if analysis.beside is not None:
+        yield "\n".join(lines_of_beside(analysis.beside))
 
 
-def _write_analysis(results: Results, one: _Analysis, directory: Path) -> list[Path]:
-    """Write the tables of an analysis; return the files."""
+def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> list[Path]:
+    """Write the tables of an analysis as CSV; return the files."""
     from palaestrai_mosaik.analysis.sensitivity import tidy
 
     from .discovery import write_discoveries
 
     written = [_write_table(results.table(), directory / "outcomes.csv")]
-    if one.search is not None:
+    if analysis.search is not None:
         written += [
             _write_table(frame, directory / f"search-{name}.csv", _DIGITS)
-            for name, frame in _search_tables(results.spec, one.search).items()
+            for name, frame in _search_tables(results.spec, analysis.search).items()
         ]
-    if one.beside is not None:
-        written.append(_write_table(one.beside.table(), directory / "beside.csv", _DIGITS))
-    if one.indices:
-        written.append(_write_table(tidy(one.indices), directory / "sensitivity.csv", _DIGITS))
-    if one.discoveries:
+    if analysis.beside is not None:
+        written.append(_write_table(analysis.beside.table(), directory / "beside.csv", _DIGITS))
+    if analysis.indices:
+        written.append(_write_table(tidy(analysis.indices), directory / "sensitivity.csv", _DIGITS))
+    if analysis.discoveries:
         written += write_discoveries(
-            one.discoveries, directory, lambda frame, file: _write_table(frame, file, _DIGITS)
+            analysis.discoveries, directory, lambda frame, file: _write_table(frame, file, _DIGITS)
         )
-    if one.robustness:
-        written += _write_robustness(one.robustness, directory)
+    if analysis.robustness:
+        written += _write_robustness(analysis.robustness, directory)
     return written
 
 
-def _analysis_warnings(results: Results, one: _Analysis) -> Iterator[str]:
-    """Yield what a reader must know of an analysis."""
+def _analysis_warnings(results: Results, analysis: _Analysis) -> Iterator[str]:
+    """Yield the warnings about an analysis."""
     if results.not_collected:
         yield results.not_collected
-    yield from (f"{told.title}: {warning}" for told in one.robustness for warning in told.warnings)
-    if one.no_robustness:
-        yield f"robustness: {one.no_robustness}"
-    yield from (f"{told.outcome} by {told.method}: {told.refused}" for told in one.indices if told.refused)
-    yield from (f"{told.condition}: {told.refused}" for told in one.discoveries if told.refused)
+    yield from (f"{entry.title}: {warning}" for entry in analysis.robustness for warning in entry.warnings)
+    if analysis.no_robustness:
+        yield f"robustness: {analysis.no_robustness}"
+    yield from (
+        f"{entry.outcome} by {entry.method}: {entry.refused}" for entry in analysis.indices if entry.refused
+    )
+    yield from (f"{entry.condition}: {entry.refused}" for entry in analysis.discoveries if entry.refused)
 
 
 def _search_of(results: Results, store: str | None) -> SearchResult | None:
-    """Return what the search of a design has found; ``None`` where it has none, or nothing is complete."""
+    """Return the result of a design's search, or ``None`` without a search or a complete setting."""
     if results.spec.search is None:
         return None
     from palaestrai_mosaik.search.result import search_result
@@ -211,20 +227,23 @@ def _search_of(results: Results, store: str | None) -> SearchResult | None:
     return search_result(results.spec, results.folder.path, store)
 
 
-def _search_lines(spec: DesignSpec, found: SearchResult) -> Iterator[str]:
+def _search_lines(spec: DesignSpec, result: SearchResult) -> Iterator[str]:
     from .tune import best_lines
 
-    yield found.summary
-    yield from best_lines(spec, found.best)
-    for outcome, shares in found.importances.items():
+    yield result.summary
+    yield from best_lines(spec, result.best)
+    for outcome, importances in result.importances.items():
         yield f"which factors mattered for {outcome}, where the search has looked:"
-        yield table(("factor", "share"), list(shares.items()), indent="  ")
+        rows = [
+            (factor, importance.share, importance.p_adjusted) for factor, importance in importances.items()
+        ]
+        yield table(("factor", "share", "p (adjusted)"), rows, indent="  ")
     left_out = [factor.name for factor in spec.factors if factor.when is not None]
-    if found.importances and left_out:
+    if result.importances and left_out:
         yield f"  without {joined(left_out)}, which not all settings have ('when')"
 
 
-def _search_tables(spec: DesignSpec, found: SearchResult) -> dict[str, pd.DataFrame]:
+def _search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataFrame]:
     """Return the tables of a search by name: ``best``, ``history``, ``importances``."""
     import pandas as pd
 
@@ -232,68 +251,70 @@ def _search_tables(spec: DesignSpec, found: SearchResult) -> dict[str, pd.DataFr
 
     factors = {factor.name: factor for factor in spec.factors}
     best = []
-    for one in found.best:
-        named = {name: factor_value(factors[name], value) for name, value in one.factors.items()}
-        row: dict[str, Any] = {"setting": one.number, **named, **one.values}
-        for name, fresh in one.confirmed.items():
+    for item in result.best:
+        named = {name: factor_value(factors[name], value) for name, value in item.factors.items()}
+        row: dict[str, Any] = {"setting": item.number, **named, **item.values}
+        for name, fresh in item.confirmed.items():
             row |= {f"{name}, fresh seeds": fresh.mean, f"{name}, std": fresh.std, f"{name}, n": fresh.seeds}
+            row |= {f"{name}, planned": fresh.planned}
         best.append(row)
     shares = [
-        {"outcome": outcome, "factor": factor, "share": share}
-        for outcome, of_outcome in found.importances.items()
-        for factor, share in of_outcome.items()
+        {"outcome": outcome, "factor": factor, **asdict(item)}
+        for outcome, of_outcome in result.importances.items()
+        for factor, item in of_outcome.items()
     ]
     return {
         "best": pd.DataFrame(best),
         "history": pd.DataFrame(
-            [(one.number, one.runs, one.steps, one.value, one.best) for one in found.history],
+            [(item.number, item.runs, item.steps, item.value, item.best) for item in result.history],
             columns=["setting", "runs", "steps", "value", "best"],
         ),
-        "importances": pd.DataFrame(shares, columns=["outcome", "factor", "share"]),
+        "importances": pd.DataFrame(shares, columns=["outcome", "factor", "share", "p_adjusted"]),
     }
 
 
-def _search_data(spec: DesignSpec, found: SearchResult) -> SearchData:
+def _search_data(spec: DesignSpec, result: SearchResult) -> SearchData:
     from palaestrai_mosaik.analysis.report import SearchData
     from palaestrai_mosaik.design.search import sought
 
     first, *more = sought(spec)
-    confirmed = any(one.confirmed for one in found.best)
-    tables = _search_tables(spec, found)
+    confirmed = any(setting.confirmed for setting in result.best)
+    tables = _search_tables(spec, result)
     return SearchData(
         **tables,
         outcome=first.name,
         better=str(first.better),
-        summary=found.summary,
+        summary=result.summary,
         confirmed=confirmed,
         several=bool(more),
+        winner=next((setting.number for setting in result.best if setting.recommended), None),
     )
 
 
 def _reading() -> AbstractContextManager[ProgressCallback | None]:
-    """Return the progress of reading outcomes."""
+    """Create the progress display for reading outcomes."""
     return count_progress("outcomes", "read", "value")
 
 
 def _drawing(name: str) -> AbstractContextManager[ProgressCallback | None]:
-    """Return the progress of what draws resamples."""
+    """Create the progress display for drawing resamples."""
     return count_progress(name, "drawn", "resample")
 
 
 def next_step(folder: Path, store: str | None) -> str:
-    """Return the line that says what to do after an analysis."""
+    """Return the hint at the next command after an analysis."""
     return f"next: {shlex.join(['arsenai', 'report', str(folder)])}{store_option(store)}"
 
 
 def runs_line(results: Results, names: Sequence[str]) -> str:
-    """Return how many runs the design has, how many of them were executed, and what became of them."""
+    """Return a line with the numbers of runs, executed runs, and lost runs by reason."""
     from palaestrai_mosaik.analysis.missing_runs import count_missing_runs, executed_text
 
     lost = count_missing_runs(results.outcomes(), names)
     parts = [executed_text(lost["runs"] - lost["missing"], lost["executed"])]
     parts += [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
-    said = ", ".join(filter(None, parts))
-    return count(lost["runs"], "run") + (f" ({said})" if said else "")
+    summary = ", ".join(filter(None, parts))
+    return count(lost["runs"], "run") + (f" ({summary})" if summary else "")
 
 
 def _design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
@@ -301,8 +322,8 @@ def _design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
 
     counted = count_missing_runs(results.outcomes(), names)
     runs = {name: counted[name] for name in ("runs", "executed", "failed", "missing")}
-    place = {"design": results.spec.uid, "folder": results.folder.path}
-    return {**place, **runs, "not_collected": results.not_collected}
+    location = {"design": results.spec.uid, "folder": results.folder.path}
+    return {**location, **runs, "not_collected": results.not_collected}
 
 
 #: the columns of the table of outcomes
@@ -315,7 +336,7 @@ def _outcome_table(results: Results, names: Sequence[str]) -> str:
 
 
 def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what is known of the values of each outcome."""
+    """Return the moments of each outcome's values."""
     from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
 
     frame = results.outcomes()
@@ -326,7 +347,7 @@ def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
         values = values[np.isfinite(values)]
         moments: Sequence[float | None] = [None] * 5
         if len(values):
-            # of a sample, as the report has it
+            # the sample standard deviation, as in the report
             spread = values.std(ddof=1) if len(values) > 1 else None
             moments = [values.mean(), spread, values.min(), float(np.median(values)), values.max()]
         values_of = (name, *moments, lost[name] or None)
@@ -334,18 +355,18 @@ def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _sensitivity_lines(one: SensitivityResult) -> Iterator[str]:
+def _sensitivity_lines(result: SensitivityResult) -> Iterator[str]:
     from palaestrai_mosaik.analysis.missing_runs import executed_text
 
-    parts = [f"{count(one.used, 'run')} used", executed_text(one.used, one.executed)]
-    parts.append(f"{one.lost:,} lost" if one.lost else "")
-    yield f"{one.outcome} by {one.method} ({', '.join(filter(None, parts))})"
-    if one.refused:
-        yield f"  not computed: {one.refused}"
+    parts = [f"{count(result.used, 'run')} used", executed_text(result.used, result.executed)]
+    parts.append(f"{result.lost:,} lost" if result.lost else "")
+    yield f"{result.outcome} by {result.method} ({', '.join(filter(None, parts))})"
+    if result.refused:
+        yield f"  not computed: {result.refused}"
         return
-    singles = one.frame[one.frame["factor2"] == ""]
+    singles = result.frame[result.frame["factor2"] == ""]
     yield _wide(singles, ["factor"])
-    pairs = one.frame[one.frame["factor2"] != ""]
+    pairs = result.frame[result.frame["factor2"] != ""]
     if len(pairs):
         first = pairs["index"].iloc[0]
         order = pairs[pairs["index"] == first].sort_values("value", ascending=False, kind="stable")
@@ -353,11 +374,11 @@ def _sensitivity_lines(one: SensitivityResult) -> Iterator[str]:
         yield _wide(strongest.merge(pairs, on=["factor", "factor2"], sort=False), ["factor", "factor2"])
         if len(order) > len(strongest):
             yield f"  and {count(len(order) - len(strongest), 'weaker pair')}"
-    yield from (f"  {note}" for note in one.notes)
+    yield from (f"  {note}" for note in result.notes)
 
 
 def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
-    """Return the indices of each factor or pair side by side, with their intervals."""
+    """Return a table of the indices of each factor or pair side by side, with their intervals."""
     indices = list(dict.fromkeys(frame["index"]))
     cells: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
     for row in frame.to_dict("records"):
@@ -396,7 +417,7 @@ def compare(
     outcomes: Sequence[str],
     output: str | None,
 ) -> int:
-    """Compare levels of factors of the design in ``folder`` (default: the only one here); print tables, write them as CSV."""
+    """Compare levels of factors of a design; print tables and write them as CSV."""
     from palaestrai_mosaik.analysis.comparison import compare_design
     from palaestrai_mosaik.analysis.results import Results
 
@@ -404,15 +425,15 @@ def compare(
 
     with _reading() as reading, _drawing("compare") as drawing:
         results = Results(find_folder(folder), store, reading)
-        found = compare_design(results, by, baseline, outcomes, progress=drawing)
+        comparisons = compare_design(results, by, baseline, outcomes, progress=drawing)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, [outcome.name for outcome in results.outcome_specs]), end="\n\n")
-    for one in found:
-        say("\n".join(_comparison_lines(one)), end="\n\n")
-    written = list(_write_comparisons(found, directory))
-    _say_compared(results, found, written, store)
+    for comparison in comparisons:
+        say("\n".join(_comparison_lines(comparison)), end="\n\n")
+    written = list(_write_comparisons(comparisons, directory))
+    _say_compared(results, comparisons, written, store)
     if wants_json():
-        compared = [_comparison_data(one) for one in found]
+        compared = [_comparison_data(comparison) for comparison in comparisons]
         names = [outcome.name for outcome in results.outcome_specs]
         answer({**_design_data(results, names), "comparisons": compared, "files": written})
     return FINISHED
@@ -430,7 +451,7 @@ def compare_robustness(
 ) -> int:
     """Print how robust the levels of the factors ``by`` are over scenarios; write tables as CSV.
 
-    What is not given is as the design says (``analysis.robustness``), as far as it does.
+    Missing arguments are taken from the design (``analysis.robustness``).
     """
     from palaestrai_mosaik.analysis.comparison.robustness import robustness
     from palaestrai_mosaik.analysis.results import Results
@@ -441,86 +462,87 @@ def compare_robustness(
 
     with _reading() as reading, _drawing("compare") as drawing:
         results = Results(find_folder(folder), store, reading)
-        asked = results.spec.analysis.robustness or RobustnessSpec()
-        wanted = names_of(by) or asked.by, names_of(over) or asked.over
+        defaults = results.spec.analysis.robustness or RobustnessSpec()
+        factors = names_of(by) or defaults.by, names_of(over) or defaults.over
         if not outcomes and results.spec.analysis.robustness is not None:
-            outcomes = [one.name for one in results.outcome_specs if one.better is not None]
-        found = robustness(results, *wanted, outcomes, satisfice or asked.satisfice, drawing)
+            outcomes = [item.name for item in results.outcome_specs if item.better is not None]
+        entries = robustness(results, *factors, outcomes, satisfice or defaults.satisfice, drawing)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     names = [outcome.name for outcome in results.outcome_specs]
     say(runs_line(results, names), end="\n\n")
-    for one in found:
-        say("\n".join(lines_of(one)), end="\n\n")
-    written = _write_robustness(found, directory)
-    _say_compared(results, found, written, store)
+    for item in entries:
+        say("\n".join(lines_of(item)), end="\n\n")
+    written = _write_robustness(entries, directory)
+    _say_compared(results, entries, written, store)
     if wants_json():
-        compared = [data_of(one) for one in found]
+        compared = [data_of(item) for item in entries]
         answer({**_design_data(results, names), "robustness": compared, "files": written})
     return FINISHED
 
 
-def _write_robustness(found: Sequence[Robustness], directory: Path) -> list[Path]:
+def _write_robustness(entries: Sequence[Robustness], directory: Path) -> list[Path]:
     """Write metrics and scenarios of all entries as CSV; return the files."""
     from palaestrai_mosaik.analysis.comparison.robustness import robustness_table
 
     return [
-        _write_table(robustness_table(found, name), directory / file, _DIGITS)
+        _write_table(robustness_table(entries, name), directory / file, _DIGITS)
         for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
     ]
 
 
 def _say_compared(
-    results: Results, found: Sequence[Comparison | Robustness], written: Sequence[Path], store: str | None
+    results: Results,
+    comparisons: Sequence[Comparison | Robustness],
+    written: Sequence[Path],
+    store: str | None,
 ) -> None:
-    """Print which files were written, what a reader has to know about the comparisons, and what comes next."""
+    """Print the written files, the warnings about comparisons, and the next command."""
     for file in written:
         say_unless_quiet(file)
     if results.not_collected:
         warn(results.not_collected)
-    for one in found:
-        for warning in one.warnings:
-            warn(f"{one.title}: {warning}")
+    for comparison in comparisons:
+        for warning in comparison.warnings:
+            warn(f"{comparison.title}: {warning}")
     say_unless_quiet(next_step(results.folder.path, store))
 
 
-def _comparison_data(one: Comparison) -> dict[str, Any]:
+def _comparison_data(comparison: Comparison) -> dict[str, Any]:
     return {
-        "outcome": one.outcome,
-        "by": one.by,
-        "better": one.options.better,
-        "confidence": one.options.confidence,
-        "constant": one.constant,
-        "levels": one.levels,
-        "pairs": one.pairs,
-        "warnings": one.warnings,
-        "notes": one.notes,
+        "outcome": comparison.outcome,
+        "by": comparison.by,
+        "better": comparison.options.better,
+        "confidence": comparison.options.confidence,
+        "constant": comparison.constant,
+        "levels": comparison.levels,
+        "pairs": comparison.pairs,
+        "warnings": comparison.warnings,
+        "notes": comparison.notes,
     }
 
 
-def _comparison_lines(one: Comparison) -> Iterator[str]:
-    better = f" ({one.options.better} is better)" if one.options.better is not None else ""
-    share = f"{one.options.confidence:.4g}"
-    yield f"{one.title}{better}, intervals with confidence {share}"
-    if one.constant is not None:
-        runs = int(one.levels["n"].sum())
-        yield f"  all {runs:,} runs gave {number(one.constant)}: there is nothing to compare"
+def _comparison_lines(comparison: Comparison) -> Iterator[str]:
+    better = f" ({comparison.options.better} is better)" if comparison.options.better is not None else ""
+    share = f"{comparison.options.confidence:.4g}"
+    yield f"{comparison.title}{better}, intervals with confidence {share}"
+    if comparison.constant is not None:
+        runs = int(comparison.levels["n"].sum())
+        yield f"  all {runs:,} runs gave {number(comparison.constant)}: there is nothing to compare"
         return
     aggregates = ("mean", "", "IQM", "", "median", "")
-    unequal = () if one.equal_settings else ("settings",)
+    unequal = () if comparison.equal_settings else ("settings",)
     yield table(
         ("level", "runs", "lost", *unequal, *aggregates, "std"),
-        [_level(row, unequal) for row in one.levels.to_dict("records")],
+        [_level(row, unequal) for row in comparison.levels.to_dict("records")],
         indent="  ",
     )
     yield ""
-    effect = next(iter(one.pairs["rank_effect_name"].dropna()), "effect")
-    estimates = ("difference", "", "improvement", "", effect)
     yield table(
-        ("pair", "n", "lost", *estimates, "p", "p (Holm)", "better"),
-        [_pair(row) for row in one.pairs.to_dict("records")],
+        ("pair", "n", "lost", "difference", "", "p", "p (Holm)", "better", "improvement", "", "p"),
+        [_pair(row) for row in comparison.pairs.to_dict("records")],
         indent="  ",
     )
-    yield from (f"  {note}" for note in one.notes)
+    yield from (f"  {note}" for note in comparison.notes)
 
 
 def _level(row: dict[Any, Any], columns: Sequence[str]) -> tuple[Any, ...]:
@@ -536,8 +558,8 @@ def _pair(row: dict[Any, Any]) -> tuple[Any, ...]:
     return (
         *(f"{row['a']} - {row['b']}", n, row["lost"] or None),
         *(row["difference"], _between_columns(row, "difference")),
-        *(row["improvement"], _between_columns(row, "improvement")),
-        *(row["rank_effect"], row["p"], row["p_holm"], row["favours"] or None),
+        *(row["p"], row["p_holm"], row["favours"] or None),
+        *(row["improvement"], _between_columns(row, "improvement"), row["improvement_p"]),
     )
 
 
@@ -548,21 +570,21 @@ def _between_columns(row: dict[Any, Any], name: str) -> str | None:
     return _EQUAL if row["n"] > 1 and row["distinct"] == 1 and name != "improvement" else None
 
 
-def _write_comparisons(found: Sequence[Comparison], directory: Path) -> Iterator[Path]:
-    """Write each kind of frame of all comparisons into one file; yield its name."""
+def _write_comparisons(comparisons: Sequence[Comparison], directory: Path) -> Iterator[Path]:
+    """Write each kind of frame of all comparisons to one file; yield the files."""
     import pandas as pd
 
     for name in _FRAMES:
-        frames = [_labelled(one, getattr(one, name)) for one in found]
+        frames = [_labelled(comparison, getattr(comparison, name)) for comparison in comparisons]
         whole = pd.concat([frame for frame in frames if len(frame)] or frames)
         yield _write_table(whole, directory / f"comparison-{name}.csv")
 
 
-def _labelled(one: Comparison, frame: pd.DataFrame) -> pd.DataFrame:
-    shown = frame.copy()
-    shown.insert(0, "outcome", one.outcome)
-    shown.insert(1, "by", " and ".join(one.by))
-    return shown
+def _labelled(comparison: Comparison, frame: pd.DataFrame) -> pd.DataFrame:
+    labelled = frame.copy()
+    labelled.insert(0, "outcome", comparison.outcome)
+    labelled.insert(1, "by", " and ".join(comparison.by))
+    return labelled
 
 
 def report(
@@ -573,14 +595,14 @@ def report(
     theatre: Sequence[str],
     beside: str | None = None,
 ) -> int:
-    """Write the report of the design in ``folder``; print where it is, and its first sentences.
+    """Write the report of a design; print its path and its main statements.
 
     Args:
-        folder: the folder of the design; ``None``: the only one here.
-        store: where the results are.
-        output: where the report goes; ``None``: into the folder of the design.
-        theatre: runs that it leads to, each as one file beside it: ``best``, ``worst``, or uids of runs.
-        beside: of a search, the folder of a design with Sobol' indices of the same factors, or the other way round.
+        folder: the folder of the design; ``None`` for the only one here.
+        store: the location of the results.
+        output: the folder of the report; ``None`` for the one in the design's folder.
+        theatre: runs to add as single files: ``best``, ``worst``, or uids of runs.
+        beside: for a search, the folder of a design with Sobol' indices of the same factors, or the reverse.
     """
     from palaestrai_mosaik.analysis.report import collect, headline, write_report
     from palaestrai_mosaik.analysis.report.verdict import count_tests, lost_runs
@@ -601,8 +623,8 @@ def report(
     directory = Path(output) if output is not None else results.folder.path / REPORT
     written = _write_theatres(results, data, theatre, directory)
     page = write_report(data, directory)
-    said = list(headline(data))
-    for outcome, sentences in said:
+    headlines = list(headline(data))
+    for outcome, sentences in headlines:
         say_unless_quiet(outcome)
         for sentence in sentences:
             say_unless_quiet(f"  {sentence}")
@@ -620,35 +642,37 @@ def report(
     for warning in warnings:
         warn(warning)
     if wants_json():
-        sentences_of = {outcome: list(map(str, sentences)) for outcome, sentences in said}
+        sentences_of = {outcome: list(map(str, sentences)) for outcome, sentences in headlines}
         answer({"page": page, "sentences": sentences_of, "warnings": warnings, "theatre": written})
     return FINISHED
 
 
-def _write_theatres(results: Results, data: ReportData, wanted: Sequence[str], directory: Path) -> list[Path]:
-    """Write runs as one file each, where the report in ``directory`` looks for them; return the files."""
-    if not wanted:
+def _write_theatres(
+    results: Results, data: ReportData, choices: Sequence[str], directory: Path
+) -> list[Path]:
+    """Write runs as single files to the location expected by the report in ``directory``; return the files."""
+    if not choices:
         return []
     from palaestrai_mosaik.analysis.report.extremes import chosen_runs
     from palaestrai_mosaik.analysis.report.page import THEATRE, files_of_report
     from palaestrai_mosaik.web.theatre import run_page
 
-    runs = chosen_runs(data, wanted)
-    files.add_root(directory)
-    files_of_report(directory)  # (before something is written where something else is)
-    place = directory / THEATRE
+    runs = chosen_runs(data, choices)
+    folder = directory / THEATRE
     instances = results.runs().drop_duplicates("run").set_index("run")["instance"]
     written = []
     try:
-        files.make_folder(place, parents=True)
+        files.add_root(directory)
+        files_of_report(directory)  # check before writing that no other files are in the way
+        files.make_folder(folder, parents=True)
         with results.open_store() as store, count_progress("theatre", "written", "run") as progress:
             for done, run in enumerate(runs):
                 if progress is not None:
                     progress(done, len(runs))
-                file = place / f"{Path(data.documents[run]).stem}.html"
+                file = folder / f"{Path(data.documents[run]).stem}.html"
                 written.append(run_page(store, instances[run]).save(file))
             if progress is not None:
                 progress(len(runs), len(runs))
     except OSError as error:
-        raise PalaestraiMosaikError(f"cannot write into {place}: {error.strerror or error}") from error
+        raise PalaestraiMosaikError(f"cannot write into {folder}: {error.strerror or error}") from error
     return written

@@ -1,26 +1,30 @@
-"""The answer of a command with ``--json``: one document on standard output, and nothing else there."""
+"""The output of commands with ``--json``: a single document on standard output."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
 from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.printing import Printable, write
 
 from .tables import missing
 
 
 def answer(data: Any) -> None:
-    """Print ``data`` as JSON. Frames are lists of their rows; what is no number is ``null``."""
-    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+    """Print ``data`` as JSON. Frames become lists of rows, and non-finite numbers ``null``."""
+    text = json.dumps(_plain(data), indent=2, allow_nan=False)
+    # json escapes all terminal control characters except this one
+    write(Printable(text.replace("\x7f", "\\u007f")), sys.stdout, needed=True)
 
 
 def problems_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """Return what is wrong in documents, and where: ``file``, ``line`` and ``column`` from 1, ``path``, ``message``."""
+    """Return distinct problems as mappings: ``file``, ``line`` and ``column`` (from 1), ``path``, ``message``."""
     from palaestrai_mosaik.experiment.columns import columns_of
 
     each = list(dict.fromkeys(problems))
@@ -37,24 +41,24 @@ def problems_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` as what JSON has."""
+    """Convert ``value`` to types that JSON supports."""
     plain: Any
     if missing(value) or (isinstance(value, float) and not math.isfinite(value)):
         plain = None
     elif isinstance(value, str | int | float):
         plain = value
     elif isinstance(value, Mapping):
-        plain = {str(key): _plain(one) for key, one in value.items()}
+        plain = {str(key): _plain(item) for key, item in value.items()}
     elif isinstance(value, date):
         plain = value.isoformat()
     elif isinstance(value, os.PathLike):
         plain = os.fspath(value)
     elif hasattr(value, "to_json"):
-        # a frame
+        # a data frame
         plain = json.loads(value.to_json(orient="records", date_format="iso", double_precision=15))
     elif hasattr(value, "tolist"):
-        # a number or an array of numpy
+        # a NumPy number or array
         plain = _plain(value.tolist())
     else:
-        plain = [_plain(one) for one in value]
+        plain = [_plain(item) for item in value]
     return plain

@@ -1,6 +1,6 @@
-"""The command ``arsenai``: its arguments. From a design document to an answer.
+"""The command ``arsenai`` and its arguments: experiments from design documents to answers.
 
-Nothing heavy is imported here: a command imports what it needs when it is called.
+Nothing heavy is imported here. Each command imports its dependencies when it is called.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
@@ -19,6 +20,7 @@ from .common import (
     add_completion,
     add_json,
     add_serving,
+    answering,
     call,
     index_ranges,
     lazy,
@@ -45,12 +47,12 @@ Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be 
 could, or a condition holds everywhere, nowhere or too seldom), 2 wrong usage or an invalid document, 130 interrupted.
 """
 
-#: options of 'submit' that are settings of Slurm
+#: options of 'submit' for Slurm
 _SLURM = (
     *("partition", "time", "memory", "cpus", "account", "qos", "throttle", "processes", "runs_per_task"),
     *("requeue", "warning", "directives", "prologue", "python"),
 )
-#: options of 'submit' that are settings of all executors
+#: options of 'submit' for all executors
 _LIMITS = ("timeout", "runs_per_process", "allow_modules")
 
 
@@ -79,8 +81,8 @@ def _compare(
                 "--baseline is for comparisons without --robustness, which compares with the best level"
             )
         return lazy("analyse", "compare_robustness")(over=over, satisfice=satisfice, **options)
-    for name, given in (("--over", over), ("--satisfice", satisfice)):
-        if given:
+    for name, values in (("--over", over), ("--satisfice", satisfice)):
+        if values:
             raise PalaestraiMosaikError(f"{name} is for --robustness: give that, too")
     return lazy("analyse", "compare")(baseline=baseline, **options)
 
@@ -90,7 +92,7 @@ def _without_none(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of ``arsenai``, which was called as ``program``."""
+    """Create the parser of ``arsenai``, for the program name ``program``."""
     top, command = top_parser(program, _DESCRIPTION, _EPILOG)
     _add_design_commands(command)
     _add_execution_commands(command)
@@ -424,17 +426,21 @@ def _add_outcomes(sub: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None, program: str = PROGRAM) -> int:
-    """Run ``arsenai`` with ``argv`` (default: the process's), called as ``program``; return the exit code."""
-    given = sys.argv[1:] if argv is None else list(argv)
-    if given[:1] == [COMPLETE]:
-        return complete(parser(program), given[1:])
+    """Run ``arsenai`` with ``argv`` (default: the process's arguments) as ``program``; return the exit code."""
+    return answering(program, partial(_main, argv, program))
+
+
+def _main(argv: Sequence[str] | None, program: str) -> int:
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if arguments[:1] == [COMPLETE]:
+        return complete(parser(program), arguments[1:])
     if argv is None:
         warn_of_neighbours()
     return call(parser(program), argv, _with_store)
 
 
 def _with_store(options: dict[str, Any]) -> None:
-    """Replace a store that is not given by that of the user's configuration file."""
+    """Set a missing store to the one in the user's configuration file."""
     if "store" in options and options["store"] is None:
         from palaestrai_mosaik.execution.settings import read_configuration
 

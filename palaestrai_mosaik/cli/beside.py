@@ -1,4 +1,4 @@
-"""``--beside`` of ``arsenai analyse`` and ``report``: the importances of a search beside Sobol' indices of the same factors."""
+"""``--beside`` of ``arsenai analyse`` and ``report``: a search's importances beside Sobol' indices."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def beside_of(results: Results, folder: str, store: str | None) -> Beside:
-    """Return the importances of a search beside Sobol' indices; one of the two is ``results``, the other in ``folder``.
+    """Combine the importances of a search with Sobol' indices of the same factors.
 
-    With ``store``, the results of both are there.
+    One of the two is from ``results``, the other from the design in ``folder``. With ``store``, both are read from
+    there.
     """
     from palaestrai_mosaik.analysis.beside import indices_beside
     from palaestrai_mosaik.analysis.results import Results
@@ -27,11 +28,11 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
     from .common import find_folder
 
     other = Results(find_folder(folder), store)
-    searches = [one for one in (results, other) if one.spec.search is not None]
+    searches = [results_of for results_of in (results, other) if results_of.spec.search is not None]
     if len(searches) != 1:
-        found = "both are searches" if searches else "neither is a search"
+        fault = "both are searches" if searches else "neither is a search"
         raise PalaestraiMosaikError(
-            f"--beside takes a search and a design with Sobol' indices together: {found} ({results.folder.path} and "
+            f"--beside takes a search and a design with Sobol' indices together: {fault} ({results.folder.path} and "
             f"{other.folder.path})"
         )
     (search,) = searches
@@ -41,7 +42,7 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
 
 
 def lines_of_beside(found: Beside) -> Iterator[str]:
-    """Yield what is printed: a table for each outcome, and how to read it."""
+    """Yield the printed lines: a table for each outcome, and an explanation."""
     for outcome, frame in found.tables.items():
         yield f"{outcome}: what matters among the best ({found.search}) and everywhere ({found.other})"
         rows = [
@@ -67,7 +68,7 @@ def _between(row: dict[Any, Any], index: str) -> str | None:
 
 
 def beside_data(found: Beside) -> dict[str, Any]:
-    """Return it as the answer of ``--json`` has it."""
+    """Return the data for ``--json``."""
     return {
         "search": found.search,
         "sobol": found.other,

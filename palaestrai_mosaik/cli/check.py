@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik check``, ``schema``, ``graph`` and ``plot``: run documents and their pictures."""
+"""``palaestrai-mosaik check``, ``schema``, ``graph`` and ``plot``: checks and pictures of documents and runs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from palaestrai_mosaik.experiment import (
     RunDocument,
     check_classes,
     describe,
+    hook_warnings,
     json_schema,
     load,
 )
@@ -30,7 +31,7 @@ from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data
 from .common import named_after, print_problems
-from .output import compose, say, say_unless_quiet, status, wants_json, warn
+from .output import compose, note, say, say_unless_quiet, status, verbose, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
@@ -40,17 +41,18 @@ if TYPE_CHECKING:
 
 
 def check(documents: Sequence[str], *, environments: bool, settings: Sequence[str] = ()) -> int:
-    """Print the cascaded phases of each document and everything that is wrong with it.
+    """Describe each document with resolved inheritance, and print all its problems.
 
-    Descriptions go to standard output, warnings and problems to standard error, one a
-    line. Without ``environments`` none is set up, so the names of sensors and actuators
-    and the end of phases are not checked. ``settings`` (``PATH=VALUE``) change all documents.
+    Descriptions go to standard output, warnings and problems to standard error, one per line. With ``--verbose``, so do
+    notes on what palaestrAI would interpret differently. Without ``environments``, these are not set up, so names of
+    sensors and actuators and the end of phases are not checked. ``settings`` (``PATH=VALUE``) override values in all
+    documents.
     """
     overrides = parse(settings)
-    found = [_check(path, environments, overrides) for path in documents]
+    results = [_check(path, environments, overrides) for path in documents]
     if wants_json():
-        answer({"documents": found})
-    return FINISHED if all(one["sound"] for one in found) else UNSOUND
+        answer({"documents": results})
+    return FINISHED if all(result["sound"] for result in results) else UNSOUND
 
 
 def schema() -> int:
@@ -60,34 +62,36 @@ def schema() -> int:
 
 
 def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any]:
-    """Check one document, print what was found, and return it as data."""
+    """Check one document, print the results, and return them as data."""
     document: RunDocument | PartialDocument
-    known: Sequence[Problem] = ()
+    known_problems: Sequence[Problem] = ()
     try:
         document = load(path, overrides)
         say_unless_quiet(describe(document), end="")
-        warnings = [*document.warnings]
     except DocumentError as error:
         if error.partial is None:
             return _report(path, error.problems, [])
-        document, known, warnings = error.partial, error.problems, []
+        document, known_problems = error.partial, error.problems
     from palaestrai_mosaik.runner.agent_check import check_document
     from palaestrai_mosaik.runner.factory import BASES, class_of
 
     if environments:
-        problems, more = check_document(document, known)
-        warnings += more
+        problems, warnings = check_document(document, known_problems)
     else:
         whole = document.document if isinstance(document, PartialDocument) else document
-        found = {*known, *check_classes(whole, BASES, class_of)}
-        problems = sorted(found, key=lambda problem: (problem.line or 0, problem.message))
+        all_problems = {*known_problems, *check_classes(whole, BASES, class_of)}
+        problems = sorted(all_problems, key=lambda problem: (problem.line or 0, problem.message))
+        warnings = [*whole.warnings, *hook_warnings(whole, class_of)]
     for warning in warnings:
         warn(warning)
+    if verbose() and isinstance(document, RunDocument):
+        for text in document.notes:
+            note(text)
     if problems:
         return _report(path, problems, warnings)
+    assert isinstance(document, RunDocument)
     unchecked = "" if environments else " (environments not checked)"
     say_unless_quiet(compose(f"{path}: ", status("sound"), unchecked))
-    assert isinstance(document, RunDocument)
     return _data(path, [], warnings) | {
         "uid": document.uid,
         "seed": document.seed,
@@ -98,8 +102,10 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
 
 
 def _data(path: str, problems: Sequence[Problem], warnings: Sequence[Problem]) -> dict[str, Any]:
-    found = {"problems": problems_data(problems), "warnings": problems_data(warnings)} if wants_json() else {}
-    return {"file": path, "sound": not problems, **found}
+    faults = (
+        {"problems": problems_data(problems), "warnings": problems_data(warnings)} if wants_json() else {}
+    )
+    return {"file": path, "sound": not problems, **faults}
 
 
 def _phase_data(phase: PhaseSpec) -> dict[str, Any]:
@@ -125,7 +131,7 @@ def graph(
     output: str | None,
     settings: Sequence[str] = (),
 ) -> int:
-    """Draw the world of a phase of the document at that path; print it if there is no ``output``."""
+    """Draw the world of a phase of a document, or print it as text without an ``output``."""
     from palaestrai_mosaik.runner import inspect
     from palaestrai_mosaik.runner.factory import BASES, class_of
     from palaestrai_mosaik.simulation.world_data import graph_data
@@ -138,7 +144,7 @@ def graph(
     try:
         world = world_graph(loaded, phase)
     except (ContractError, DocumentError):
-        # most likely the document names what is not there: say so with all places and nearest names
+        # probably caused by names that do not exist: report them with positions and similar names
         problems = inspect(loaded)
         if problems:
             raise DocumentError(problems) from None
@@ -175,7 +181,7 @@ def plot(  # noqa: PLR0913  (independent choices)
     fold: Fold | None,
     limits: Limits,
 ) -> int:
-    """Plot a run into ``output``, or a file named after its document; print the file's name."""
+    """Plot a run to ``output`` (default: a file named after its document); print the file's name."""
     from palaestrai_mosaik.analysis import plot_run
 
     with location.look() as store:
@@ -197,7 +203,7 @@ def plot(  # noqa: PLR0913  (independent choices)
 def plot_learning(
     location: StoreLocation, runs: Sequence[str], output: str | None, choice: LearningChoice
 ) -> int:
-    """Plot how the agents of runs learned; print the file's name."""
+    """Plot the learning of agents in runs; print the file's name."""
     from palaestrai_mosaik.analysis import plot_learning
 
     with location.look() as store:

@@ -1,4 +1,4 @@
-"""What all commands have in common: argument types, design folders, errors."""
+"""Common parts of all commands: argument types, design folders, errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from palaestrai_mosaik import __version__, collector
 from palaestrai_mosaik.errors import (
@@ -29,7 +29,8 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules, only_modules
 from palaestrai_mosaik.installation import neighbours
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.printing import Printable, printable, use_standard_streams, write
+from palaestrai_mosaik.text import abridge, listed
 
 from .output import Options, fail, print_traceback, say, using, wants_json, warn
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.design.folder import DesignFolder
     from palaestrai_mosaik.store import Store
 
-#: what --store takes
+#: help text of --store
 STORE_HELP = "folder of the results, or database: its URL, @FILE (holds the URL) or env:NAME"
 
 logger = logging.getLogger(__name__)
@@ -46,9 +47,21 @@ Command = Callable[..., argparse.ArgumentParser]
 _LISTED = 20
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that prints like the commands."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # our own text, and colours from newer Python releases, need no escaping
+        if message:
+            write(Printable(message), file or sys.stderr, end="", needed=file is sys.stdout)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.ArgumentParser, Command]:
-    """Return a parser, and the function that adds a command: ``(name, function, help text, another name)``."""
-    top = argparse.ArgumentParser(
+    """Create a parser and a function that adds a command: ``(name, function, help text, alias)``."""
+    top = _Parser(
         prog=prog,
         description=description,
         epilog=epilog,
@@ -84,32 +97,37 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
 
 
 def lazy(module: str, name: str, *, one_thread: bool = False, limited: bool = False) -> Callable[..., int]:
-    """Return a function that imports ``module`` of this package and calls ``name`` in it.
+    """Create a function that imports ``module`` of this package and calls its function ``name``.
 
-    So the parser of a program, and its ``--help``, import none of the commands. ``one_thread``: numeric
-    libraries get one thread; several cost more than they save for the small systems solved here. ``limited``:
-    documents may name only the modules of the option ``allow_modules``.
+    Thus, a program's parser and its ``--help`` do not import any command.
+
+    Args:
+        module: the name of the module in this package.
+        name: the name of the function.
+        one_thread: whether to limit numeric libraries to one thread, which is faster for the small systems solved
+            here.
+        limited: whether documents may only name the modules in the option ``allow_modules``.
     """
 
     def function(**options: Any) -> int:
         if one_thread:
-            # numpy reads them when it is imported
+            # NumPy reads these variables on import
             for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
                 os.environ.setdefault(variable, "1")
         whole = f"{__package__}.{module}"
         began = time.perf_counter()
         with nullcontext() if whole in sys.modules else collector.importing():
-            found = import_module(whole)
+            imported = import_module(whole)
         logger.info("imported %s in %.2f s", whole, time.perf_counter() - began)
         with only_modules(options.pop("allow_modules")) if limited else nullcontext():
-            code: int = getattr(found, name)(**options)
+            code: int = getattr(imported, name)(**options)
         return code
 
     return function
 
 
 def warn_of_neighbours() -> None:
-    """Report on standard error what other packages have replaced of this one (where a command starts)."""
+    """Warn if other packages have replaced parts of this one. Call at the start of a program."""
     for neighbour in neighbours():
         warn(neighbour)
 
@@ -119,25 +137,10 @@ def call(
     argv: Sequence[str] | None,
     complete: Callable[[dict[str, Any]], None] = lambda options: None,
 ) -> int:
-    """Call the command that ``argv`` (default: the process's) asks for; return the exit code.
+    """Run the command in ``argv`` (default: the process's arguments); return the exit code.
 
-    ``complete`` may fill in options that are not given.
+    ``complete`` may fill in missing options.
     """
-    try:
-        code = _call(parser, argv, complete)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # whoever read our output (head, less) has seen enough; Python must not try again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FINISHED
-
-
-def _call(
-    parser: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
-    complete: Callable[[dict[str, Any]], None],
-) -> int:
     try:
         options = vars(parser.parse_args(argv))
     except SystemExit as end:
@@ -146,11 +149,28 @@ def _call(
         return _execute(parser.prog, options, complete)
 
 
-def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, Any]], None]) -> int:
-    """Call the command with its options; print what it raises."""
+def answering(prog: str, command: Callable[[], int]) -> int:
+    """Run a command and handle errors of its output, such as a closed pipe or full disk; return the exit code."""
+    use_standard_streams()
     try:
+        code = command()
+        # flush output of user code
+        write("", sys.stdout, end="")
+    except BrokenPipeError:
+        # the reader, such as head or less, has closed the pipe
+        return FINISHED
+    except OSError as error:
+        fail(prog, f"{error.filename}: {error.strerror}")
+        return UNSOUND
+    return code
+
+
+def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, Any]], None]) -> int:
+    """Call the command with its options; print its errors."""
+    try:
+        _refuse_deleted_directory()
         _warn_of_password(options.get("store"), "--store ")
-        # the database that results are imported from
+        # the source database of 'import'
         _warn_of_password(options.get("source"))
         function = options.pop("function")
         complete(options)
@@ -168,11 +188,18 @@ def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, A
     except BrokenPipeError:
         raise
     except OSError as error:
-        # of a file or folder that is not what it should be, or must not be read or written
+        # a file or folder is missing, of the wrong kind, or inaccessible
         print_traceback()
-        place = f"{error.filename}: " if error.filename is not None else ""
-        fail(prog, f"{place}{error.strerror or error}")
-        _answer_error(f"{place}{error.strerror or error}")
+        prefix = f"{error.filename}: " if error.filename is not None else ""
+        fail(prog, f"{prefix}{error.strerror or error}")
+        _answer_error(f"{prefix}{error.strerror or error}")
+        return UNSOUND
+    except UnicodeEncodeError as error:
+        # a path with undecodable bytes, which databases and tables cannot store
+        print_traceback()
+        text = f"{abridge(str(error.object))!r} is not UTF-8; give the file or folder another name"
+        fail(prog, text)
+        _answer_error(text)
         return UNSOUND
     except KeyboardInterrupt:
         fail(prog, "interrupted")
@@ -181,8 +208,16 @@ def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, A
     return code
 
 
+def _refuse_deleted_directory() -> None:
+    """Raise an error if the working directory was deleted, because relative paths would be invalid."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise PalaestraiMosaikError("the working directory was deleted; go to another one (cd)") from None
+
+
 def _answer_error(error: object, problems: Sequence[Problem] = ()) -> None:
-    """Print what went wrong as the answer in JSON, if one was asked for."""
+    """Print the error as JSON with ``--json``."""
     if wants_json():
         from .answers import answer, problems_data
 
@@ -190,9 +225,9 @@ def _answer_error(error: object, problems: Sequence[Problem] = ()) -> None:
 
 
 def store_option(store: str | None) -> str:
-    """Return ``" --store LOCATION"`` for a command that is suggested, ``""`` where none was given.
+    """Return ``" --store LOCATION"`` for a suggested command, or ``""`` without a store.
 
-    A password in a URL is not shown.
+    A password in a URL is masked.
     """
     if store is None:
         return ""
@@ -202,7 +237,7 @@ def store_option(store: str | None) -> str:
 
 
 def _warn_of_password(store: object, option: str = "") -> None:
-    """Say so where a password stands on the command line, for all users of the machine to read."""
+    """Warn of a password on the command line, which all users of the machine can read."""
     if not isinstance(store, str) or "://" not in store:
         return
     from palaestrai_mosaik.store.urls import holds_password, shown
@@ -216,9 +251,9 @@ def _warn_of_password(store: object, option: str = "") -> None:
 
 
 def print_problems(problems: Iterable[Problem]) -> int:
-    """Print each problem once, one a line; return how many there are.
+    """Print each distinct problem on a line; return their number.
 
-    A fault that several phases inherit from one line is one problem to the user.
+    An error in one line that several phases inherit is printed once.
     """
     lines = list(dict.fromkeys(map(str, problems)))
     for line in lines:
@@ -227,7 +262,7 @@ def print_problems(problems: Iterable[Problem]) -> int:
 
 
 def seconds(text: str) -> float:
-    """Read a number of seconds, or 0."""
+    """Parse a non-negative number of seconds."""
     try:
         number = float(text)
     except ValueError:
@@ -237,18 +272,18 @@ def seconds(text: str) -> float:
     return number
 
 
-#: units of a time that is over, by the first letters that are enough
+#: units of past times, by their shortest unambiguous abbreviations
 _UNITS = {"s": "seconds", "mi": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def moment(text: str) -> datetime:
-    """Read a date, with or without a time (``2026-01-31``, ``2026-01-31 12:00``), or how long ago (``2 days``)."""
+    """Parse a date, optionally with time (``2026-01-31``, ``2026-01-31 12:00``), or an age (``2 days``)."""
     ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?:\s+ago)?", text.strip().lower())
     unit = "" if ago is None else next((u for u in _UNITS.values() if u.startswith(ago[2])), "")
     try:
         if ago is not None and any(ago[2].startswith(first) for first in _UNITS) and unit:
             return datetime.now(UTC) - timedelta(**{unit: float(ago[1])})
-        # (of the clock on the wall here, where no zone is given)
+        # local time unless a zone is specified
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
@@ -258,7 +293,7 @@ def moment(text: str) -> datetime:
 
 
 def positive(text: str) -> int:
-    """Read a whole number of at least 1."""
+    """Parse a positive integer."""
     number = int(text)
     if number < 1:
         raise ValueError
@@ -266,7 +301,7 @@ def positive(text: str) -> int:
 
 
 def index(text: str) -> int:
-    """Read a whole number of at least 0."""
+    """Parse a non-negative integer."""
     number = int(text)
     if number < 0:
         raise ValueError
@@ -274,7 +309,7 @@ def index(text: str) -> int:
 
 
 def add_completion(command: Command) -> None:
-    """Add the command that prints scripts for shells."""
+    """Add the command that prints shell scripts for completion."""
     sub = command(
         "completion", lazy("completion", "completion"), "print the script that completes commands in a shell"
     )
@@ -282,14 +317,14 @@ def add_completion(command: Command) -> None:
 
 
 def add_json(sub: argparse.ArgumentParser) -> None:
-    """Add the option to answer in JSON."""
+    """Add the option for JSON output."""
     sub.add_argument(
         "--json", dest="as_json", action="store_true", help="print one JSON document, for programs"
     )
 
 
 def add_allow_modules(sub: argparse.ArgumentParser) -> None:
-    """Add the option that limits what documents may name."""
+    """Add the option that limits the classes that documents may name."""
     sub.add_argument(
         "--allow-modules",
         type=_modules,
@@ -321,7 +356,7 @@ def add_serving(sub: argparse.ArgumentParser) -> None:
 
 
 def _modules(text: str) -> tuple[str, ...]:
-    """Read modules' names, separated by commas; no text: none."""
+    """Parse names of modules separated by commas; an empty text allows none."""
     try:
         return check_modules(part.strip() for part in text.split(",") if part.strip())
     except NameResolutionError as error:
@@ -329,12 +364,12 @@ def _modules(text: str) -> tuple[str, ...]:
 
 
 def limit_pair(text: str) -> tuple[float | None, float | None]:
-    """Read a lower and an upper limit, one of which may be left out: ``0.9,1.1``, ``,80``."""
+    """Parse a lower and an upper limit; one of them may be empty: ``0.9,1.1``, ``,80``."""
     parts = [part.strip() for part in text.split(",")]
     try:
         low, high = (float(part) if part else None for part in parts)
-        known = [one for one in (low, high) if one is not None]
-        if not known or not all(map(math.isfinite, known)) or known != sorted(known):
+        bounds = [bound for bound in (low, high) if bound is not None]
+        if not bounds or not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
             raise ValueError
     except ValueError:
         raise argparse.ArgumentTypeError(
@@ -344,21 +379,21 @@ def limit_pair(text: str) -> tuple[float | None, float | None]:
 
 
 def named_after(store: Store, run: str, ending: str) -> str:
-    """Return the name of a file about a run: its document, when it began, and ``ending``."""
+    """Return a file name for a run: its document, its start time, and ``ending``."""
     uid = store.find_run(run)
     document = store.runs(uid)["document"].iloc[0]
     return re.sub(r"[^\w.-]+", "_", f"{document}-{uid[:15]}").strip("_.") + ending
 
 
 def episode_choice(text: str) -> int | str:
-    """Read the number of an episode, ``newest`` or ``worst``."""
+    """Parse the number of an episode, ``newest`` or ``worst``."""
     if text in ("newest", "worst"):
         return text
     return index(text)
 
 
 def names_list(text: str) -> tuple[str, ...]:
-    """Read names that commas separate: ``best,worst``."""
+    """Parse names separated by commas: ``best,worst``."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} has an empty name: expected names such as best,worst")
@@ -366,29 +401,33 @@ def names_list(text: str) -> tuple[str, ...]:
 
 
 def index_ranges(text: str) -> tuple[range, ...]:
-    """Read numbers and ranges, both ends included: ``0-9,15``."""
-    found = []
+    """Parse numbers and inclusive ranges: ``0-9,15``."""
+    ranges = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         ends = [first, last] if dash else [first, first]
         if not all(end.isdecimal() for end in ends) or int(ends[0]) > int(ends[1]):
             raise argparse.ArgumentTypeError(f"{part.strip()!r} is no number and no range such as 0-9")
-        found.append(range(int(ends[0]), int(ends[1]) + 1))
-    return tuple(found)
+        ranges.append(range(int(ends[0]), int(ends[1]) + 1))
+    return tuple(ranges)
 
 
-# the type's name stands in argparse's message: "invalid whole number value: 'x'"
+# argparse uses the type's name in messages: "invalid positive number value: 'x'"
 positive.__name__ = "positive number"
 index.__name__ = episode_choice.__name__ = "episode number"
 
 
 def find_folder(folder: str | None) -> DesignFolder:
-    """Open the design folder ``folder``, or the only one that there is here.
+    """Open a design folder.
 
-    Without a name it is the working directory, else the only one in it or in ``_outputs``.
-    Raises :class:`PalaestraiMosaikError` where that is none, or several.
+    Args:
+        folder: its path; ``None`` for the working directory if it is a design folder, otherwise the only one in it and
+            in ``_outputs``.
+
+    Raises:
+        PalaestraiMosaikError: if no design folder exists, or several.
     """
-    # (not at the top: --version and --help import nothing heavy)
+    # imported here so that --version and --help stay fast
     from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
 
     def is_design(path: Path) -> bool:
@@ -398,18 +437,18 @@ def find_folder(folder: str | None) -> DesignFolder:
         return DesignFolder.open(folder)
     if is_design(Path()):
         return DesignFolder.open(Path())
-    places = (Path(OUTPUTS), Path())
-    found = sorted(
+    folders = (Path(OUTPUTS), Path())
+    designs = sorted(
         path
-        for place in places
-        if place.is_dir()
-        for path in place.iterdir()
+        for folder_path in folders
+        if folder_path.is_dir()
+        for path in folder_path.iterdir()
         if not path.name.startswith(".") and is_design(path)
     )
-    if len(found) == 1:
-        return DesignFolder.open(found[0])
-    if found:
-        raise PalaestraiMosaikError(f"there are several design folders, name one: {listed(found, _LISTED)}")
+    if len(designs) == 1:
+        return DesignFolder.open(designs[0])
+    if designs:
+        raise PalaestraiMosaikError(f"there are several design folders, name one: {listed(designs, _LISTED)}")
     raise PalaestraiMosaikError(
         f"there is no design folder here or in {OUTPUTS}: name one, or make it with arsenai generate DESIGN.yml"
     )

@@ -1,7 +1,7 @@
-"""Completion in shells: the scripts of ``completion``, and the answers that these ask for with ``__complete``.
+"""Shell completion: the scripts of ``completion``, and the hidden command ``__complete`` that they call.
 
-A script asks the program that is being typed for each completion, so it never grows old: commands, options and choices are
-those of the parsers, runs those of the store. Nothing heavy is imported here.
+The scripts ask the program itself for each completion, so they are never outdated. Commands, options and choices come
+from the parsers, runs from the store. Nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from palaestrai_mosaik.locations import default_store
 
 from .output import say
 
-#: what scripts call a program with, before the words that stand on the command line
+#: the hidden command, which scripts call with the words on the command line
 COMPLETE = "__complete"
 
 _BASH = """\
@@ -66,52 +66,52 @@ complete -c arsenai -f -a '(__mosaik_agents)'
 """
 SHELLS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
-#: what stands for an argument in usage -> the endings of the files that it may be; folders are offered, too
+#: by metavar in usage, the suffixes of completed files; folders are always completed, too
 _FILES = {"RUN.yml": (".yml", ".yaml"), "DESIGN.yml": (".yml", ".yaml"), "FILE": ("",), "DATABASE": ("",)}
-#: likewise -> nothing but folders
+#: metavars of arguments that are folders
 _FOLDERS = ("FOLDER", "DIRECTORY", "LOCATION")
-#: arguments that are a run
+#: metavar of arguments that are runs
 _RUN = "RUN"
 
-#: a word, and what it is
+#: a word and its description
 Candidate = tuple[str, str]
 
 
 def completion(shell: str) -> int:
-    """Print the script that completes both programs in ``shell``."""
+    """Print the completion script of both programs for ``shell``."""
     say(SHELLS[shell], end="")
     return FINISHED
 
 
 def complete(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
-    """Print the candidates for the last of ``words``, which follow the name of the program; one a line."""
+    """Print the candidates for the last of ``words``, one per line; the program's name is not in ``words``."""
     for word, what in candidates(parser, words):
         say(f"{word}\t{what}" if what else word)
     return FINISHED
 
 
 def candidates(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[Candidate]:
-    """Return what the last of ``words`` may become, each with what it is."""
-    # bash takes --option=value for three words
+    """Return the candidates for the last of ``words``, with descriptions."""
+    # bash splits --option=value into three words
     if not words:
         words = [""]
     *before, current = [word for word in words if word != "="] if words[-1:] != ["="] else [*words[:-1], ""]
-    place = _Place(parser)
+    position = _Place(parser)
     for word in before:
-        place.take(word)
+        position.take(word)
     option, equals, value = current.partition("=")
-    action = place.option(option) if equals and option.startswith("--") else None
+    action = position.option(option) if equals and option.startswith("--") else None
     if action is not None:
-        return [(f"{option}={word}", what) for word, what in place.values(action, value)]
-    if place.waits is not None and not place.optional:
-        return list(place.values(place.waits, current))
+        return [(f"{option}={word}", what) for word, what in position.values(action, value)]
+    if position.waits is not None and not position.optional:
+        return list(position.values(position.waits, current))
     if current.startswith("-"):
-        return [one for one in place.options() if one[0].startswith(current)]
-    return [one for action in place.next() for one in place.values(action, current)]
+        return [candidate for candidate in position.options() if candidate[0].startswith(current)]
+    return [candidate for action in position.next() for candidate in position.values(action, current)]
 
 
 class _Place:
-    """Where in a command line the words end that were taken so far."""
+    """The position in a command line after the words taken so far."""
 
     def __init__(self, parser: argparse.ArgumentParser):
         self._use(parser)
@@ -121,16 +121,16 @@ class _Place:
         self._parser = parser
         self._options = {text: action for action in parser._actions for text in action.option_strings}
         self._positionals = [action for action in parser._actions if not action.option_strings]
-        #: the option whose value comes next, and whether it may as well have no more
+        #: the option that takes the next word, and whether further values are optional
         self.waits: argparse.Action | None = None
         self.optional = False
 
     def option(self, text: str) -> argparse.Action | None:
-        """Return the option that is called so."""
+        """Return the option with this name, or ``None``."""
         return self._options.get(text)
 
     def take(self, word: str) -> None:
-        """Go on behind ``word``."""
+        """Advance by one word."""
         name, equals, value = word.partition("=")
         if name.startswith("-") and name in self._options:
             action = self._options[name]
@@ -145,9 +145,9 @@ class _Place:
         elif self._positionals:
             action = self._positionals[0]
             if isinstance(action, argparse._SubParsersAction):
-                found = action.choices.get(word)
-                if found is not None:
-                    self._use(found)
+                subparser = action.choices.get(word)
+                if subparser is not None:
+                    self._use(subparser)
             elif action.nargs not in ("+", "*"):
                 self._positionals.pop(0)
 
@@ -156,13 +156,13 @@ class _Place:
             self._store = value
 
     def next(self) -> Iterator[argparse.Action]:
-        """Yield what the next word may be a value of."""
+        """Yield the arguments that the next word may belong to."""
         if self.waits is not None:
             yield self.waits
         yield from self._positionals[:1]
 
     def options(self) -> Iterator[Candidate]:
-        """Yield the options of the command."""
+        """Yield the options of the current command."""
         for text, action in self._options.items():
             if action.help != argparse.SUPPRESS:
                 yield text, _first_words(action.help)
@@ -170,17 +170,17 @@ class _Place:
     def values(self, action: argparse.Action, current: str) -> Iterator[Candidate]:
         """Yield the values of an argument that begin with ``current``."""
         if isinstance(action, argparse._SubParsersAction):
-            helps = {one.dest.split(" ")[0]: one.help for one in action._choices_actions}
-            found = [(str(name), _first_words(helps.get(str(name)))) for name in action.choices or ()]
+            helps = {candidate.dest.split(" ")[0]: candidate.help for candidate in action._choices_actions}
+            values = [(str(name), _first_words(helps.get(str(name)))) for name in action.choices or ()]
         elif action.choices is not None:
-            found = [(str(choice), "") for choice in action.choices]
+            values = [(str(choice), "") for choice in action.choices]
         elif action.metavar == _RUN:
-            found = [(run, "") for run in _runs(self._store or default_store())]
+            values = [(run, "") for run in _runs(self._store or default_store())]
         elif action.metavar in _FOLDERS or action.metavar in _FILES:
-            found = list(_paths(current, _FILES.get(str(action.metavar), ())))
+            values = list(_paths(current, _FILES.get(str(action.metavar), ())))
         else:
-            found = []
-        yield from (one for one in found if one[0].startswith(current))
+            values = []
+        yield from (candidate for candidate in values if candidate[0].startswith(current))
 
 
 def _first_words(text: str | None) -> str:
@@ -188,8 +188,8 @@ def _first_words(text: str | None) -> str:
 
 
 def _runs(store: str) -> list[str]:
-    """Return ``latest`` and the ids of the runs in a store that is a folder, the newest first."""
-    # (not those of a database: a key must be answered at once)
+    """Return ``latest`` and the ids of the runs in a store folder, newest first."""
+    # databases are not queried, because completion must be fast
     folder = Path(store) / "instances"
     names = sorted(os.listdir(folder), reverse=True) if folder.is_dir() else []
     return ["latest", *names]
@@ -200,15 +200,15 @@ def _paths(current: str, endings: Sequence[str]) -> Iterator[Candidate]:
     typed, begin = os.path.split(current)
     folder = Path(os.path.expanduser(typed) or ".")
     try:
-        found = sorted(os.scandir(folder), key=lambda one: one.name)
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    for one in found:
-        # (hidden ones if they are asked for)
-        if not one.name.startswith(begin) or (one.name.startswith(".") and not begin.startswith(".")):
+    for entry in entries:
+        # hidden files only if requested
+        if not entry.name.startswith(begin) or (entry.name.startswith(".") and not begin.startswith(".")):
             continue
-        path = os.path.join(typed, one.name)
-        if one.is_dir():
+        path = os.path.join(typed, entry.name)
+        if entry.is_dir():
             yield f"{path}/", "folder"
-        elif endings and one.name.endswith(tuple(endings)):
+        elif endings and entry.name.endswith(tuple(endings)):
             yield path, "file"

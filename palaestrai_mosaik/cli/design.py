@@ -1,4 +1,4 @@
-"""``arsenai plan``, ``generate`` and ``schema``: designs, without running anything."""
+"""``arsenai plan``, ``generate`` and ``schema``: commands for designs that run nothing."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from .tables import byte_size, duration, first_line, number, table
 if TYPE_CHECKING:
     from palaestrai_mosaik.execution.design_check import Extent
 
-#: modules that documents may name; ``None``: the configuration file says it, or else the design
+#: modules that documents may name; ``None`` to use the configuration file or the design
 Modules = tuple[str, ...] | None
 
-#: how much of a list of levels and of a path is shown
+#: maximum width of printed levels and paths
 _WIDTH = 60
-#: how many runs a message names
+#: maximum number of runs in a message
 _LISTED = 5
 
 
 def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modules: Modules) -> int:
-    """Print what a design varies, how many runs it makes and what they will take; check documents of it."""
+    """Print the factors, the number of runs and the estimated costs of a design; check a part of its documents."""
     loaded = Design.load(design)
     with count_progress("plan", "planned") as progress:
         planned = loaded.plan(seconds_per_run=seconds_per_run, progress=progress)
@@ -58,9 +58,9 @@ def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modul
 
 
 def generate(design: str, output: str | None, force: bool, extent: Extent, allow_modules: Modules) -> int:
-    """Check documents of a design, write all of them into its folder, and say what is in it.
+    """Check documents of a design, write all of them to its folder, and print a summary.
 
-    With ``force``, another design is not replaced while its runs are queued on a cluster or running.
+    ``force`` replaces another design in the folder, unless its runs are queued on a cluster or running.
     """
     loaded = Design.load(design)
     if force:
@@ -92,7 +92,7 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
 
 
 def _make_search(loaded: Design, design: str, output: str | None, force: bool) -> int:
-    """Make the folder of a search, whose settings will follow from what earlier ones gave; return the exit code."""
+    """Create the folder of a search, which adds settings based on earlier results; return the exit code."""
     if force:
         raise ExecutionError(
             f"{design} is a search, whose folder has what it has found: --force replaces none; name another folder (-o)"
@@ -109,7 +109,7 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
     _warn(map(str, loaded.spec.warnings))
     if wants_json():
         data = {"design": loaded.spec.uid, "folder": path, "outcome": "new" if not counts["rows"] else "kept"}
-        answer(data | dict(counts) | {"warnings": [str(one) for one in loaded.spec.warnings]})
+        answer(data | dict(counts) | {"warnings": [str(warning) for warning in loaded.spec.warnings]})
     name = shlex.quote(short_path(path))
     say_unless_quiet(f"{name}: the search {loaded.spec.uid!r}, {count(counts['rows'], 'setting')}")
     say_unless_quiet(f"next: arsenai tune {shlex.quote(design)}{'' if output is None else f' -o {name}'}")
@@ -118,12 +118,12 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
 
 
 def check_documents(design: Design, extent: Extent, allow_modules: Modules) -> tuple[Problem, ...]:
-    """Check documents of ``design``; print what is wrong with them, and return it."""
+    """Check documents of ``design``; print and return their problems."""
     return _check(design, extent, allow_modules)[1]
 
 
 def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int, tuple[Problem, ...]]:
-    """Check documents of ``design``; print what is wrong. Return how many are sound, and the problems."""
+    """Check documents of ``design`` and print their problems; return the number of valid rows, and the problems."""
     if extent == "none":
         return 0, ()
     from palaestrai_mosaik.execution.design_check import check_design
@@ -132,7 +132,7 @@ def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int,
     modules = allowed_modules(design.spec.resolved.get("execution"), allow_modules)
     try:
         with only_modules(modules), count_progress("check", "checked", "row") as progress:
-            return check_design(design.spec, extent, progress), ()
+            checked = check_design(design.spec, extent, progress)
     except DocumentError as error:
         print_problems(error.problems)
         say(
@@ -140,26 +140,29 @@ def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int,
             error=True,
         )
         return 0, error.problems
+    for problem in checked.failing:
+        warn(f"settings like this one will fail: {problem}")
+    return checked.rows, ()
 
 
 def _refuse_at_work(design: Design, path: Path) -> None:
-    """Raise :class:`ExecutionError` where runs of another design in ``path`` are queued or running."""
+    """Raise :class:`ExecutionError` if runs of another design in ``path`` are queued or running."""
     try:
         folder = DesignFolder.open(path)
     except DocumentError:
-        # a folder that is to be mended, or none
+        # a damaged folder, or no design folder
         return
     if folder.manifest["design"]["hash"] == design.spec.hash or not (folder.path / JOBS).is_dir():
-        # tasks find their documents again; or there was never one
+        # an unchanged design keeps its tasks' documents; without jobs, no task was ever submitted
         return
-    # (it takes a second to import, which other calls need not wait for)
+    # imported here because it takes a second, which other commands do not need
     from palaestrai_mosaik.execution import RunStatus, run_states
 
     try:
         with execution_lock(folder.path, "is being generated anew by"):
             states = run_states(folder, None, held=True)
     except OSError:
-        # it is being executed, or cannot be written: writing it will fail with the reason
+        # the folder is locked by an execution or not writable: writing will fail with the reason
         return
     name = shlex.quote(str(path))
     live = [
@@ -224,7 +227,7 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
 
 
 def _growth(spec: DesignSpec) -> str:
-    """Return how a design grows that begins with the rows that are planned."""
+    """Describe how a design grows from its planned rows."""
     if spec.sampler.name == ADAPTIVE.name:
         most, each = adaptive.most_rows(spec), adaptive.batch_of(spec)
         overlap, rounds = adaptive.stopping_rule(spec)
@@ -254,7 +257,7 @@ def _search_lines(spec: DesignSpec) -> Iterable[str]:
         None if budget.steps is None else f"{count(budget.steps, 'step')} of environments",
         None if budget.hours is None else f"{budget.hours:g} hours",
     ]
-    yield f"seeks      {', '.join(f'{one.name} ({one.better})' for one in sought(spec))}"
+    yield f"seeks      {', '.join(f'{outcome.name} ({outcome.better})' for outcome in sought(spec))}"
     yield f"budget     {', '.join(limit for limit in limits if limit is not None)}"
     prune = "" if search.prune == "none" else f", stopped early by {search.prune}"
     yield f"settings   {count(search.seeds, 'run')} each, {spec.seed_policy} seeds{prune}"
@@ -294,7 +297,7 @@ def _plan_data(planned: Plan, path: str) -> dict[str, Any]:
 
 
 def _without_empty(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
-    """Return rows with ``None`` for empty text, so that columns without any are left out."""
+    """Replace empty texts by ``None``, so that empty columns are omitted."""
     return [[cell or None for cell in row] for row in rows]
 
 

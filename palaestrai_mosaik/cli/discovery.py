@@ -1,4 +1,4 @@
-"""The boxes of ``arsenai analyse --discover``: as text, as tables and as data."""
+"""Text, tables and data of the boxes of ``arsenai analyse --discover``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.analysis.discovery import Discovery, FoundBox
 
-#: name of a file -> what makes its table
+#: by file name, the function that creates its table
 TABLES = {
     "discovery-boxes.csv": box_table,
     "discovery-limits.csv": limit_table,
@@ -35,29 +35,31 @@ TABLES = {
 def write_discoveries(
     found: Sequence[Discovery], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
 ) -> list[Path]:
-    """Write the tables of all discoveries and a picture of each; return the files.
+    """Write the tables of all discoveries, and a picture of each; return the files.
 
-    A picture of an earlier analysis that has no box any more, or no condition, is removed.
+    Outdated pictures of an earlier analysis are removed.
     """
     written = [write(made(found), directory / name) for name, made in TABLES.items()]
-    for place, one in enumerate(found, start=1):
-        file = directory / f"discovery-{place}.png"
-        if one.boxes:
-            written.append(plot_discovery(one, file))
+    for position, discovery in enumerate(found, start=1):
+        file = directory / f"discovery-{position}.png"
+        if discovery.boxes:
+            written.append(plot_discovery(discovery, file))
         else:
             files.remove(file, missing_ok=True)
-    place = len(found) + 1
-    while (file := directory / f"discovery-{place}.png").exists():
+    position = len(found) + 1
+    while (file := directory / f"discovery-{position}.png").exists():
         files.remove(file, missing_ok=True)
-        place += 1
+        position += 1
     return written
 
 
 def lines_of(one: Discovery) -> Iterator[str]:
-    """Yield what is printed of a discovery."""
+    """Yield the printed lines of a discovery."""
     yield one.title
     if one.refused:
         yield f"  no box: {one.refused}"
+    if one.nothing_found:
+        yield f"  {one.nothing_found}"
     for box in one.boxes:
         yield ""
         yield f"  {box.method} box {box.number}: {box.rule}"
@@ -72,29 +74,29 @@ def lines_of(one: Discovery) -> Iterator[str]:
 
 
 def _figures(box: FoundBox) -> str:
-    told = []
+    parts = []
     for name in ("coverage", "density"):
         low, high = (number(box.figures[f"{name}_{end}"]) for end in ("low", "high"))
         interval = "" if NOTHING in (low, high) else f" [{low}, {high}]"
-        told.append(f"{name} {number(box.figures[name])}{interval}")
-    told.append(f"mass {number(box.figures['mass'])}")
-    told.append(f"overlap with resamples {number(box.figures['overlap'])}")
-    return ", ".join(told)
+        parts.append(f"{name} {number(box.figures[name])}{interval}")
+    parts.append(f"mass {number(box.figures['mass'])}")
+    parts.append(f"overlap with resamples {number(box.figures['overlap'])}")
+    return ", ".join(parts)
 
 
 def _sizes(box: FoundBox) -> str:
     figures = {name: int(value) for name, value in box.figures.items() if name in _COUNTS}
     executed = f" ({figures['executed']:,} executed)" if figures["executed"] < figures["runs"] else ""
-    told = [f"{count(figures['runs'], 'run')}{executed}, the condition holds in {figures['holds']:,}"]
+    parts = [f"{count(figures['runs'], 'run')}{executed}, the condition holds in {figures['holds']:,}"]
     if figures["settings"] < figures["executed"]:
-        some = figures["settings_some"]
-        told.append(
+        partly = figures["settings_some"]
+        parts.append(
             f"{count(figures['settings'], 'setting')}: in {figures['settings_all']:,} with all seeds, "
-            f"in {some:,} with some"
+            f"in {partly:,} with some"
         )
     if figures["lost"]:
-        told.append(f"{figures['lost']:,} lost")
-    return "; ".join(told)
+        parts.append(f"{figures['lost']:,} lost")
+    return "; ".join(parts)
 
 
 _COUNTS = ("runs", "executed", "holds", "settings", "settings_all", "settings_some", "lost")
@@ -104,18 +106,19 @@ def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
     low, high = number(row["low"]), number(row["high"])
     between = None if NOTHING in (low, high) else f"[{low}, {high}]"
     value = row["quasi_p"]
-    shown = "<0.001" if value < 0.001 else f"{value:.3f}"
-    return row["factor"], row["limit"], row["value"], shown, f"{100 * row['present']:.0f} %", between
+    quasi_p = "<0.001" if value < 0.001 else f"{value:.3f}"
+    return row["factor"], row["limit"], row["value"], quasi_p, f"{100 * row['present']:.0f} %", between
 
 
 def data_of(one: Discovery) -> dict[str, Any]:
-    """Return a discovery as the answer of ``--json`` has it."""
+    """Return the data of a discovery for ``--json``."""
     return {
         "condition": one.condition,
         "holds": one.holds,
         "runs": len(one.runs.holds),
         "lost": len(one.runs.lost),
         "refused": one.refused or None,
+        "nothing_found": one.nothing_found or None,
         "notes": one.notes,
         "boxes": [
             {

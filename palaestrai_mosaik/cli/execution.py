@@ -1,4 +1,4 @@
-"""``arsenai run``, ``resume``, ``submit``, ``cancel`` and ``collect``: execute the runs of a design folder."""
+"""``arsenai run``, ``resume``, ``submit``, ``cancel`` and ``collect``: execution of the runs of a design folder."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from palaestrai_mosaik.execution.cluster.submit import cancel_folder, plan_submi
 from palaestrai_mosaik.execution.runs import RunsToExecute
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.printing import Printable
 from palaestrai_mosaik.text import count
 
 from .answers import answer
 from .common import find_folder, store_option
 from .output import (
-    Printable,
     compose,
     count_progress,
     quiet,
@@ -62,13 +62,27 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     allow_modules: str | None = None,
     before: Mapping[str, Any] | None = None,
 ) -> int:
-    """Execute the runs of ``folder`` that are missing; return the exit code.
+    """Execute the missing runs of a design folder.
 
-    Runs that failed are left out, unless ``failed`` asks for these alone or ``again``
-    (``arsenai resume``) for all that did not finish. ``rows`` chooses rows of the
-    design. ``jobs``, ``executor``, ``timeout``, ``runs_per_process``, ``fail_fast`` and ``allow_modules``
-    replace what the section ``execution`` of the design, or of the user's configuration, says; so does
-    ``before``, settings of a submission of the folder, within what :meth:`Settings.of` takes of them.
+    Args:
+        folder: the path of the folder; ``None`` for the only one here.
+        jobs: the number of runs at a time.
+        executor: ``local``, ``inline``, ``slurm`` or ``parsl``.
+        store: the location of the results.
+        rows: only these rows of the design.
+        failed: execute only failed runs.
+        fail_fast: start no more runs after a failure.
+        timeout: maximum seconds of a run.
+        runs_per_process: number of runs in one process.
+        again: also execute runs that did not finish (``arsenai resume``).
+        ignore_queue: do not query the scheduler.
+        allow_modules: modules that documents may name.
+        before: settings of an earlier submission of the folder, as far as :meth:`Settings.of` accepts them.
+
+    Arguments for execution override the section ``execution`` of the design and of the user's configuration.
+
+    Returns:
+        The exit code.
     """
     opened = find_folder(folder)
     if opened.spec.search is not None:
@@ -110,13 +124,12 @@ def run(  # noqa: PLR0913 (one parameter for each option)
 
 
 def resume(folder: str | None, **options: Any) -> int:
-    """Execute all runs of ``folder`` that did not finish, those that failed included. See :func:`run`.
+    """Execute all unfinished runs of a design folder, including failed ones. See :func:`run`.
 
-    Of a search, settings that failed are executed once more only where ``retry_failed`` says so.
+    In a search, failed settings are only repeated with ``retry_failed``.
 
-    Unless it is said where (``executor`` or ``jobs``), they go where the newest submission went: to
-    Slurm again, or to pilots, with the same settings, those of runs included. Wherever they go, documents may
-    name the modules that the user allowed for that submission, if any were said.
+    Without ``executor`` or ``jobs``, runs are executed like those of the newest submission, on Slurm or by pilots, with
+    the same settings. In any case, documents may name the modules that the user allowed for that submission.
     """
     opened = find_folder(folder)
     searching = opened.spec.search is not None
@@ -129,7 +142,7 @@ def resume(folder: str | None, **options: Any) -> int:
     if options.get("executor") is not None or options.get("jobs") is not None:
         return _go_on(opened, before=before, **options)
     before[newest.executor] = newest.settings
-    # (0: there was no limit, whatever the design says)
+    # 0: the submission had no limit, whatever the design specifies
     before |= {"timeout": newest.timeout or 0, "runs_per_process": newest.runs_per_process}
     before["checkpoint_every"] = newest.checkpoint_every
     if newest.executor == "slurm" and options.get("fail_fast"):
@@ -143,15 +156,15 @@ def resume(folder: str | None, **options: Any) -> int:
     if newest.executor == "parsl":
         return _go_on(opened, before=before, **{**options, "executor": "parsl"})
 
-    # (a search goes on with what it proposes, whatever failed)
+    # a search continues with new proposals, including after failures
     which: RunsToExecute = "failed" if options.get("failed") else "missing" if searching else "unfinished"
     kept = ("store", "rows", "ignore_queue", "timeout", "runs_per_process", "allow_modules", "retry_failed")
-    given = {name: options[name] for name in kept if name in options}
-    return submit(folder, which=which, before=before, **given)
+    overrides = {name: options[name] for name in kept if name in options}
+    return submit(folder, which=which, before=before, **overrides)
 
 
 def _go_on(folder: DesignFolder, **options: Any) -> int:
-    """Execute what is missing of ``folder``, and wait."""
+    """Execute the remaining runs of ``folder`` and wait for them."""
     if folder.spec.search is None:
         options.pop("retry_failed", None)
         return run(str(folder.path), again=True, **options)
@@ -161,9 +174,9 @@ def _go_on(folder: DesignFolder, **options: Any) -> int:
 
 
 def _limit_of(submission: Submission, section: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the section ``execution`` that says which modules the user allowed for ``submission``.
+    """Return settings with the modules that the user allowed for ``submission``.
 
-    It is empty if none were given, or by the design alone, whose ``section`` still says the same.
+    They are empty if all modules were allowed, or if the limit is that of the design's unchanged ``section``.
     """
     if not submission.limited or submission.allow_modules == Settings.of(section).allow_modules:
         return {}
@@ -171,18 +184,18 @@ def _limit_of(submission: Submission, section: Mapping[str, Any] | None) -> dict
 
 
 def row_numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] | None:
-    """Return the numbers of the rows that are asked for; they may be many more than there are."""
+    """Return the numbers of the requested rows. Raises :class:`ExecutionError` if the design has fewer rows."""
     if rows is None:
         return None
     last = max((run.row for run in folder.runs), default=-1)
-    for asked in rows:
-        if asked[-1] > last:
-            raise ExecutionError(f"the design has no row {asked[-1]}: it has rows 0 to {last}")
+    for row_range in rows:
+        if row_range[-1] > last:
+            raise ExecutionError(f"the design has no row {row_range[-1]}: it has rows 0 to {last}")
     return set().union(*rows)
 
 
 def _advance(folder: DesignFolder, store: str | None) -> DesignFolder:
-    """Return the folder of a design that grows with its next round, if the runs of those before have ended on the cluster."""
+    """Add the next round to a growing design if the cluster has finished the earlier ones; return its folder."""
     from palaestrai_mosaik.rounds import advance
 
     if (folder.path / STORES).is_dir():
@@ -194,7 +207,7 @@ def _advance(folder: DesignFolder, store: str | None) -> DesignFolder:
 
 
 def _print_round(rounds: Rounds) -> None:
-    """Print what the round gave that was executed last, and whether there is another."""
+    """Print the results of the last executed round, and the size of the next one or the reason for the end."""
     lines = rounds.lines()
     if rounds.ended:
         say_unless_quiet(f"{lines[-1]}\nno more rows: {rounds.ended}")
@@ -204,9 +217,9 @@ def _print_round(rounds: Rounds) -> None:
 
 
 def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) -> None:
-    """Print how it went, and what to do next."""
+    """Print the results of an execution, and the next command."""
     print_left_out(summary.before)
-    ended = {one.value: n for one, n in summary.ended.items()}
+    ended = {state.value: n for state, n in summary.ended.items()}
     words = [status(f"{n:,} {name}", name) for name, n in sorted(ended.items())]
     if summary.not_begun:
         words.append(compose(f"{summary.not_begun:,} not begun"))
@@ -220,7 +233,7 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
         failures = sorted(
             summary.failures, key=lambda record: (by_uid[record.run].row, by_uid[record.run].repetition)
         )
-        # (a run that failed is an error: with --quiet, too, but then nothing goes to standard output)
+        # failures are errors and thus printed even with --quiet, but then on standard error
         say(compose(status("failed", error=quiet()), ":"), error=quiet())
         failed = (
             {
@@ -236,6 +249,8 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
         print_collected(folder, summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
+    if summary.not_read_back is not None:
+        say(summary.not_read_back, error=True)
     say_unless_quiet(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
     option, name = store_option(store), shlex.quote(short_path(folder.path))
     if summary.whole:
@@ -262,18 +277,19 @@ def _summary_data(folder: DesignFolder, summary: Summary) -> dict[str, Any]:
         ],
         "collected": None if summary.collected is None else _collected_data(summary.collected),
         "not_collected": summary.not_collected,
+        "not_read_back": summary.not_read_back,
     }
 
 
-def _collected_data(found: Collected) -> dict[str, Any]:
+def _collected_data(collected: Collected) -> dict[str, Any]:
     return {
-        "collected": found.runs,
-        "before": found.before,
-        "not_ended": found.going_on,
-        "empty": found.empty,
-        "damaged": found.damaged,
-        "removed": found.removed,
-        "not_removed": found.kept,
+        "collected": collected.runs,
+        "before": collected.before,
+        "not_ended": collected.going_on,
+        "empty": collected.empty,
+        "damaged": collected.damaged,
+        "removed": collected.removed,
+        "not_removed": collected.kept,
     }
 
 
@@ -288,12 +304,21 @@ def submit(
     seconds_per_run: float | None = None,
     **given: Any,
 ) -> int:
-    """Submit the runs of ``folder`` to Slurm that are missing (or ``which``); return the exit code.
+    """Submit runs of a design folder to Slurm.
 
-    ``given`` are settings, which go before those of the design and of the user's configuration file;
-    ``slurm`` of them is a mapping. ``dry_run``: only write the script, and report what the runs would take,
-    by what earlier ones took, or by ``seconds_per_run``. Of a search, ``retry_failed`` may be given, too: settings that
-    failed are executed once more.
+    Args:
+        folder: the path of the folder; ``None`` for the only one here.
+        store: the location of the results.
+        rows: only these rows of the design.
+        which: the runs to submit.
+        ignore_queue: do not query the scheduler.
+        dry_run: only write the script, and estimate time and storage.
+        seconds_per_run: for the estimate; by default, measured in earlier runs.
+        **given: settings that override the design's and the user's configuration; ``slurm`` is a mapping. In a search,
+            ``retry_failed`` repeats failed settings.
+
+    Returns:
+        The exit code.
     """
     opened = find_folder(folder)
     options: dict[str, Any] = {"store": store, "ignore_queue": ignore_queue, "dry_run": dry_run}
@@ -344,7 +369,7 @@ def submit(
 
 
 def cancel(folder: str | None) -> int:
-    """End what Slurm has of the runs of ``folder``; return the exit code."""
+    """Cancel the jobs of a design folder on Slurm; return the exit code."""
     opened = find_folder(folder)
     cancelled = cancel_folder(opened.path)
     confirming = _confirming(opened)
@@ -365,43 +390,44 @@ def cancel(folder: str | None) -> int:
 
 
 def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
-    """Copy what runs of ``folder`` have recorded on a cluster into ``store``; return the exit code.
+    """Copy the results of cluster runs of a design folder into ``store``.
 
-    It is 1 where the own store of a run cannot be read, or removed. ``remove``: the own stores of
-    finished runs are removed once they are copied, and the copy was read.
+    ``remove`` deletes the stores of finished runs after their copies were read back.
+
+    Returns 1 if the store of a run cannot be read or removed, otherwise 0.
     """
     opened = find_folder(folder)
-    found = _collect(opened, store, remove)
+    collected = _collect(opened, store, remove)
     confirming = _confirming(opened)
-    # (the design that confirms a search has a folder of its own in that of the search)
+    # the design that confirms a search has a separate folder inside that of the search
     confirmed = None if confirming is None else _collect(confirming, store, remove)
     if wants_json():
-        data = _collected_data(found)
+        data = _collected_data(collected)
         if opened.spec.search is not None:
             data["confirm"] = None if confirmed is None else _collected_data(confirmed)
         answer(data)
-    every = [found] if confirmed is None else [found, confirmed]
-    # (what has not ended is collected by another call)
-    left, option = any(one.going_on or one.damaged for one in every), store_option(store)
+    results = [collected] if confirmed is None else [collected, confirmed]
+    # unfinished runs have to be collected later
+    left, option = any(result.going_on or result.damaged for result in results), store_option(store)
     then = "status" if left else "analyse"
     say_unless_quiet(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
-    if option and any(one.runs or one.before for one in every):
+    if option and any(result.runs or result.before for result in results):
         say_unless_quiet(
             f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
         )
-    return FAILED if any(one.damaged or one.kept for one in every) else FINISHED
+    return FAILED if any(result.damaged or result.kept for result in results) else FINISHED
 
 
 def _collect(folder: DesignFolder, store: str | None, remove: bool) -> Collected:
     location = StoreLocation.of(folder.path / RESULTS, store)
     with count_progress("collect", "looked at") as progress:
-        found = collect_folder(folder, location, remove=remove, progress=progress)
-    print_collected(folder, found)
-    return found
+        collected = collect_folder(folder, location, remove=remove, progress=progress)
+    print_collected(folder, collected)
+    return collected
 
 
 def _confirming(folder: DesignFolder) -> DesignFolder | None:
-    """Return the design that confirms the search in ``folder``, where that has a part of a cluster in it."""
+    """Return the design that confirms the search in ``folder``, if it was submitted to a cluster."""
     path = folder.path / CONFIRM
     if folder.spec.search is None or not any((path / name).is_dir() for name in (SUBMISSIONS, STORES)):
         return None

@@ -1,9 +1,9 @@
-"""The command ``palaestrai-mosaik``: its arguments, and what every command has in common.
+"""The command ``palaestrai-mosaik`` and its arguments.
 
-``palaestrai-mosaik arsenai ...`` is the command ``arsenai``: where palaestrAI is installed beside this package,
-it has replaced the program of this name.
+``palaestrai-mosaik arsenai ...`` runs the command ``arsenai``, because palaestrAI replaces the program of this name if
+it is installed in the same environment.
 
-Nothing heavy is imported here: a command imports what it needs when it is called.
+Nothing heavy is imported here. Each command imports its dependencies when it is called.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
@@ -24,6 +25,7 @@ from .common import (
     add_completion,
     add_json,
     add_serving,
+    answering,
     call,
     episode_choice,
     index,
@@ -68,7 +70,7 @@ def _start(*, no_store: bool, resume: bool, **options: Any) -> int:
 
 
 def _of_store(module: str, name: str) -> Callable[..., int]:
-    """Return what calls a command with the location of the results instead of ``--store`` and ``--files``."""
+    """Create a function that calls a command with a ``location`` made from ``--store`` and ``--files``."""
     command = lazy(module, name)
 
     def function(*, store: str | None, files: str | None, **options: Any) -> int:
@@ -121,7 +123,7 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
 
 
 def _refuse(place: str, **options: Any) -> None:
-    """Raise for options that mean nothing here."""
+    """Raise an error for options without a meaning in this case."""
     for option, value in options.items():
         if value not in (None, []):
             raise PalaestraiMosaikError(f"--{option} has no meaning for {place}")
@@ -138,7 +140,7 @@ def _one_or_several(values: list[Any] | None) -> Any:
 
 
 def store_of(given: str | None) -> str:
-    """Return the location of the store that the user means."""
+    """Return the location of the store: ``given``, or the default."""
     return given or default_store()
 
 
@@ -154,7 +156,7 @@ def _phase(text: str) -> int | str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of ``palaestrai-mosaik``."""
+    """Create the parser of ``palaestrai-mosaik``."""
     top, command = top_parser("palaestrai-mosaik", _DESCRIPTION, _EPILOG)
     _add_document_commands(command)
     _add_result_commands(command)
@@ -221,7 +223,7 @@ def _add_document_commands(command: Command) -> None:
 
 
 def _add_run_options(sub: argparse.ArgumentParser, *, resumed: bool) -> None:
-    """Add what start and resume have in common."""
+    """Add the common options of start and resume."""
     sub.add_argument("documents", nargs="+", metavar="RUN.yml")
     where = sub.add_mutually_exclusive_group()
     where.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
@@ -463,19 +465,23 @@ def _add_store(group: argparse._ActionsContainer) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``palaestrai-mosaik`` with ``argv`` (default: the process's); return the exit code."""
-    given = sys.argv[1:] if argv is None else list(argv)
-    if argv is None and given[:1] != [COMPLETE]:
+    """Run ``palaestrai-mosaik`` with ``argv`` (default: the process's arguments); return the exit code."""
+    return answering("palaestrai-mosaik", partial(_main, argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if argv is None and arguments[:1] != [COMPLETE]:
         warn_of_neighbours()
-    if given[:1] == [COMPLETE]:
-        # before all else: what is typed is not yet a command line
-        words = given[1:]
+    if arguments[:1] == [COMPLETE]:
+        # completion comes first, because the words are not yet a valid command line
+        words = arguments[1:]
         if words[:1] == [arsenai.PROGRAM] and len(words) > 1:
             return complete(arsenai.parser(), words[1:])
         return complete(parser(), words)
-    if given[:1] == [arsenai.PROGRAM]:
-        return arsenai.main(given[1:], f"palaestrai-mosaik {arsenai.PROGRAM}")
-    return call(parser(), given)
+    if arguments[:1] == [arsenai.PROGRAM]:
+        return arsenai.main(arguments[1:], f"palaestrai-mosaik {arsenai.PROGRAM}")
+    return call(parser(), arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik new``: small working examples to start from."""
+"""``palaestrai-mosaik new``: creates small working examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError
 
 from .output import say_unless_quiet
 
-#: NAME: of the document and the module; CLASS: of the class
+#: placeholders: NAME for the document and the module, CLASS for the class
 _HEAD = """\
 # yaml-language-server: $schema={schema}
 # The line above lets editors complete keys and names (docs/editors.md).
@@ -63,7 +63,7 @@ class CLASSMuscle(Muscle):
         return actuators_available, action  # the second value goes to the brain
 
     def update(self, update):  # what the brain returned
-        self.guess = update
+        self.guess = update["best"]
 
     def prepare_model(self):  # a later phase says load: {}
         self.guess = float(load_arrays(self._dumpers)["best"])
@@ -79,7 +79,7 @@ class CLASSBrain(Brain):
         value = self.memory.tail(1).objective[-1]
         if value > self.value:
             self.best, self.value = data_from_muscle, value
-        return self.best
+        return {"best": self.best}  # a number alone would be no update where it is 0
 
     def store(self):
         dump_arrays({"best": self.best}, self._dumpers)
@@ -187,7 +187,7 @@ outcomes:
   steps: {of: steps, episode: mean}
 """
 )
-#: kind -> the document, the module, and the schema
+#: by kind, the document, the module, and the schema
 _KINDS = {
     "run": (_RUN, None, "run"),
     "agent": (_AGENT_RUN, _AGENT, "run"),
@@ -197,9 +197,9 @@ _KINDS = {
 
 
 def new(kind: str, name: str) -> int:
-    """Write the files of an example into the working directory; nothing is replaced.
+    """Write the files of an example to the working directory, without replacing files.
 
-    Raises :class:`PalaestraiMosaikError` for a name that cannot be one of a module, and for files that exist.
+    Raises :class:`PalaestraiMosaikError` if ``name`` is not a valid module name, or a file exists.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise PalaestraiMosaikError(

@@ -1,7 +1,7 @@
-"""``python -m palaestrai_mosaik.cli.node FOLDER NUMBER TASK``: what a task of a cluster executes on its node.
+"""``python -m palaestrai_mosaik.cli.node FOLDER NUMBER TASK``: the program of a cluster task on its node.
 
-A signal may come before all is imported that can take it. So those that mean something are held back,
-first of all: they come when :func:`~palaestrai_mosaik.execution.cluster.node.main` takes them.
+Signals may arrive before their handlers are imported. Therefore, they are blocked first of all, and delivered once
+:func:`~palaestrai_mosaik.execution.cluster.node.main` unblocks them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> int:
 
 
 def _search(*arguments: Any, **options: Any) -> TaskOutcome:
-    # (other tasks need none of it)
+    # imported here because other tasks do not need it
     from palaestrai_mosaik.search.task import execute_search_task
 
     return execute_search_task(*arguments, **options)

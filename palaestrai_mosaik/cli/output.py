@@ -1,8 +1,8 @@
-"""What commands print: listings and summaries on standard output; warnings, errors and progress on standard error.
+"""Output of commands: results and summaries on standard output; warnings, errors and progress on standard error.
 
-The options that all commands have decide here: ``--quiet`` leaves out summaries and progress, ``--json``
-leaves out progress; with ``--verbose``, the package's log and tracebacks are printed on standard error. On a
-terminal, statuses, errors and warnings have a colour.
+The common options are handled here. ``--quiet`` suppresses summaries and progress, ``--json`` suppresses progress, and
+``--verbose`` prints the package's log and tracebacks on standard error. On a terminal, statuses, errors and warnings
+are coloured.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TextIO
 
-from palaestrai_mosaik.progress import CountProgress, ProgressCallback, bars_hidden
-from palaestrai_mosaik.text import escape_control_characters
+from palaestrai_mosaik.printing import LogPrinter, Printable, printable, unclaimed_log_printed, write
+from palaestrai_mosaik.progress import CountProgress, ProgressCallback
 
 _PACKAGE = "palaestrai_mosaik"
-#: the colours, as a terminal takes them
+#: ANSI colour codes
 _RED, _YELLOW, _GREEN = "31", "33", "32"
-#: of the statuses of runs and documents; others have none
+#: by status of runs and documents, its colour
 _COLOURS = {
     **dict.fromkeys(("failed", "timed out", "out of memory", "node failed", "damaged", "error"), _RED),
     **dict.fromkeys(("interrupted", "lost", "cancelled", "warning"), _YELLOW),
@@ -33,7 +32,7 @@ _COLOURS = {
 
 @dataclass(frozen=True)
 class Options:
-    """The options of output that a command was called with."""
+    """The output options of a command."""
 
     quiet: bool = False
     verbose: int = 0
@@ -46,52 +45,51 @@ _OPTIONS: ContextVar[Options] = ContextVar("options of output")
 
 @contextmanager
 def using(options: Options) -> Iterator[None]:
-    """Print as ``options`` say, as long as the block goes on."""
+    """Apply ``options`` to the output inside the block."""
     token = _OPTIONS.set(options)
     try:
-        with _logging(options.verbose) if options.verbose else nullcontext():
+        with unclaimed_log_printed(), _logging(options.verbose) if options.verbose else nullcontext():
             yield
     finally:
         _OPTIONS.reset(token)
 
 
 def quiet() -> bool:
-    """Whether summaries are left out."""
+    """Return whether summaries are suppressed."""
     return _OPTIONS.get(_DEFAULT).quiet
 
 
 def without_progress() -> bool:
-    """Whether no progress is shown."""
+    """Return whether progress is suppressed."""
     return quiet() or wants_json()
 
 
 def verbose() -> bool:
-    """Whether the user wants to see how things came about."""
+    """Return whether the log and tracebacks are printed."""
     return _OPTIONS.get(_DEFAULT).verbose > 0
 
 
 def wants_json() -> bool:
-    """Whether the answer is one JSON document, and nothing else goes to standard output."""
+    """Return whether standard output is a single JSON document."""
     return _OPTIONS.get(_DEFAULT).as_json
 
 
 def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
-    """Print what users have named or recorded, so that a terminal obeys none of it.
+    """Print text that may contain names from users, with terminal control characters escaped.
 
-    On standard output (unless that is for JSON), or with ``error`` on standard error, after what is on standard output.
+    The text goes to standard output, unless that is reserved for JSON, or with ``error`` to standard error. Raises
+    ``OSError`` if standard output cannot be written.
     """
     if error:
-        sys.stdout.flush()
-    elif wants_json():
-        return
-    with bars_hidden():
-        print(_escaped(text), file=sys.stderr if error else sys.stdout, end=end)
+        write(text, sys.stderr, end=end)
+    elif not wants_json():
+        write(text, sys.stdout, end=end, needed=True)
 
 
 def say_unless_quiet(text: object = "", *, error: bool = False, end: str = "\n") -> None:
-    """Print a part of a summary, or a hint: what ``--quiet`` leaves out."""
-    if not quiet():
-        say(text, error=error, end=end)
+    """Print a part of a summary or a hint, which ``--quiet`` suppresses."""
+    if not quiet() and (error or not wants_json()):
+        write(text, sys.stderr if error else sys.stdout, end=end)
 
 
 def warn(text: object) -> None:
@@ -99,33 +97,32 @@ def warn(text: object) -> None:
     say(compose(status("warning:", "warning", error=True), " ", text), error=True)
 
 
+def note(text: object) -> None:
+    """Print a note on standard error that needs no action."""
+    say(compose("note: ", text), error=True)
+
+
 def fail(title: str, text: object) -> None:
-    """Print an error on standard error; ``title`` stands before it, with a colon."""
+    """Print an error on standard error, after ``title`` and a colon."""
     say(compose(status(f"{title}:", "error", error=True), " ", text), error=True)
 
 
-class Printable(str):
-    """Text that is printed as it is: what a terminal would obey is written out, but for our colours."""
-
-
 def compose(*parts: object) -> Printable:
-    """Return the parts one after the other; what is not :class:`Printable` is escaped."""
-    return Printable("".join(map(_escaped, parts)))
+    """Concatenate the parts, escaping those that are not :class:`Printable`."""
+    return Printable("".join(map(printable, parts)))
 
 
 def status(text: str, name: str | None = None, *, error: bool = False) -> Printable:
-    """Return ``text`` in the colour of the status ``name`` (default: the text itself); ``error``: on standard error."""
+    """Colour ``text`` for the status ``name`` (default: ``text``); ``error`` if it goes to standard error."""
     colour = _COLOURS.get(text if name is None else name)
-    shown = _escaped(text)
-    return Printable(f"\x1b[{colour}m{shown}\x1b[0m" if colour is not None and _has_colours(error) else shown)
-
-
-def _escaped(text: object) -> str:
-    return text if isinstance(text, Printable) else escape_control_characters(str(text))
+    escaped = printable(text)
+    return Printable(
+        f"\x1b[{colour}m{escaped}\x1b[0m" if colour is not None and _has_colours(error) else escaped
+    )
 
 
 def _has_colours(error: bool) -> bool:
-    """Whether what is printed may have colours: on a terminal, unless the environment says otherwise.
+    """Return whether to use colours: on a terminal, unless environment variables specify otherwise.
 
     See https://no-color.org and https://bixense.com/clicolors.
     """
@@ -133,13 +130,13 @@ def _has_colours(error: bool) -> bool:
         return False
     if any(os.environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
         return True
-    # (a console of Windows obeys only if it is told to; the newer terminal always does)
+    # the Windows console needs to be configured for colours; Windows Terminal does not
     obeys = os.environ.get("TERM") != "dumb" and (sys.platform != "win32" or "WT_SESSION" in os.environ)
     return obeys and (sys.stderr if error else sys.stdout).isatty()
 
 
 def print_traceback() -> None:
-    """Print the traceback of the exception that is being handled, where the user wants to see more."""
+    """Print the traceback of the current exception with ``--verbose``."""
     if verbose():
         say(traceback.format_exc(), error=True, end="")
 
@@ -147,36 +144,21 @@ def print_traceback() -> None:
 def count_progress(
     name: str, done: str, unit: str = "run"
 ) -> AbstractContextManager[ProgressCallback | None]:
-    """Return the progress of a count on standard error, nothing where none is shown."""
+    """Create the progress display of a count on standard error, or a null context without progress."""
     return nullcontext() if without_progress() else CountProgress(sys.stderr, name, done, unit)
 
 
-class _Handler(logging.StreamHandler[TextIO]):
-    """Prints a log beside bars."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with bars_hidden():
-            super().emit(record)
-
-
-class _Printable(logging.Formatter):
-    """Lines of a log that a terminal obeys nothing of."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return escape_control_characters(super().format(record))
-
-
 def log_on_standard_error() -> AbstractContextManager[None]:
-    """Print warnings and errors of the package's log as long as the block goes on, of a command that serves others."""
+    """Print warnings and errors of the package's log inside the block, for commands that serve others."""
     return nullcontext() if verbose() else _logging(0)
 
 
 @contextmanager
 def _logging(level: int) -> Iterator[None]:
-    """Print the log of this package: with ``level`` 0 warnings, with 1 what it does, with 2 all that it says."""
-    logger, handler = logging.getLogger(_PACKAGE), _Handler(sys.stderr)
+    """Print the package's log inside the block: warnings for ``level`` 0, also INFO for 1, everything for 2."""
+    logger, handler = logging.getLogger(_PACKAGE), LogPrinter()
     handler.setFormatter(
-        _Printable("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+        logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
     )
     before = logger.level
     logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(level, 2)])

@@ -1,8 +1,8 @@
-"""``python -m palaestrai_mosaik.cli.pilot ALIVE SECONDS ...``: a pilot of Parsl that does not outlive its driver.
+"""``python -m palaestrai_mosaik.cli.pilot ALIVE SECONDS ...``: a Parsl pilot that does not outlive its driver.
 
-The rest of the command line is that of Parsl's worker pool, which this process is. That waits for ever for an
-interchange which dies while the two get to know each other. So the driver's side touches the file ``ALIVE``
-all the time; if it has not for ``SECONDS``, this process ends, and all that it has started.
+This process runs Parsl's worker pool with the remaining arguments. A worker pool waits forever if its interchange dies
+during registration. Therefore, the driver touches the file ``ALIVE`` continually. If it has not been touched for
+``SECONDS``, this process kills its children and exits.
 """
 
 import os
@@ -13,18 +13,20 @@ import time
 
 import psutil
 
-#: looks at the file within the time that is given
+from palaestrai_mosaik.printing import write
+
+#: number of checks of the file in the given time
 _LOOKS = 15
 
 
 def _end_without(alive: str, seconds: float) -> None:
-    # looks are counted, not seconds: each may take long where a file system does not answer for a while
+    # count checks instead of seconds, because each may take long if a file system hangs
     silent, before = 0, _touched(alive)
     while silent < _LOOKS:
         time.sleep(seconds / _LOOKS)
         now = _touched(alive)
         silent, before = (silent + 1 if now == before else 0), now
-    print(f"nobody has touched {alive} for {seconds:g} s: the driver is gone", file=sys.stderr, flush=True)
+    write(f"nobody has touched {alive} for {seconds:g} s: the driver is gone", sys.stderr)
     for process in psutil.Process().children(recursive=True):
         try:
             process.kill()
@@ -35,7 +37,7 @@ def _end_without(alive: str, seconds: float) -> None:
 
 def _touched(path: str) -> int | None:
     try:
-        # opening makes a network file system ask the server
+        # opening the file forces a network file system to query the server
         with open(path, "rb") as file:
             return os.fstat(file.fileno()).st_mtime_ns
     except OSError:
@@ -43,7 +45,7 @@ def _touched(path: str) -> int | None:
 
 
 def main() -> None:
-    """Watch the driver, and be the worker pool."""
+    """Watch the driver, and run the worker pool."""
     alive, seconds = sys.argv.pop(1), float(sys.argv.pop(1))
     threading.Thread(target=_end_without, args=(alive, seconds), daemon=True).start()
     runpy.run_module(

@@ -1,6 +1,6 @@
-"""Runs of a design in the output of commands: their factors on one line, tables that do not flood a terminal.
+"""Tables of a design's runs in the output of commands.
 
-Apart from :mod:`.tables`, because commands without a design must not import all that makes one.
+Separate from :mod:`.tables`, so that commands without a design need not import the design modules.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .tables import first_line, number, table
 
 _LISTED = 20
 _WIDTH = 60
-#: of settings that failed for one reason, so many numbers are printed
+#: maximum number of settings listed for a reason of failure
 _NUMBERS = 5
-#: what is said of runs that are not executed
+#: descriptions of runs that are not executed
 _LEFT_OUT = {
     RunStatus.FINISHED: "finished before",
     RunStatus.FAILED: "failed before (arsenai resume executes them again)",
@@ -40,31 +40,31 @@ _LEFT_OUT = {
 
 
 def print_left_out(before: Mapping[RunStatus, int]) -> None:
-    """Print how many runs are left as they are, and why."""
+    """Print how many runs are not executed, by reason."""
     for status, which in _LEFT_OUT.items():
         if before.get(status):
             say_unless_quiet(f"left out: {count(before[status], 'run')} that {which}")
 
 
 def list_runs(items: Iterable[Mapping[str, Any]], *, error: bool = False) -> None:
-    """Print a table of runs, a column for each key; of many, the first ones. With ``error``, on standard error."""
-    shown = list(items)
-    rows = [[_cell(value) for value in item.values()] for item in shown[:_LISTED]]
-    say(table(list(shown[0]), rows, indent="  "), error=error)
-    if len(shown) > _LISTED:
-        say(f"  and {len(shown) - _LISTED:,} more: see arsenai status", error=error)
+    """Print a table with a row for each of the first runs and a column for each key."""
+    runs = list(items)
+    rows = [[_cell(value) for value in item.values()] for item in runs[:_LISTED]]
+    say(table(list(runs[0]), rows, indent="  "), error=error)
+    if len(runs) > _LISTED:
+        say(f"  and {len(runs) - _LISTED:,} more: see arsenai status", error=error)
 
 
 def reason_lines(reasons: Mapping[int, str], listed_runs: Iterable[str]) -> Iterator[str]:
-    """Yield why settings of a search have failed, those with one reason together; of many, the first ones.
+    """Yield the reasons of failed settings, grouped, up to a maximum number.
 
-    ``reasons``: by the numbers of the settings. What is said of ``listed_runs`` already is left out.
+    ``reasons`` has the reasons by setting. Those about ``listed_runs``, which were already printed, are skipped.
     """
-    told = tuple(f"run {run}: " for run in listed_runs)
+    prefixes = tuple(f"run {run}: " for run in listed_runs)
     grouped: dict[str, list[int]] = {}
-    for number_, why in reasons.items():
-        if not told or not why.startswith(told):
-            grouped.setdefault(why, []).append(number_)
+    for setting, why in reasons.items():
+        if not prefixes or not why.startswith(prefixes):
+            grouped.setdefault(why, []).append(setting)
     for why, numbers in list(grouped.items())[:_LISTED]:
         yield f"  setting{'s' * (len(numbers) > 1)} {listed(numbers, _NUMBERS)}: {first_line(why, 2 * _WIDTH)}"
     if len(grouped) > _LISTED:
@@ -76,7 +76,7 @@ def _cell(value: Any) -> Any:
 
 
 def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
-    """Return the factors of a row on one line, levels by their labels."""
+    """Return the factors of a row on one line, with the labels of levels."""
     parts = []
     for factor in folder.spec.factors:
         value = factor_value(factor, values[factor.name])
@@ -87,17 +87,17 @@ def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
 
 
 def factor_value(factor: Factor, value: Any) -> Any:
-    """Return the value of a factor as tables have it: a level by its label; ``None`` where the factor is inactive."""
+    """Return the value of a factor for tables: the label of a level, or ``None`` if the factor is inactive."""
     if value is INACTIVE or (value is None and None not in factor.levels):
         return None
     if factor.choice is None and factor.levels:
         levels = zip(factor.levels, factor.labels, strict=True)
-        # (True equals 1, but is another level)
+        # compare types, too: True equals 1, but is another level
         return next(label for level, label in levels if type(level) is type(value) and level == value)
     return value
 
 
 def short_path(path: Path) -> str:
-    """Return ``path`` from the working directory, where it lies below it."""
+    """Return ``path`` relative to the working directory if it is inside."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

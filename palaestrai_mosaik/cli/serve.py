@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import logging
-import sys
 import tempfile
 import threading
 import webbrowser
@@ -65,7 +64,6 @@ def serve(
             say(listening.address)
         else:
             say(f"{shown}: {listening.address}  (Ctrl-C ends the page; runs go on)")
-        sys.stdout.flush()
         if open_page:
             threading.Thread(target=_open, args=(listening.address, temporary), daemon=True).start()
 

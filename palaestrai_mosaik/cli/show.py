@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import FINISHED
+from palaestrai_mosaik.printing import Printable
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
 from .answers import answer
-from .output import Printable, compose, count_progress, say, say_unless_quiet, status, wants_json
+from .output import compose, count_progress, say, say_unless_quiet, status, wants_json
 from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store.location import StoreLocation
 
-# Of a phase with more episodes, the first and the last ones are shown.
+# maximum number of printed episodes in a phase, half of them from its end
 _EPISODES = 12
-# Of each kind of column, so many are shown of an agent's steps.
+# maximum number of printed columns of each kind in an agent's steps
 _COLUMNS = 12
 _REWARDS = 3
-# What says whose row it is, where an agent has several bodies.
+# columns that identify a row of an agent with several bodies
 _PLACES = ("environment", "body", "environment_episode")
 _ID_WIDTH = 16
 
@@ -41,9 +42,14 @@ def list_runs(
     since: datetime | None = None,
     last: int | None = None,
 ) -> int:
-    """Print one line per run in the store, the newest last.
+    """Print one line per run in the store, newest last.
 
-    Only runs with one of these kinds of ``status``, of a document with a uid that fits a pattern, that began ``since`` then, the ``last`` of them.
+    Args:
+        location: the location of the store.
+        status: only runs with one of these statuses.
+        document: only runs of documents with a uid that matches this shell pattern.
+        since: only runs that began at this time or later.
+        last: only so many runs, the newest ones.
     """
     with location.look() as store:
         runs = store.runs()
@@ -58,7 +64,7 @@ def list_runs(
             answer(runs)
             return FINISHED
         if runs.empty:
-            chosen = " such" if any(one is not None for one in (status, document, since)) else ""
+            chosen = " such" if any(option is not None for option in (status, document, since)) else ""
             say(f"no{chosen} runs in {store.directory}")
             return FINISHED
     ids = short_ids(list(runs["run"]))
@@ -84,13 +90,13 @@ def list_runs(
 def show(
     location: StoreLocation, run: str, phase: int | str | None, choice: BodyChoice, steps: int | None
 ) -> int:
-    """Print how a run went; ``steps`` is how many first and last steps are shown too.
+    """Print the results of a run, optionally with its first and last ``steps`` steps.
 
-    Where some bodies are chosen, their episodes are shown one by one.
+    If bodies are selected, their episodes are printed individually.
     """
     with location.look() as store:
         uid = store.find_run(run)
-        bodies = store.bodies(uid, phase, choice.agent, **choice.filters)  # says first what is unknown
+        bodies = store.bodies(uid, phase, choice.agent, **choice.filters)  # first, to report unknown names
         episodes = store.episodes(uid, phase, choice.agent)
         evaluations = store.episodes(uid, phase, choice.agent, evaluation=True)
         phases, every = store.phases(uid), store.evaluate_every(uid)
@@ -135,7 +141,7 @@ def export(
     environment: str | None = None,
     body: Bodies | None = None,
 ) -> int:
-    """Write a run, or the steps of some bodies only, as files into ``directory``, and say how many."""
+    """Write a run, or only the steps of some bodies, as files to ``directory``; print their number and size."""
     with location.look() as store:
         with count_progress("export", "copied", "part") as progress:
             paths = store.export(
@@ -168,7 +174,7 @@ def _as_json(
 def _steps_data(
     store: Store, uid: str, bodies: pd.DataFrame, choice: BodyChoice, number: int
 ) -> list[dict[str, Any]]:
-    """Return the first and the last steps of each agent in each phase."""
+    """Return the first and last steps of each agent in each phase."""
     data = []
     for phase, agent in bodies[["phase", "agent"]].drop_duplicates().itertuples(index=False):
         frame = store.steps(uid, int(phase), agent, **choice.filters)
@@ -179,7 +185,7 @@ def _steps_data(
 
 
 def _row(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the only row of a frame by column."""
+    """Return the only row of a frame as a mapping."""
     (row,) = frame.to_dict("records")
     return {str(name): value for name, value in row.items()}
 
@@ -234,13 +240,13 @@ def _phase_table(phases: pd.DataFrame, episodes: pd.DataFrame) -> str:
 
 
 def _of(done: int, planned: Any, workers: int) -> str:
-    # pandas' NA is not equal to anything, and cannot be asked whether it is true
+    # pandas' NA has no truth value, and comparisons with it are NA
     total = None if planned is None or str(planned) == "<NA>" else int(planned) * workers
     return f"{done:,}" if total is None else f"{done:,} of {total:,}"
 
 
 def _episode_table(episodes: pd.DataFrame, every: int | None = None) -> str:
-    """Episodes as rows; evaluations also say after how many training episodes (``every``) they ran."""
+    """Format episodes as rows; for evaluations, with the number of training episodes before them."""
     chosen = episodes.drop_duplicates(["worker", "episode"])[["worker", "episode"]]
     left_out = len(chosen) - _EPISODES
     if left_out <= 0:
@@ -278,7 +284,7 @@ def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
 
 
 def _body_lines(bodies: pd.DataFrame) -> str:
-    """One line for each agent that has several bodies, or bodies with labels."""
+    """Format a line for each agent with several bodies or with labelled bodies."""
     lines = []
     for agent, selected in bodies.groupby("agent", sort=False):
         if selected["count"].sum() == 1 and selected["name"].isna().all():
@@ -312,7 +318,8 @@ def _print_body_episodes(store: Store, uid: str, phase: Any, choice: BodyChoice)
             cells.append(["..."] + [""] * (len(titles) - 1))
         row: Any
         for _, row in part.iterrows():
-            ended = "terminated" if row["terminated"] else "truncated" if row["complete"] else None
+            ends = [word for word in ("terminated", "truncated") if row[word]]
+            ended = ", ".join(ends) if row["terminated"] or row["complete"] else None
             cells.append(
                 [
                     *(row["agent"], row["body"], row["worker"], row["episode"], row["environment_episode"]),
@@ -334,9 +341,9 @@ def _print_steps(
 
 
 def _steps_table(frame: pd.DataFrame, number: int) -> str:
-    """Steps as columns, values as rows: names are long, and there are many of them."""
-    places = [name for name in _PLACES if name in frame]
-    keys = [*places, "episode", "step", "time"]
+    """Format steps as columns and values as rows, because value names are long and numerous."""
+    identifiers = [name for name in _PLACES if name in frame]
+    keys = [*identifiers, "episode", "step", "time"]
     names = keys = ["worker", *keys] if frame["worker"].max() > 0 else keys
     for kind in ("reading.", "setpoint.", "reward."):
         names = names + [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
@@ -355,7 +362,7 @@ def _steps_table(frame: pd.DataFrame, number: int) -> str:
 def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
     streams = store.streams(uid, phase)
     streams = streams[(streams["kind"] != "wall") & (streams["rows"].fillna(1) > 0)]
-    # of an agent with different bodies, each group of identical ones has a stream of its own
+    # each group of identical bodies has a separate stream
     several = set(streams.loc[streams["group"].fillna(0) > 0, "name"])
     rows = [
         (
@@ -363,7 +370,7 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
             f"{row.kind} (evaluation)" if row.evaluation else row.kind,
             f"{row.name}, group {row.group}" if row.kind == "agent" and row.name in several else row.name,
             *(row.rows, row.parts),
-            # (another release of the library that writes images may write other bytes)
+            # bytes of images depend on the version of the imaging library
             "" if row.kind == "frames" else row.digest and row.digest[:_ID_WIDTH],
         )
         for row in rows_of(streams)

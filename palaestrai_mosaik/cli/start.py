@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik start``: execute run documents and print a summary."""
+"""``palaestrai-mosaik start``: executes run documents and prints a summary."""
 
 from __future__ import annotations
 
@@ -22,19 +22,24 @@ from palaestrai_mosaik.errors import (
     PalaestraiMosaikError,
     Problem,
     RunInterrupted,
+    StoreError,
+    describe,
+    format_traceback,
 )
 from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.experiment.overrides import Overrides, parse
 from palaestrai_mosaik.locations import default_store
+from palaestrai_mosaik.printing import Printable
 from palaestrai_mosaik.runner import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.scalars import check_sinks
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.query.lookup import INSTANCES
+from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
 from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data
 from .common import print_problems, store_option
 from .output import (
-    Printable,
     compose,
     say,
     say_unless_quiet,
@@ -48,7 +53,7 @@ from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
 _PACKAGE = Path(__file__).parents[1]
-#: the folders whose frames stand above the user's code in every traceback
+#: folders with the frames above user code in tracebacks
 _ENGINE = (
     *(_PACKAGE / name for name in ("api.py", "cli", "runner", "simulation")),
     *(Path(str(spec.origin)).parent for spec in map(find_spec, ("asyncio", "mosaik")) if spec is not None),
@@ -57,7 +62,7 @@ _ENGINE = (
 
 @dataclass
 class _PhaseTally:
-    """What the summary says about a phase."""
+    """A phase in the summary."""
 
     name: str
     started: float
@@ -66,11 +71,11 @@ class _PhaseTally:
     steps: int = 0
     seconds: float = 0.0
     objectives: dict[str, float] = field(default_factory=dict)
-    #: what an earlier process has done: episodes and steps
+    #: episodes and steps of an earlier process of the run
     carried: tuple[int, int] = (0, 0)
 
     def data(self) -> dict[str, Any]:
-        """Return what the answer in JSON has of the phase."""
+        """Return the data of the phase for ``--json``."""
         return {
             "phase": self.name,
             "episodes": self.episodes + self.carried[0],
@@ -82,16 +87,16 @@ class _PhaseTally:
 
 
 class _Tally(Progress):
-    """Hands everything on to the progress display, and keeps what the summary needs."""
+    """Forwards all calls to the progress display, and collects the data of the summary."""
 
     def __init__(self, shown: Progress):
         self.shown = shown
         self.created = time.perf_counter()
-        #: when all was checked and set up, and the run began
+        #: the time after checks and set-up, when the run began
         self.begun: float | None = None
         self.instance: str | None = None
         self.phases: list[_PhaseTally] = []
-        # called at every step: straight to the display, without a call in between
+        # called at every step, so the display's method is used directly
         self.step = shown.step  # type: ignore[method-assign]
 
     def begin_run(self, instance: str) -> None:
@@ -102,7 +107,7 @@ class _Tally(Progress):
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         now = time.perf_counter()
         if self.begun is None:
-            # (nothing is recorded)
+            # not recorded, so 'begin_run' was not called
             self.begun = now
         self.phases.append(_PhaseTally(name, now))
         self.shown.begin_phase(name, workers, episodes)
@@ -127,35 +132,41 @@ class _Tally(Progress):
         self.shown.end_phase(name, reason)
 
     def times(self) -> tuple[float, float]:
-        """Return the seconds that the run has taken, and those of checks and set-up before it."""
+        """Return the seconds of the run, and those of checks and set-up before it."""
         now = time.perf_counter()
         begun = now if self.begun is None else self.begun
         return now - begun, begun - self.created
 
     def stop(self, reason: str) -> None:
-        """End the phase that the runner did not get to end, so that the display is closed."""
+        """End the phase if the runner has not, so that the display is closed."""
         if self.phases and not self.phases[-1].reason:
             self.end_phase(self.phases[-1].name, reason)
 
 
 class _Results:
-    """The store of this command, or none; and how to name a run of it."""
+    """The store of this command, if any, and the summaries of its runs."""
 
     def __init__(self, location: str | None, files: str | None, stack: ExitStack, overrides: Overrides):
         self._overrides = overrides
         self.store = (
             None if location is None else stack.enter_context(Store(location, directory=files, create=True))
         )
-        #: what the answer in JSON has of each document
+        #: by document, the data for ``--json``
         self.summaries: list[dict[str, Any]] = []
+        #: whether some runs cannot be read back
+        self.lost = False
         self._option = "" if location == default_store() else store_option(location)
         if files is not None:
             self._option += f" --files {shlex.quote(files)}"
 
     def resume_command(self, document: RunDocument) -> str | None:
-        """Return the command that resumes the newest run of ``document``, if it can be resumed."""
-        found = None if self.store is None else earlier_run(document, self.store)
-        if found is None or not found.has_checkpoint:
+        """Return the command that resumes the newest run of ``document``, or ``None`` if it cannot be resumed."""
+        try:
+            earlier = None if self.store is None else earlier_run(document, self.store)
+        except StoreError:
+            # the store may be the reason for the run's failure
+            return None
+        if earlier is None or not earlier.has_checkpoint:
             return None
         changed = "".join(
             f" --set {shlex.quote(f'{path}={json.dumps(value, ensure_ascii=False)}')}"
@@ -172,7 +183,7 @@ class _Results:
         instance: str | None = None,
         warnings: Sequence[object] = (),
     ) -> None:
-        """Keep what became of ``document`` for the answer in JSON."""
+        """Add the result of ``document`` for ``--json``."""
         took, setting_up = (None, None) if tally is None else tally.times()
         problems = error.problems if isinstance(error, DocumentError) else ()
         self.summaries.append(
@@ -191,8 +202,33 @@ class _Results:
             }
         )
 
+    def can_be_read(self) -> bool:
+        """Return whether the runs of this command can be read back from the store; if not, print the reason."""
+        runs = [
+            summary["run"]
+            for summary in self.summaries
+            if summary["run"] is not None and summary["seconds"] is not None
+        ]
+        if self.store is None:
+            return True
+        try:
+            check_recorded(self.store, runs)
+        except StoreError as error:
+            self.lost = True
+            self.summaries[-1] |= {"status": "lost", "error": str(error)}
+            say(f"palaestrai-mosaik: {NOT_READ_BACK}: {error}", error=True)
+            say(f"files of runs are kept in {self.store.directory / INSTANCES}", error=True)
+        return not self.lost
+
+    def print_place(self) -> None:
+        """Print the location of the last run, and the command that shows it."""
+        run = self.summaries[-1]["run"]
+        if self.store is not None and run is not None:
+            say_unless_quiet(f"instance {run}, results in {self.store.directory}")
+            say_unless_quiet(f"next: {self.next_command(run)}")
+
     def next_command(self, instance: str) -> str:
-        """Return the command that shows the run."""
+        """Return the command that shows a run."""
         return f"palaestrai-mosaik show {instance}{self._option}"
 
 
@@ -206,14 +242,21 @@ def start(
     settings: Sequence[str] = (),
     files: str | None = None,
 ) -> int:
-    """Execute the run documents at these paths; return the exit code.
+    """Execute run documents.
 
-    All documents are read before anything runs. A run that fails does not keep the next
-    ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing. With
-    ``resume``, the newest run of a document is resumed if it did not finish, and nothing is
-    done if it did. Checkpoints are written every ``checkpoint_every`` seconds. ``scalars`` names sinks
-    of scalars, such as ``tensorboard:runs``. ``settings`` (``PATH=VALUE``) change all documents. ``files`` is the folder of
-    the files of a store that is a database.
+    All documents are loaded before the first run. After a failed run, the next one is executed; Ctrl-C ends all.
+
+    Args:
+        documents: the paths of the documents.
+        store: the location of the store; ``None`` to record nothing.
+        resume: resume the newest run of each document if it is unfinished, and do nothing if it has finished.
+        checkpoint_every: seconds between two checkpoints.
+        scalars: destinations of live scalars, such as ``tensorboard:runs``.
+        settings: overrides for all documents (``PATH=VALUE``).
+        files: the folder of the files if the store is a database.
+
+    Returns:
+        The exit code.
     """
     check_sinks(scalars)
     overrides = parse(settings)
@@ -233,6 +276,8 @@ def start(
                     codes.append(code)
                     continue
             codes.append(_execute(document, results, instance, checkpoint_every, scalars))
+            if results.can_be_read() and codes[-1] == FINISHED:
+                results.print_place()
             if codes[-1] == INTERRUPTED:
                 break
     if wants_json():
@@ -240,6 +285,8 @@ def start(
     if len(documents) > 1:
         finished = codes.count(FINISHED)
         say_unless_quiet(f"{finished} of {count(len(documents), 'run')} finished", error=True)
+    if results.lost:
+        return FAILED
     return next((code for code in (INTERRUPTED, FAILED, UNSOUND) if code in codes), FINISHED)
 
 
@@ -257,25 +304,25 @@ def _load(paths: Sequence[str], overrides: Overrides) -> list[RunDocument]:
 
 
 def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | None]:
-    """Return the instance to resume, if any, or the exit code if nothing is to be done."""
-    found = earlier_run(document, store)
+    """Return the instance to resume, if any, and the exit code if nothing has to be done."""
+    earlier = earlier_run(document, store)
     message = f"run {document.uid!r}: "
     instance, code = None, None
-    if found is None:
+    if earlier is None:
         message += "nothing to resume, starting from the beginning"
-    elif found.status == "finished":
-        message += f"instance {found.instance} has finished already"
-        instance, code = found.instance, FINISHED
-    elif found.status == "running":
-        message += f"instance {found.instance} is running; two processes cannot continue it"
-        instance, code = found.instance, FAILED
-    elif not found.has_checkpoint:
+    elif earlier.status == "finished":
+        message += f"instance {earlier.instance} has finished already"
+        instance, code = earlier.instance, FINISHED
+    elif earlier.status == "running":
+        message += f"instance {earlier.instance} is running; two processes cannot continue it"
+        instance, code = earlier.instance, FAILED
+    elif not earlier.has_checkpoint:
         message += (
-            f"instance {found.instance} ({found.status}) has no checkpoint, starting from the beginning"
+            f"instance {earlier.instance} ({earlier.status}) has no checkpoint, starting from the beginning"
         )
     else:
-        message += f"resuming instance {found.instance} ({found.status})"
-        instance = found.instance
+        message += f"resuming instance {earlier.instance} ({earlier.status})"
+        instance = earlier.instance
     (say if code == FAILED else say_unless_quiet)(message, error=True)
     return instance, code
 
@@ -312,59 +359,56 @@ def _execute(
             return UNSOUND
         if verbose() or not isinstance(error, PalaestraiMosaikError):
             _print_traceback(error, whole=verbose() or instance is None)
-        said = str(error) if isinstance(error, PalaestraiMosaikError) else f"{type(error).__name__}: {error}"
-        results.note(document, "failed" if resume is None or instance else "not resumed", tally, said)
+        message = describe(error)
+        results.note(document, "failed" if resume is None or instance else "not resumed", tally, message)
         if resume is not None and instance is None:
             say(
-                f"palaestrai-mosaik: run {document.uid!r} ({document.source}) not resumed: {said}",
+                f"palaestrai-mosaik: run {document.uid!r} ({document.source}) not resumed: {message}",
                 error=True,
             )
             say(f"nothing was changed; see: {results.next_command(resume)}", error=True)
             return FAILED
-        say(_ended(document, "failed", f": {said}", instance, results), error=True)
+        say(_ended(document, "failed", f": {message}", instance, results), error=True)
         return FAILED
     for warning in result.warnings[len(document.warnings) :]:
         warn(warning)
     _summary(document, "finished", tally)
     results.note(document, "finished", tally, warnings=result.warnings)
-    if results.store is not None and result.instance is not None:
-        say_unless_quiet(f"instance {result.instance}, results in {results.store.directory}")
-        say_unless_quiet(f"next: {results.next_command(result.instance)}")
     return FINISHED
 
 
 def _print_traceback(error: Exception, *, whole: bool) -> None:
-    """Print the traceback, from the user's code on unless ``whole``; the store has all of it."""
+    """Print the traceback, beginning with user code unless ``whole``. The store has the whole traceback."""
     trace = traceback.TracebackException.from_exception(error)
     frames = list(trace.stack)
     first = next((i for i, frame in enumerate(frames) if not _is_engine(frame.filename)), 0)
     if first and not whole:
         trace.stack = traceback.StackSummary.from_list(frames[first:])
-    say("".join(trace.format()), error=True, end="")
+    say(format_traceback(trace), error=True, end="")
 
 
 def _is_engine(filename: str) -> bool:
-    # compiled modules have frames whose files are not on this machine
+    # frames of compiled modules have paths that do not exist on this machine
     path = Path(filename)
     return not path.is_absolute() or any(path.is_relative_to(folder) for folder in _ENGINE)
 
 
 def _ended(document: RunDocument, how: str, why: str, instance: str | None, results: _Results) -> Printable:
-    said = compose(
+    text = compose(
         f"palaestrai-mosaik: run {document.uid!r} ({document.source}) ", status(how, error=True), why
     )
     if results.store is None:
-        return compose(said, "\nnothing was recorded (--no-store)")
+        return compose(text, "\nnothing was recorded (--no-store)")
     if instance is None:
-        return compose(said, "\nit had not started: nothing was recorded")
-    said = compose(said, f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}")
+        return compose(text, "\nit had not started: nothing was recorded")
+    text = compose(text, f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}")
     again = results.resume_command(document)
-    return said if again is None else compose(said, f"\nto go on from its last checkpoint: {again}")
+    return text if again is None else compose(text, f"\nto go on from its last checkpoint: {again}")
 
 
 def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
     took, setting_up = tally.times()
-    # (what the store has, and 'show' says, is the first of the two)
+    # the first duration is the one in the store and in 'show'
     times = f" in {duration(took)}, after {duration(setting_up)} of set-up"
     say_unless_quiet(compose(f"run {document.uid!r}: ", status(how), times))
     rows = [
@@ -379,11 +423,11 @@ def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
         for phase in tally.phases
     ]
     if rows:
-        headers = ("phase", "episodes", "steps", "steps/s", "ended by", "last mean objective")
+        headers = ("phase", "episodes", "steps", "steps/s", "ended by", "mean objective of the last episode")
         say_unless_quiet(table(headers, rows, indent="  "))
 
 
 def _objectives(objectives: dict[str, float]) -> str:
-    shown = [f"{name} {number(value)}" for name, value in objectives.items()]
-    more = len(shown) - _LISTED_OBJECTIVES
-    return ", ".join(shown[:_LISTED_OBJECTIVES]) + (f", and {more} more" if more > 0 else "")
+    parts = [f"{name} {number(value)}" for name, value in objectives.items()]
+    more = len(parts) - _LISTED_OBJECTIVES
+    return ", ".join(parts[:_LISTED_OBJECTIVES]) + (f", and {more} more" if more > 0 else "")

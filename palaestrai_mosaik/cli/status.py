@@ -80,11 +80,8 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
         say(line)
     for line in _left_lines(opened, data, store):
         say(line)
-    for one in data["submissions"]:
-        tasks = ", ".join(f"{n:,} {word}" for word, n in one["tasks"].items())
-        say(f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}")
-    for problem in data["problems"]:
-        say(f"the scheduler did not answer; its runs are shown as lost or waiting: {problem}")
+    for line in _cluster_lines(data):
+        say(line)
     if data["seconds_per_run"] is not None:
         line = f"{duration(data['seconds_per_run'])} per run (median, with the start of its process)"
         if data["seconds_left"]:
@@ -114,6 +111,23 @@ def _search_lines(data: dict[str, Any], again: str) -> Iterator[str]:
         yield f"best so far: setting {best['setting']}, {best['outcome']} {number(best['value'])}"
 
 
+def _cluster_lines(data: dict[str, Any]) -> Iterator[str]:
+    """Yield what a cluster still has of the runs, why some of them wait again, and what is not known of it."""
+    late = data["not_reached"]
+    if late is not None:
+        log = f" ({late['log']})" if late["log"] else ""
+        yield (
+            f"{count(late['runs'], 'run')} wait again, as the time of their task was over before they began: "
+            f"give more --time, or a shorter --warning{log}"
+        )
+    for one in data["submissions"]:
+        tasks = ", ".join(f"{n:,} {word}" for word, n in one["tasks"].items())
+        yield f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}"
+    for problem in data["problems"]:
+        yield f"it is unknown what the cluster has of some runs, which are shown as lost or waiting: {problem}"
+    yield from data["faults"]
+
+
 def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
     """Yield what is left of a search, and how it is done."""
     if data["search_over"] is None:
@@ -132,13 +146,12 @@ def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -
     confirmed = data["confirm"]
     if confirmed is None:
         return
-    if confirmed["finished"] < confirmed["runs"] or not confirmed["runs"]:
-        done = (
-            f"{confirmed['finished']:,} of {count(confirmed['runs'], 'run')}"
-            if confirmed["runs"]
-            else "not yet"
-        )
-        yield f"the best settings with fresh seeds: {done}: arsenai resume {name}"
+    finished, failed, runs = (confirmed[key] for key in ("finished", "failed", "runs"))
+    if finished < runs or not runs:
+        progress = f"{finished:,} of {count(runs, 'run')} finished" if runs else "not yet"
+        failures = f", {failed:,} failed" if failed else ""
+        command = f": arsenai resume {name}" if finished + failed < runs or not runs else ""
+        yield f"the best settings with fresh seeds: {progress}{failures}{command}"
 
 
 def _as_json(
@@ -160,6 +173,7 @@ def _as_json(
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
+        "not_reached": _not_reached(folder, states),
         "failed": [
             {
                 "run": state.planned.uid,
@@ -181,10 +195,20 @@ def _as_json(
         ],
         "submissions": _submissions(folder, states),
         "problems": list(states.problems),
+        "faults": list(states.faults),
         "seconds_per_run": left.seconds_per_run,
         "seconds_left": left.seconds,
         "processes": left.processes,
     }
+
+
+def _not_reached(folder: DesignFolder, states: States) -> dict[str, Any] | None:
+    """Return how many runs wait again as the time of their task was over before they began, and the log of a task."""
+    late = [state.assignment for state in states.runs if state.out_of_time]
+    if not late:
+        return None
+    logs = [one.log for one in late if one is not None and one.log is not None]
+    return {"runs": len(late), "log": short_path(folder.path / logs[-1]) if logs else None}
 
 
 def _growth(folder: DesignFolder, store: str | None) -> str:
@@ -249,15 +273,16 @@ def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None
 
 
 def _confirmed(folder: DesignFolder, store: str | None) -> dict[str, int]:
-    """Return how many runs confirm the best settings of a search, and how many of them have finished."""
+    """Count the runs that confirm the best settings of a search, those that finished, and those that failed."""
     path = folder.path / CONFIRM
     if not (path / MANIFEST).exists():
-        return {"runs": 0, "finished": 0}
+        return {"runs": 0, "finished": 0, "failed": 0}
     opened = DesignFolder.open(path)
-    # (a store that several searches share may have had the runs before)
+    # a store that several searches share may have had the runs before
     states = load_run_states(opened, StoreLocation.of(path / RESULTS, store), ask=False)
     finished = sum(state.status is RunStatus.FINISHED for state in states.runs)
-    return {"runs": len(opened.documents), "finished": finished}
+    failed = sum(state.status in _FAILED for state in states.runs)
+    return {"runs": len(opened.documents), "finished": finished, "failed": failed}
 
 
 def _log(folder: DesignFolder, state: RunState) -> str:

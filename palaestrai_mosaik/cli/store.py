@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik verify``, ``delete`` and ``import``: what changes a store, and whether it is whole."""
+"""``palaestrai-mosaik verify``, ``delete`` and ``import``: checks and changes of a store."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .answers import answer
 from .output import compose, count_progress, say, say_unless_quiet, status, wants_json
 from .tables import rows_of
 
-# Of runs without files, so many are named.
+# maximum number of printed runs without files
 _LISTED = 5
 
 
 def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
-    """Delete runs with all that they recorded, once the user has said so; return the exit code."""
+    """Delete runs with all their data, after confirmation by the user; return the exit code."""
     with location.open() as opened:
         table = opened.runs()
         uids = list(dict.fromkeys(opened.find_run(run) for run in runs))
         chosen = table[table["run"].isin(uids)]
         for run in rows_of(chosen):
-            # (what a question is about is no summary)
+            # the question needs this line even with --quiet
             (say_unless_quiet if yes else say)(
                 f"{run.run} ({run.document}, {run.status}, {count(int(run.steps), 'step')})"
             )
@@ -56,10 +56,14 @@ def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
 def verify(
     location: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False
 ) -> int:
-    """Tell what is damaged of ``runs``, or of all in the store; return the exit code.
+    """Print the damage of runs in the store; return the exit code.
 
-    ``mark``: finished runs that are damaged are recorded as failed. A run without a folder is not: its files
-    may be elsewhere, as those of the other folders are that share a database. Some run must have one.
+    Args:
+        location: the location of the store.
+        runs: the runs to check.
+        everything: check all runs instead.
+        mark: mark damaged finished runs as failed. Runs without a directory are excluded, because their files may be
+            elsewhere, as with several folders that share a database. At least one run must have a directory.
     """
     if everything == bool(runs):
         raise PalaestraiMosaikError("name the runs to verify, or use --all")
@@ -69,33 +73,38 @@ def verify(
     with location.open() if mark else location.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
         _check_files(opened, runs, of_database=location.folder is None)
-        for found in _verified(opened, runs):
-            rows += found.rows
-            whole = not (found.damage or found.unread)
+        for verified in _verified(opened, runs):
+            rows += verified.rows
+            whole = not (verified.damage or verified.unread)
             checked.append(
-                {"run": found.run, "document": found.document, "status": found.status, "rows": found.rows}
+                {
+                    "run": verified.run,
+                    "document": verified.document,
+                    "status": verified.status,
+                    "rows": verified.rows,
+                }
             )
             checked[-1] |= {
                 "whole": whole,
-                "damage": found.damage,
-                "unread": found.unread,
-                "absent": found.absent,
+                "damage": verified.damage,
+                "unread": verified.unread,
+                "absent": verified.absent,
             }
-            for damage in (*found.damage, *(() if found.absent else found.unread)):
-                say(f"{found.run} ({found.document}): {damage}", error=True)
-            if found.damage:
+            for damage in (*verified.damage, *(() if verified.absent else verified.unread)):
+                say(f"{verified.run} ({verified.document}): {damage}", error=True)
+            if verified.damage:
                 damaged += 1
-                marked += mark and mark_failed(opened, found)
-            elif found.absent:
-                absent.append(found.run)
+                marked += mark and mark_failed(opened, verified)
+            elif verified.absent:
+                absent.append(verified.run)
             else:
-                unread += bool(found.unread)
+                unread += bool(verified.unread)
         folder = opened.directory / INSTANCES
     if wants_json():
         answer({"runs": checked, "rows": rows, "damaged": damaged, "marked_failed": int(marked)})
     read = len(runs) - len(absent) - unread
-    found_damaged = status(f"{damaged:,} damaged", "damaged" if damaged else "")
-    say_unless_quiet(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", found_damaged))
+    damaged_text = status(f"{damaged:,} damaged", "damaged" if damaged else "")
+    say_unless_quiet(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", damaged_text))
     if unread:
         say(f"{count(unread, 'run')} could not be read: their state is unknown", error=True)
     of_others = everything and location.folder is None
@@ -114,17 +123,17 @@ def verify(
 
 
 def _verified(store: Store, runs: Sequence[str]) -> Iterator[Verified]:
-    """Verify ``runs``, and show how far it is: of a single run its parts."""
-    one = len(runs) == 1
-    with count_progress("verify", "read", "part" if one else "run") as progress:
-        counted = PartsProgress(None if one else progress, len(runs))
+    """Verify runs and show the progress, of a single run by its parts."""
+    is_single = len(runs) == 1
+    with count_progress("verify", "read", "part" if is_single else "run") as progress:
+        counted = PartsProgress(None if is_single else progress, len(runs))
         for run in runs:
-            yield verify_run(store, run, progress=progress if one else None)
+            yield verify_run(store, run, progress=progress if is_single else None)
             counted.end()
 
 
 def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:
-    """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
+    """Print the runs without a directory in ``folder``; ``of_others`` if that is normal for a shared database."""
     not_read = f"not read: {count(len(runs), 'run')} of which {folder} has no files"
     if of_others:
         say_unless_quiet(not_read)
@@ -141,7 +150,7 @@ def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None
 
 
 def _check_files(store: Store, runs: Sequence[str], *, of_database: bool) -> None:
-    """Refuse to look for files in a place that has none of these runs."""
+    """Raise an error if none of the runs has files, because the location of the files is probably wrong."""
     if runs and not any(os.path.isdir(store.instance_directory(run)) for run in runs):
         hint = (
             "say where they are: --files FOLDER/results"
@@ -152,29 +161,29 @@ def _check_files(store: Store, runs: Sequence[str], *, of_database: bool) -> Non
 
 
 def import_palaestrai(source: str, location: StoreLocation, experiment_run: str | None) -> int:
-    """Import the database at ``source``; return the exit code (1: an instance could not be imported)."""
+    """Import the database at ``source``; return the exit code, 1 if an instance could not be imported."""
     outcomes: Counter[str] = Counter()
     with (
         location.open(create=True) as store,
         count_progress("import", "imported", unit="row") as progress,
     ):
-        for one in import_results(
+        for imported in import_results(
             source, store, keep_brain, experiment_run=experiment_run, progress=progress
         ):
-            outcomes[one.outcome] += 1
-            _print_import(one)
+            outcomes[imported.outcome] += 1
+            _print_import(imported)
         say_unless_quiet(_summary(outcomes, str(store.directory)))
     return FAILED if outcomes["failed"] else FINISHED
 
 
-def _print_import(one: Imported) -> None:
-    if one.problem is not None:
-        say(f"{one.run}  {one.document}: not imported: {one.problem}", error=True)
+def _print_import(imported: Imported) -> None:
+    if imported.problem is not None:
+        say(f"{imported.run}  {imported.document}: not imported: {imported.problem}", error=True)
         return
-    if one.outcome == "known":
+    if imported.outcome == "known":
         return
-    say_unless_quiet(f"{one.run}  {one.document}: {one.status}, {count(one.rows, 'row')}")
-    for note in one.notes:
+    say_unless_quiet(f"{imported.run}  {imported.document}: {imported.status}, {count(imported.rows, 'row')}")
+    for note in imported.notes:
         say(f"  {note}", error=True)
 
 

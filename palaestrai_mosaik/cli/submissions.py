@@ -1,4 +1,4 @@
-"""What is printed of submissions to a cluster, of what they would take, and of results that were collected."""
+"""Reports of submissions to a cluster, of their estimated cost, and of collected results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LISTED = 20
 
 
 def submitted_lines(folder: DesignFolder, submission: Submission) -> Iterator[str]:
-    """Yield what is printed of a submission that was made."""
+    """Yield the lines about a new submission."""
     what = "a search" if submission.search else count(submission.runs, "run")
     jobs = job_numbers([array.job for array in submission.arrays])
     yield (
@@ -48,7 +48,7 @@ def dry_lines(
     submission: Submission,
     tasks: Sequence[int],
 ) -> Iterator[str]:
-    """Write the script of a submission; yield what it would take, of which each task has so many runs."""
+    """Write the script of a planned submission; yield lines about its estimated cost."""
     known = experience(folder.path)
     if seconds_per_run is not None:
         known = replace(known, runs=0, seconds=seconds_per_run)
@@ -103,7 +103,7 @@ def _space(planned: DryRun) -> Iterator[str]:
 
 
 def print_collected(folder: DesignFolder, found: Collected) -> None:
-    """Print what was collected, and what could not be."""
+    """Print the collected results, and the errors."""
     for line in _lines(folder, found):
         say_unless_quiet(line)
     for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):

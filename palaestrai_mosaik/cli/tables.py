@@ -1,4 +1,4 @@
-"""Plain, aligned text for people: tables, numbers, durations, dates. Every command needs it, so it imports little."""
+"""Plain text for users: tables, numbers, durations, dates. All commands use this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from datetime import datetime
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.text import escape_control_characters, shorten
+from palaestrai_mosaik.printing import Printable
+from palaestrai_mosaik.text import one_line, shorten
 
-from .output import Printable, status
+from .output import status
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: what stands where there is nothing to say
+#: printed for missing values
 NOTHING = "-"
 
 
@@ -27,32 +28,34 @@ def table(
     statuses: str | None = None,
     error: bool = False,
 ) -> Printable:
-    """Return rows below their headers, columns aligned: numbers to the right, text to the left.
+    """Format rows as aligned columns below their headers, with numbers to the right and text to the left.
 
-    Cells are formatted by :func:`text`. A column without any value is left out. The cells of the column ``statuses``
-    have colours where the table is printed on a terminal (with ``error``, on standard error).
+    Cells are formatted by :func:`text`. Columns without values are omitted. Cells of the column ``statuses`` are
+    coloured if the table goes to a terminal, on standard error with ``error``.
     """
-    shown = [list(row) for row in rows]
-    used = [i for i in range(len(headers)) if any(not missing(row[i]) for row in shown)]
+    lines = [list(row) for row in rows]
+    used = [i for i in range(len(headers)) if any(not missing(row[i]) for row in lines)]
     columns = []
     for i in used:
-        right = all(isinstance(row[i], Real) or missing(row[i]) or row[i] == "" for row in shown)
-        cells = [text(headers[i]), *(text(row[i]) for row in shown)]
+        right = all(isinstance(row[i], Real) or missing(row[i]) or row[i] == "" for row in lines)
+        cells = [text(headers[i]), *(text(row[i]) for row in lines)]
         width = max(map(len, cells))
         filled = [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
         if headers[i] == statuses:
-            filled[1:] = [status(one, cell, error=error) for one, cell in zip(filled, cells, strict=True)][1:]
+            filled[1:] = [
+                status(padded, cell, error=error) for padded, cell in zip(filled, cells, strict=True)
+            ][1:]
         columns.append(filled)
     return Printable("\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)))
 
 
 def text(value: Any) -> str:
-    """Return ``value`` as a cell: sensible digits, local times, ``-`` for nothing."""
+    """Format ``value`` as a cell, with few digits, local times, and ``-`` for missing values."""
     if missing(value):
         return NOTHING
     if isinstance(value, bool | str):
-        # a cell is one line
-        return escape_control_characters(str(value)).replace("\n", "\\n").replace("\t", "\\t")
+        # cells must not contain line breaks
+        return one_line(str(value))
     if isinstance(value, datetime):
         return f"{value.astimezone():%Y-%m-%d %H:%M:%S}" if value.tzinfo else f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, Integral):
@@ -63,25 +66,25 @@ def text(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """Return ``value`` with five significant digits, without a tail of zeros."""
+    """Format ``value`` with five significant digits, without trailing zeros."""
     if math.isnan(value):
         return NOTHING
     if value and math.isfinite(value) and not 1e-4 <= abs(value) < 1e9:
         return f"{value:.4g}"
     digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
-    shown = f"{value:,.{digits}f}"
-    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+    digits_text = f"{value:,.{digits}f}"
+    return digits_text.rstrip("0").rstrip(".") if "." in digits_text else digits_text
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration with two units at most: ``0.41 s``, ``3 min 12 s``, ``2 h 05 min``."""
+    """Format a duration with at most two units: ``0.41 s``, ``3 min 12 s``, ``2 h 05 min``."""
     if seconds is None or math.isnan(seconds):
         return NOTHING
     if seconds < 59.95:
         return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
+        return f"{minutes} min {remainder:02d} s"
     hours, minutes = divmod(minutes, 60)
     if hours < 48:
         return f"{hours} h {minutes:02d} min"
@@ -90,7 +93,7 @@ def duration(seconds: float | None) -> str:
 
 
 def byte_size(size: float) -> str:
-    """Return a size: ``512 bytes``, ``12 MB``, ``1.25 GB``."""
+    """Format a size: ``512 bytes``, ``12 MB``, ``1.25 GB``."""
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
             return f"{number(size) if size < 10 else round(size)} {unit}"
@@ -99,18 +102,18 @@ def byte_size(size: float) -> str:
 
 
 def first_line(value: str, width: int) -> str:
-    """Return the first line of ``value``, cut to ``width`` characters."""
+    """Return the first line of ``value``, truncated to ``width`` characters."""
     return shorten(value.strip().split("\n")[0], width)
 
 
 def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
-    """Yield the rows as named tuples, whose cells are of any type (pandas' stubs say: of all)."""
+    """Yield the rows as named tuples with cells of type ``Any``, more precise than in pandas' stubs."""
     yield from frame.itertuples(index=False)
 
 
 def missing(value: Any) -> bool:
-    """Whether ``value`` stands for nothing: ``None``, NaN, or what pandas has for it."""
-    # NaN, NaT and pandas' NA are the values that do not equal themselves (NA: not even that)
+    """Return whether ``value`` is missing: ``None``, NaN, or pandas' NA and NaT."""
+    # pandas' NA is detected by type, because its comparison with itself is NA
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
     return isinstance(value, float) and math.isnan(value)

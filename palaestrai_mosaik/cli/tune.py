@@ -1,9 +1,10 @@
-"""``arsenai tune``: search for the best settings of a design; and ``resume`` of the folder of a search."""
+"""``arsenai tune``: searches for the best settings of a design. Also ``resume`` and ``submit`` of a search's folder."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +42,9 @@ def tune(
     retry_failed: bool = False,
     **given: Any,
 ) -> int:
-    """Search for the best settings of ``design`` in its folder, where a search that is there goes on.
+    """Search for the best settings of ``design``, continuing an existing search in its folder.
 
-    ``retry_failed``: settings that failed are executed once more. ``given`` are settings of how runs are executed. Returns the exit code.
+    ``retry_failed`` executes failed settings once more. ``given`` are settings of the execution. Returns the exit code.
     """
     from .design import check_documents
 
@@ -80,7 +81,7 @@ def resume(
     retry_failed: bool = False,
     **options: Any,
 ) -> int:
-    """Go on with the search in ``folder``; return the exit code."""
+    """Continue the search in ``folder``; return the exit code."""
     _refuse_choices(options, "ignore_queue")
     options.pop("runs_per_process", None)
     options["fail_fast"] = options.get("fail_fast") or None
@@ -108,7 +109,7 @@ def submit(
     retry_failed: bool = False,
     **given: Any,
 ) -> int:
-    """Submit tasks to Slurm that work on the search in ``folder``, or what confirms it; return the exit code."""
+    """Submit tasks to Slurm for the search in ``folder`` or for its confirmation; return the exit code."""
     _refuse_choices({"rows": given.pop("rows", None), "failed": which == "failed"})
     _optuna()
     from palaestrai_mosaik.search import submit as submit_search
@@ -140,12 +141,12 @@ def submit(
 def _expected(
     folder: DesignFolder, done: SearchSubmission, settings: Settings
 ) -> tuple[Submission, list[int]]:
-    """Return the submission that would be made, and how many runs each of its tasks is expected to execute."""
+    """Return the planned submission, and the expected number of runs of each task."""
     from palaestrai_mosaik.execution.cluster.submit import plan_search
 
     tasks, left = done.submitted.tasks, done.submitted.settings_left
     seeds = folder.spec.repetitions
-    # (where the budget does not count runs, nobody knows how many there will be)
+    # unless the budget is in runs, their number is unknown: assume one batch per task
     runs = tasks * settings.slurm.runs_at_a_time * seeds if left is None else left * seeds
     of_each = [runs // tasks + (task < runs % tasks) for task in range(tasks)]
     return plan_search(folder, tasks, settings)[0], of_each
@@ -153,11 +154,11 @@ def _expected(
 
 def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | None) -> Iterator[str]:
     name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
-    made = done.submitted
-    if made.live:
-        yield f"{count(made.live, 'task')} of earlier submissions wait or run"
-    if made.submission is not None:
-        yield from submitted_lines(folder, made.submission)
+    submitted = done.submitted
+    if submitted.live:
+        yield f"{count(submitted.live, 'task')} of earlier submissions wait or run"
+    if submitted.submission is not None:
+        yield from submitted_lines(folder, submitted.submission)
     if done.over is not None:
         yield f"the search is over: {done.over}"
         yield from retry_lines(done.to_retry, done.retries_left, name)
@@ -166,16 +167,15 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
             yield "with fresh seeds, the best settings:"
             yield from submitted_lines(DesignFolder.open(folder.path / CONFIRM), confirming.submission)
         yield from best_lines(folder.spec, done.best)
-        if done.winner is not None:
-            yield f"winner     {winner_text(folder.spec, folder.path / done.winner)}"
+        yield from winner_lines(folder.spec, folder.path, done.best, done.winner)
         left = confirming is not None and confirming.before.get(RunStatus.FINISHED, 0) < confirming.considered
         yield f"next: arsenai {'status' if left else 'report'} {name}"
         if left:
             yield f"      arsenai resume {name} (once these runs have ended)"
         return
-    if made.submission is None and not made.tasks:
+    if submitted.submission is None and not submitted.tasks:
         yield "nothing to submit"
-    if made.submission is not None or made.live:
+    if submitted.submission is not None or submitted.live:
         yield f"next: arsenai status {name}"
         yield f"      arsenai resume {name} (once the tasks have ended: collects, confirms, or goes on)"
 
@@ -183,27 +183,27 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
 def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, Any]:
     of_search = done.submitted.submission
     confirming = None if done.confirming is None else done.confirming.submission
-    made = confirming if of_search is None else of_search
+    submission = confirming if of_search is None else of_search
     return {
         "design": folder.spec.uid,
         "folder": folder.path,
         "runs": [] if done.confirming is None else [run.run for run in done.confirming.runs],
-        "submission": None if made is None else made.number,
-        "jobs": [] if made is None else [array.job for array in made.arrays],
-        "tasks": None if made is None else made.tasks,
+        "submission": None if submission is None else submission.number,
+        "jobs": [] if submission is None else [array.job for array in submission.arrays],
+        "tasks": None if submission is None else submission.tasks,
         "before": {} if done.confirming is None else done.confirming.before,
         "search": {
             "live_tasks": done.submitted.live,
             "settings_left": done.submitted.settings_left,
             "ended_by": done.over,
             "retried": done.submitted.retried,
-            "best": [best_data(one) for one in done.best],
+            "best": [best_data(setting) for setting in done.best],
         },
     }
 
 
 def _optuna() -> None:
-    """Say what is missing before documents are checked, which may take a while."""
+    """Raise an error if Optuna is missing, before documents are checked, which may take long."""
     from palaestrai_mosaik.execution.journal import optuna
 
     optuna()
@@ -225,8 +225,9 @@ def _tune(
     if summary.interrupted:
         return INTERRUPTED
     confirmed = summary.confirmed is None or summary.confirmed.whole
-    damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
-    sound = not summary.to_retry and not summary.retries_left and not damaged
+    damaged = summary.not_collected or summary.not_read_back
+    damaged_stores = summary.collected is not None and summary.collected.damaged
+    sound = not (summary.to_retry or summary.retries_left or damaged or damaged_stores)
     return FINISHED if sound and summary.best and confirmed and summary.ended_by is not None else FAILED
 
 
@@ -241,17 +242,19 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     )
     for word in words:
         say_unless_quiet(compose("  ", word))
-    reasons = list(reason_lines(summary.reasons, (one.run for one in summary.failures)))
+    reasons = list(reason_lines(summary.reasons, (run.run for run in summary.failures)))
     if summary.failures or reasons:
         say(compose(status("failed", error=quiet()), ":"), error=quiet())
     if summary.failures:
-        list_runs(({"run": one.run, "error": one.error} for one in summary.failures), error=quiet())
+        list_runs(({"run": run.run, "error": run.error} for run in summary.failures), error=quiet())
     for line in reasons:
         say(line, error=quiet())
     if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
         print_collected(DesignFolder.open(summary.folder), summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
+    if summary.not_read_back is not None:
+        say(summary.not_read_back, error=True)
     if summary.failed_tasks is not None and summary.ended_by is None:
         failed, output = summary.failed_tasks
         say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
@@ -261,8 +264,8 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say_unless_quiet(line)
     for line in best_lines(spec, summary.best):
         say_unless_quiet(line)
-    if summary.winner is not None:
-        say_unless_quiet(f"winner     {winner_text(spec, summary.folder / summary.winner)}")
+    for line in winner_lines(spec, summary.folder, summary.best, summary.winner):
+        say_unless_quiet(line)
     option = store_option(store)
     if summary.interrupted or summary.ended_by is None:
         say_unless_quiet(f"to go on: arsenai resume {name}{option}")
@@ -274,10 +277,16 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say(f"nothing was found: {why}", error=True)
 
 
-def winner_text(spec: DesignSpec, path: Path) -> str:
-    """Return where the document of the winner is, and of a front which of its settings that is."""
-    first, *more = sought(spec)
-    return short_path(path) + (f" (of the front, that with the best {first.name})" if more else "")
+def winner_lines(
+    spec: DesignSpec, folder: Path, best: Sequence[BestSetting], winner: str | None
+) -> Iterator[str]:
+    """Yield the path of the winner's document and its position in a Pareto front, or why there is no winner."""
+    if winner is not None:
+        first, *more = sought(spec)
+        of_front = f" (of the front, that with the best {first.name})" if more else ""
+        yield f"winner     {short_path(folder / winner)}{of_front}"
+    elif best:
+        yield "no winner: all of these settings lost runs with fresh seeds, and that could change which is the best"
 
 
 def _retried_line(retried: int) -> str:
@@ -287,55 +296,73 @@ def _retried_line(retried: int) -> str:
 
 
 def retry_lines(failed: int, left: int, name: str) -> Iterator[str]:
-    """Yield how settings are tried again that have ``failed``, and which are ``left`` of those that were to be.
+    """Yield how to repeat settings that ``failed``, and how many requested repetitions are ``left``.
 
-    ``name`` is how the folder is given to a command, and its store.
+    ``name`` is the folder, with the store's option, for a command.
     """
     if left:
         yield f"{count(left, 'failed setting')} not tried again yet; if the budget is spent, write a larger one"
     if failed:
-        yield f"{count(failed, 'setting')} failed; once the cause is mended: arsenai resume {name} --retry-failed"
+        yield f"{count(failed, 'setting')} failed; once the cause is fixed: arsenai resume {name} --retry-failed"
 
 
 def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
-    """Yield what is printed of the best settings: a table, and what its figures are."""
+    """Yield the printed lines of the best settings: a table and an explanation of its figures."""
     if not best:
         return
-    outcomes = [one.name for one in sought(spec)]
+    outcomes = [item.name for item in sought(spec)]
     yield "best settings:" if len(outcomes) == 1 else "Pareto front:"
     factors = {factor.name: factor for factor in spec.factors}
     header = ["setting", *factors, *outcomes]
-    fresh = any(one.confirmed for one in best)
+    fresh = any(item.confirmed for item in best)
     if fresh:
         header += [f"{name}, fresh seeds" for name in outcomes]
     rows = []
-    for one in best:
-        named = (factor_value(factors[name], value) for name, value in one.factors.items())
-        cells: list[Any] = [one.number, *map(_cell, named), *map(number, one.values.values())]
+    for item in best:
+        named = (factor_value(factors[name], value) for name, value in item.factors.items())
+        cells: list[Any] = [
+            item.number,
+            *map(_cell, named),
+            *(f"{number(value)}{' (pruned)' * item.pruned}" for value in item.values.values()),
+        ]
         if fresh:
             for name in outcomes:
-                found = one.confirmed.get(name)
-                cells.append(None if found is None else _fresh(found))
+                figure = item.confirmed.get(name)
+                cells.append(None if figure is None else _fresh(figure))
         rows.append(cells)
     yield table(header, rows, indent="  ")
+    if len(outcomes) == 1 and len(best) > 1 and len({item.values[outcomes[0]] for item in best}) == 1:
+        yield f"  all of these gave the same {outcomes[0]} in the search, which could not tell them apart"
     if fresh:
-        several = any(found.seeds > 1 for one in best for found in one.confirmed.values())
-        yield (
-            f"  fresh seeds: mean{' ± standard deviation' * several} over seeds that the search has not used; trust these"
+        figures = [figure for item in best for figure in item.confirmed.values()]
+        several = any(figure.seeds > 1 for figure in figures)
+        means = (
+            f"  fresh seeds: mean{' ± standard deviation' * several} over seeds that the search has not used"
         )
+        if any(figure.lost for figure in figures):
+            yield f"{means}, of the runs that finished;"
+            yield "  a setting that lost runs ranks behind all that lost none"
+        else:
+            yield f"{means}; trust these"
     elif spec.search is not None:
         honest = (
             "wait for those with fresh seeds"
             if spec.search.confirm
             else "'confirm: n' executes the best with fresh seeds"
         )
-        yield f"  (the search has chosen them by these figures, which are therefore too good: {honest})"
+        yield f"  (the search has chosen them by these figures, which may therefore be too good: {honest})"
 
 
-def _fresh(found: Confirmed) -> str:
-    # (one seed has no spread)
-    spread = f" ± {number(found.std)}" if found.seeds > 1 else ""
-    return f"{number(found.mean)}{spread} (n={found.seeds})"
+def _fresh(figure: Confirmed) -> str:
+    if figure.lost:
+        finished = f"{figure.seeds} of {figure.planned} finished"
+        if not figure.seeds:
+            return finished
+    else:
+        finished = f"n={figure.seeds}"
+    # a single seed has no standard deviation
+    spread = f" ± {number(figure.std)}" if figure.seeds > 1 else ""
+    return f"{number(figure.mean)}{spread} ({finished})"
 
 
 def _cell(value: Any) -> Any:
@@ -357,27 +384,32 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "seconds": summary.seconds,
         "retried": summary.retried,
         "retries_left": summary.retries_left,
-        "failed": [{"run": one.run, "error": one.error} for one in summary.failures],
+        "failed": [{"run": run.run, "error": run.error} for run in summary.failures],
         "failed_settings": failed_settings(summary.reasons),
-        "best": [best_data(one) for one in summary.best],
+        "best": [best_data(run) for run in summary.best],
         "confirmed": None
         if confirmed is None
         else {"runs": confirmed.considered, "finished": confirmed.finished},
         "winner": None if summary.winner is None else summary.folder / summary.winner,
         "collected": None if summary.collected is None else summary.collected.runs,
         "not_collected": summary.not_collected,
+        "not_read_back": summary.not_read_back,
     }
 
 
 def failed_settings(reasons: Mapping[int, str]) -> list[dict[str, Any]]:
-    """Return the settings that have failed and why, for an answer in JSON."""
+    """Return the failed settings and the reasons, for ``--json``."""
     return [{"setting": setting, "why": why} for setting, why in reasons.items()]
 
 
 def best_data(best: BestSetting) -> dict[str, Any]:
-    """Return one of the best settings for an answer in JSON."""
-    fresh = {
-        name: {"seeds": one.seeds, "mean": one.mean, "std": one.std, "low": one.low, "high": one.high}
-        for name, one in best.confirmed.items()
+    """Return the data of one of the best settings for ``--json``."""
+    fresh = {name: asdict(figure) for name, figure in best.confirmed.items()}
+    return {
+        "setting": best.number,
+        "factors": best.factors,
+        "outcomes": best.values,
+        "fresh_seeds": fresh,
+        "recommended": best.recommended,
+        "pruned": best.pruned,
     }
-    return {"setting": best.number, "factors": best.factors, "outcomes": best.values, "fresh_seeds": fresh}

@@ -1,6 +1,6 @@
 """Designs of experiments: from factors over a run document to the run documents themselves.
 
-:class:`Design` is where to begin: ``Design.load("design.yml").generate()``. Executes nothing.
+Begin with :class:`Design`: ``Design.load("design.yml").generate()``. This package executes nothing.
 """
 
 from .design import Design

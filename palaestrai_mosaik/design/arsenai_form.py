@@ -2,11 +2,11 @@
 
 A topic is a list of alternatives; with more than one it is a factor. An alternative of
 ``environments`` and ``agents`` is a list of names (``[[a, b], [c]]``), or one name
-(``[a, b]`` has two alternatives of one each); of ``simulation`` and ``phase_config`` one
-name; of ``sensors`` and ``actuators``, given for each agent, one set or a list of sets that
-are joined. ``$req(phase=0, index=1)`` is entry 1 of what phase 0 has for the same topic,
-``$req(phase=0)`` all of it. What a phase does not give is that of the phase before: topic by
-topic, sensors and actuators agent by agent.
+(``[a, b]`` has two alternatives with one name each). An alternative of ``simulation`` and ``phase_config`` is one
+name. ``sensors`` and ``actuators`` are set for each agent; an alternative is one set, or a list of sets that
+are joined. ``$req(phase=0, index=1)`` is entry 1 of the same topic in phase 0,
+``$req(phase=0)`` all of its entries. A phase inherits missing topics from the phase before; sensors and actuators
+are inherited agent by agent.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .model import DesignSpec, Topic
 from .vocabulary import AGENT, AGENT_WITH_BODIES, DEFINITIONS, PHASE, TOPICS
 
 _REQUEST = re.compile(r"\$req\s*\((?P<arguments>[^()]*)\)?\s*")
-#: topics whose alternative is one name
+#: topics with one name per alternative
 _SINGLE = ("simulation", "phase_config")
-#: topics that are given for each agent
+#: topics that are set for each agent
 BY_AGENT: tuple[Topic, Topic] = ("sensors", "actuators")
 
-#: (index of the phase, topic, key of the agent among the definitions)
+#: index of the phase, topic, key of the agent in the definitions
 SlotKey = tuple[int, Topic, str | None]
 #: environment uid -> local ids
 IdSet = dict[str, list[str]]
@@ -41,11 +41,17 @@ IdSet = dict[str, list[str]]
 
 @dataclass
 class Definitions:
-    """All definitions, ready to be put into a run document.
+    """All definitions, in the form of a run document.
 
-    ``environments``, ``agents``, ``simulation``, ``phase_config``: name -> entry of a run
-    document; ``loads``: agent -> phase -> its ``load``; ``sensors``, ``actuators``: name ->
-    environment uid -> local ids.
+    Attributes:
+        environments: entry of the run document by name.
+        agents: entry of the run document by name.
+        loads: ``load`` by agent and phase.
+        sensors: local ids by name and environment uid.
+        actuators: local ids by name and environment uid.
+        simulation: entry of the run document by name.
+        phase_config: entry of the run document by name.
+        run_config: the run configuration.
     """
 
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -56,20 +62,28 @@ class Definitions:
     simulation: dict[str, dict[str, Any]] = field(default_factory=dict)
     phase_config: dict[str, dict[str, Any]] = field(default_factory=dict)
     run_config: dict[str, Any] = field(default_factory=dict)
-    #: all names of a topic, of unsound definitions, too
+    #: all names of a topic, including those of invalid definitions
     names: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict.fromkeys(TOPICS, ()))
 
     def ids(self, topic: str, names: Sequence[str], uids: Sequence[str]) -> list[str]:
-        """Return the full ids of the sets ``names`` in the environments ``uids``, each once."""
+        """Return the full ids of the sets ``names`` in the environments ``uids``, without duplicates."""
         sets = [getattr(self, topic)[name] for name in names]
-        return list(dict.fromkeys(f"{uid}.{one}" for uid in uids for ids in sets for one in ids.get(uid, ())))
+        return list(
+            dict.fromkeys(f"{uid}.{local}" for uid in uids for ids in sets for local in ids.get(uid, ()))
+        )
 
 
 # --- definitions ----------------------------------------------------------------------------
 
 
 def read_definitions(found: Findings, at: Located, phases: Sequence[str]) -> Definitions:
-    """Return the definitions at ``at``; ``phases`` are the names of the schedule's phases."""
+    """Read the definitions at ``at``.
+
+    Args:
+        found: collects the problems.
+        at: the definitions.
+        phases: names of the schedule's phases.
+    """
     result = Definitions()
     parts = found.section(at, DEFINITIONS)
     if parts is None:
@@ -78,11 +92,11 @@ def read_definitions(found: Findings, at: Located, phases: Sequence[str]) -> Def
     result.names = {topic: _names(parts[topic]) if topic in parts else () for topic in TOPICS}
     uids = _uids(parts.get("environments"))
 
-    def agent(found: Findings, one: Located) -> dict[str, Any] | None:
-        return _agent(found, one, phases, result.loads)
+    def agent(found: Findings, definition: Located) -> dict[str, Any] | None:
+        return _agent(found, definition, phases, result.loads)
 
-    def ids(found: Findings, one: Located) -> IdSet | None:
-        return _id_set(found, one, uids)
+    def ids(found: Findings, definition: Located) -> IdSet | None:
+        return _id_set(found, definition, uids)
 
     readers: dict[str, Callable[[Findings, Located], Any]] = {
         "environments": _environment,
@@ -105,117 +119,119 @@ def _names(at: Located) -> tuple[str, ...]:
 
 
 def _uids(at: Located | None) -> tuple[str, ...]:
-    """Return the uids of all environments, also of those whose definition is not sound."""
+    """Return the uids of all environments, including those with an invalid definition."""
     entries = at.value.values() if at is not None and isinstance(at.value, dict) else ()
     inner = [entry.get("environment", entry) for entry in entries if isinstance(entry, dict)]
     return tuple(dict.fromkeys(uid for uid in map(uid_of, inner) if uid is not None))
 
 
 def _named(
-    found: Findings, at: Located, topic: str, reader: Callable[[Findings, Located], Any]
+    findings: Findings, at: Located, topic: str, reader: Callable[[Findings, Located], Any]
 ) -> dict[str, Any]:
-    """Return what ``reader`` makes of every definition of a topic."""
+    """Read every definition of a topic with ``reader``, and return the results by name."""
     if not isinstance(at.value, dict):
-        found.error(at.place, f"definitions.{topic} must be a mapping from names, found {show(at.value)}")
+        findings.error(at.place, f"definitions.{topic} must be a mapping from names, found {show(at.value)}")
         return {}
     read: dict[str, Any] = {}
     for key in at.value:
         if not isinstance(key, str) or not key:
-            found.error(
+            findings.error(
                 (*at.place, key), f"a name in definitions.{topic} must be a string, found {show(key)}"
             )
             continue
-        entry = reader(found, at.child(key))
+        entry = reader(findings, at.child(key))
         if entry is not None:
             read[key] = entry
     return read
 
 
-def _environment(found: Findings, at: Located) -> dict[str, Any] | None:
+def _environment(findings: Findings, at: Located) -> dict[str, Any] | None:
     entry = at.value
     if isinstance(entry, dict) and "environment" not in entry and entry.keys() & {"name", "uid", "params"}:
-        found.error(
+        findings.error(
             at.place,
             "an environment's definition is written 'environment:' with uid, name, params below it, and "
             "reward and state_transformer beside it; here 'environment:' is missing",
         )
         return None
-    parts = found.section(at, run.ENVIRONMENT_ENTRY)
-    if parts is None or found.missing(at.place, parts, run.ENVIRONMENT_ENTRY):
+    parts = findings.section(at, run.ENVIRONMENT_ENTRY)
+    if parts is None or findings.missing(at.place, parts, run.ENVIRONMENT_ENTRY):
         return None
     written = parts["environment"]
-    inner = {"name": written} if isinstance(written.value, str) else found.section(written, run.ENVIRONMENT)
-    if inner is None or found.missing(written.place, inner, run.ENVIRONMENT):
+    inner = (
+        {"name": written} if isinstance(written.value, str) else findings.section(written, run.ENVIRONMENT)
+    )
+    if inner is None or findings.missing(written.place, inner, run.ENVIRONMENT):
         return None
-    uid = TEXT.read(found, inner["uid"], "an environment's uid") if "uid" in inner else ""
-    name = CLASS_NAME.read(found, inner["name"], "name")
+    uid = TEXT.read(findings, inner["uid"], "an environment's uid") if "uid" in inner else ""
+    name = CLASS_NAME.read(findings, inner["name"], "name")
     result = {"environment": parts["environment"].value}
     for key in ("reward", "state_transformer"):
         if key in parts and not _nameless(parts[key].value):
-            optional_class(found, parts[key], key, key)
+            optional_class(findings, parts[key], key, key)
             result[key] = parts[key].value
     if "frames" in parts:
-        run.ENVIRONMENT_ENTRY.keys["frames"].read(found, parts["frames"], "frames")
+        run.ENVIRONMENT_ENTRY.keys["frames"].read(findings, parts["frames"], "frames")
         result["frames"] = parts["frames"].value
     return result if uid is not None and name is not None else None
 
 
 def _nameless(value: Any) -> bool:
-    """Whether a class is left out: arsenAI's documents say so with an empty name."""
+    """Return whether a class is left out; arsenAI's documents express this by an empty name."""
     return value is None or value == {} or (isinstance(value, dict) and value.get("name", "") in ("", None))
 
 
 def _agent(
-    found: Findings, at: Located, phases: Sequence[str], loads: dict[str, dict[str, Any]]
+    findings: Findings, at: Located, phases: Sequence[str], loads: dict[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    parts = found.section(at, AGENT)
+    parts = findings.section(at, AGENT)
     several = parts is not None and has_bodies(parts)
-    if parts is None or found.missing(at.place, parts, AGENT_WITH_BODIES if several else AGENT):
+    if parts is None or findings.missing(at.place, parts, AGENT_WITH_BODIES if several else AGENT):
         return None
-    name = TEXT.read(found, parts["name"], "an agent's name")
+    name = TEXT.read(findings, parts["name"], "an agent's name")
     sound = (
-        several or class_spec(found, parts["muscle"], "muscle", "muscle") is not None
+        several or class_spec(findings, parts["muscle"], "muscle", "muscle") is not None
     ) and name is not None
     for key in ("brain", "objective", *(("muscle",) if several else ())):
-        optional_class(found, parts.get(key), key, key)
+        optional_class(findings, parts.get(key), key, key)
     if "load" in parts:
-        loads[at.place[-1]] = _loads(found, parts["load"], phases)
+        loads[at.place[-1]] = _loads(findings, parts["load"], phases)
     entry = {key: part.value for key, part in parts.items() if key != "load"}
     return entry if sound else None
 
 
-def _loads(found: Findings, at: Located, phases: Sequence[str]) -> dict[str, Any]:
-    """Return the ``load`` of an agent by phase: it is given for all phases, or by their names.
+def _loads(findings: Findings, at: Located, phases: Sequence[str]) -> dict[str, Any]:
+    """Return the ``load`` of an agent by phase. In the document, it is one for all phases, or one for each name.
 
-    By name, an empty one means that nothing is loaded. For all, an empty one holds from the
-    second phase on, as the first has none before it.
+    An empty one for a name loads nothing. An empty one for all phases holds from the
+    second phase on, because the first has no phase before it.
     """
     if at.value is None:
         return {}
     if not isinstance(at.value, dict):
-        found.error(at.place, f"load must be a mapping, found {show(at.value)}")
+        findings.error(at.place, f"load must be a mapping, found {show(at.value)}")
         return {}
     by_phase = bool(at.value) and not any(key in run.LOAD.words for key in at.value)
     if not by_phase:
-        found.section(at, run.LOAD)
+        findings.section(at, run.LOAD)
         return dict.fromkeys(phases if at.value else phases[1:], at.value)
     loads = {}
     for key, value in at.value.items():
         if key not in phases:
-            found.error(
+            findings.error(
                 (*at.place, key),
                 f"load names {key!r}, which is no phase of the schedule{did_you_mean(key, phases)}; phases: "
                 f"{', '.join(phases)}; or, for all phases, a key of load: {', '.join(run.LOAD.keys)}",
             )
-        elif value is not None and found.section(at.child(key), run.LOAD):
+        elif value is not None and findings.section(at.child(key), run.LOAD):
             loads[key] = value
     return loads
 
 
-def _id_set(found: Findings, at: Located, uids: Sequence[str]) -> IdSet | None:
+def _id_set(findings: Findings, at: Located, uids: Sequence[str]) -> IdSet | None:
     """Return a set of sensors or actuators: environment uid -> local ids."""
     if not isinstance(at.value, dict):
-        found.error(
+        findings.error(
             at.place,
             f"a set of sensors or actuators is a mapping from an environment's uid to ids, found "
             f"{show(at.value)}",
@@ -223,42 +239,46 @@ def _id_set(found: Findings, at: Located, uids: Sequence[str]) -> IdSet | None:
         return None
     ids: IdSet = {}
     for uid in at.value:
-        one = at.child(uid)
+        entry = at.child(uid)
         if str(uid) not in uids:
-            found.error(
-                one.place,
+            findings.error(
+                entry.place,
                 f"no environment with the uid {uid!r} is defined{did_you_mean(uid, uids)}; uids: "
                 f"{', '.join(uids) or 'none'}",
             )
-        elif not isinstance(one.value, list):
-            found.error(one.place, f"the ids in environment {uid!r} must be a list, found {show(one.value)}")
+        elif not isinstance(entry.value, list):
+            findings.error(
+                entry.place, f"the ids in environment {uid!r} must be a list, found {show(entry.value)}"
+            )
         else:
             ids[str(uid)] = [
-                local for item in range(len(one.value)) if (local := _id(found, one.child(item), str(uid)))
+                local
+                for item in range(len(entry.value))
+                if (local := _id(findings, entry.child(item), str(uid)))
             ]
     return ids
 
 
-def _id(found: Findings, at: Located, uid: str) -> str:
-    """Return a local id, given with or without its environment's uid; empty if it is something else."""
+def _id(findings: Findings, at: Located, uid: str) -> str:
+    """Return a local id, written with or without its environment's uid; empty if it is invalid."""
     if isinstance(at.value, int) and not isinstance(at.value, bool):
         return str(at.value)
     if not isinstance(at.value, str) or at.value in ("", f"{uid}."):
-        found.error(at.place, f"an id must be a string or a whole number, found {show(at.value)}")
+        findings.error(at.place, f"an id must be a string or a whole number, found {show(at.value)}")
         return ""
     return at.value.removeprefix(f"{uid}.")
 
 
-def _simulation(found: Findings, at: Located) -> dict[str, Any] | None:
-    parts = found.section(at, run.SIMULATION)
-    if parts is None or found.missing(at.place, parts, run.SIMULATION):
+def _simulation(findings: Findings, at: Located) -> dict[str, Any] | None:
+    parts = findings.section(at, run.SIMULATION)
+    if parts is None or findings.missing(at.place, parts, run.SIMULATION):
         return None
     return {key: part.value for key, part in parts.items()}
 
 
-def _phase_config(found: Findings, at: Located) -> dict[str, Any] | None:
-    # keys keep their spelling: that of the document is the user's
-    parts = found.section(at, run.PHASE_CONFIG)
+def _phase_config(findings: Findings, at: Located) -> dict[str, Any] | None:
+    # keep the user's spelling of keys
+    parts = findings.section(at, run.PHASE_CONFIG)
     return None if parts is None else dict(at.value)
 
 
@@ -267,7 +287,7 @@ def _phase_config(found: Findings, at: Located) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``$req``: what ``phase`` has for the topic, or its entry ``index`` only."""
+    """``$req``: all entries of ``phase`` for the topic, or only its entry ``index``."""
 
     phase: int
     index: int | None = None
@@ -278,7 +298,7 @@ Entry = str | Request
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A topic of a phase (for ``sensors`` and ``actuators`` of one agent), and its alternatives."""
+    """A topic of a phase (``sensors`` and ``actuators`` of one agent), and its alternatives."""
 
     key: SlotKey
     options: tuple[tuple[Entry, ...], ...]
@@ -288,14 +308,14 @@ class Slot:
 
 @dataclass
 class Phase:
-    """A phase's name and all its slots: own ones and inherited ones, which know their own phase."""
+    """A phase's name and all its slots; inherited slots keep their own phase's index."""
 
     name: str
     slots: dict[tuple[Topic, str | None], Slot] = field(default_factory=dict)
 
 
 class ScheduleReader:
-    """Reads the schedule at ``at``, which chooses from ``definitions``."""
+    """Reads a schedule that chooses from ``definitions``."""
 
     def __init__(self, found: Findings, definitions: Definitions):
         self._found = found
@@ -305,11 +325,11 @@ class ScheduleReader:
 
     @property
     def _faulty(self) -> bool:
-        """Whether something was not understood, so that what seems missing later may be no fault."""
+        """Whether there were errors; a missing part may then be a consequence."""
         return self._found.count > self._errors
 
     def phases(self, at: Located) -> list[Phase]:
-        """Return all phases, each with what it inherits."""
+        """Read all phases of the schedule at ``at``, including their inherited slots."""
         slots: dict[tuple[Topic, str | None], Slot] = {}
         for name, body in phases_of(self._found, at):
             phase = Phase(name, dict(slots))
@@ -347,7 +367,7 @@ class ScheduleReader:
         if not listed:
             self._found.error(at.place, f"{topic} needs at least one alternative")
             return
-        options = [self._option(topic, agent, one) for one in listed]
+        options = [self._option(topic, agent, item) for item in listed]
         if any(option is None for option in options):
             return
         read = tuple(option for option in options if option is not None)
@@ -356,7 +376,7 @@ class ScheduleReader:
             if label in labels[:index]:
                 self._found.error(listed[index].place, f"the alternative {label!r} of {topic} is given twice")
         key: SlotKey = (len(self._phases) - 1, topic, agent)
-        phase.slots[topic, agent] = Slot(key, read, labels, tuple(one.value for one in listed))
+        phase.slots[topic, agent] = Slot(key, read, labels, tuple(item.value for item in listed))
 
     def _label(self, option: tuple[Entry, ...]) -> str:
         texts = []
@@ -369,7 +389,7 @@ class ScheduleReader:
         return "+".join(texts) or "none"
 
     def _option(self, topic: Topic, agent: str | None, at: Located) -> tuple[Entry, ...] | None:
-        """Return one alternative, ``None`` where it is unsound."""
+        """Read one alternative; None if it is invalid."""
         listed = _listed(at)
         if topic in _SINGLE and len(listed) != 1:
             self._found.error(at.place, f"an alternative of {topic} is one name, found {len(listed)}")
@@ -377,7 +397,7 @@ class ScheduleReader:
         if not listed and topic not in BY_AGENT:
             self._found.error(at.place, f"an alternative of {topic} needs at least one name")
             return None
-        entries = [self._entry(topic, agent, one) for one in listed]
+        entries = [self._entry(topic, agent, item) for item in listed]
         return None if None in entries else tuple(entry for entry in entries if entry is not None)
 
     def _entry(self, topic: Topic, agent: str | None, at: Located) -> Entry | None:
@@ -423,11 +443,13 @@ class ScheduleReader:
         return None
 
     def _requested(self, text: str, which: tuple[Topic, str | None], at: Located) -> Slot | None:
-        """Return the slot of the earlier phase ``text``, ``None`` if it does not exist."""
+        """Return the slot of the earlier phase ``text``, or None if it does not exist."""
         here = len(self._phases) - 1
         phase = self._source(text)
         if phase is None or phase >= here:
-            earlier = ", ".join(f"{i} ({one.name})" for i, one in enumerate(self._phases[:here]))
+            earlier = ", ".join(
+                f"{i} ({earlier_phase.name})" for i, earlier_phase in enumerate(self._phases[:here])
+            )
             self._found.error(
                 at.place,
                 f"{at.value!r} must name an earlier phase; earlier ones: {earlier or 'none, this is the first'}",
@@ -441,22 +463,22 @@ class ScheduleReader:
         return slot
 
     def _source(self, text: str) -> int | None:
-        """Return the index of the phase that ``text`` names: its index or its name."""
+        """Return the index of the phase with the index or name ``text``."""
         if text.isdecimal():
             return int(text)
         names = [phase.name for phase in self._phases]
         return names.index(text) if text in names else None
 
     def _complete(self, phase: Phase, at: Located) -> None:
-        """Check that everything that the phase needs is given."""
+        """Check that the phase has everything it needs."""
         for topic in ("environments", "agents", "simulation"):
             if (topic, None) not in phase.slots:
                 self._found.error(at.place, f"the phase {phase.name!r} needs the key {topic!r}")
         slot = phase.slots.get(("agents", None))
         for agent in possible(self._phases, slot) if slot is not None else ():
-            given = self._definitions.agents.get(agent, {})
-            for topic in BY_AGENT if given.get("bodies") is None else ():
-                if (topic, agent) not in phase.slots and topic not in given:
+            definition = self._definitions.agents.get(agent, {})
+            for topic in BY_AGENT if definition.get("bodies") is None else ():
+                if (topic, agent) not in phase.slots and topic not in definition:
                     self._found.error(
                         at.place,
                         f"the phase {phase.name!r} needs {topic} for agent {agent!r}: {topic}: "
@@ -465,12 +487,12 @@ class ScheduleReader:
 
 
 def _listed(at: Located) -> list[Located]:
-    """Return the items of a list; anything else is a list of itself."""
+    """Return the items of a list; any other value is its own only item."""
     return items_of(at) if isinstance(at.value, list) else [at]
 
 
 def _arguments(text: str) -> dict[str, str] | None:
-    """Return the arguments of a request, ``None`` if it has no arguments."""
+    """Parse the arguments of a request; None if they are invalid."""
     arguments: dict[str, str] = {}
     for piece in text.split(","):
         key, equals, value = (part.strip() for part in piece.partition("="))
@@ -481,19 +503,19 @@ def _arguments(text: str) -> dict[str, str] | None:
 
 
 def entry_count(phases: Sequence[Phase], slot: Slot, option: tuple[Entry, ...]) -> int:
-    """Return the least number of names that an alternative can come to."""
+    """Return the least number of names that an alternative can resolve to."""
     count = 0
     for entry in option:
         if isinstance(entry, Request) and entry.index is None:
             source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
-            count += min(entry_count(phases, source, one) for one in source.options)
+            count += min(entry_count(phases, source, alternative) for alternative in source.options)
         else:
             count += 1
     return count
 
 
 def possible(phases: Sequence[Phase], slot: Slot) -> dict[str, None]:
-    """Return all names that any alternative of a slot can come to, in order."""
+    """Return all names that any alternative of a slot can resolve to, in order."""
     names: dict[str, None] = {}
     for option in slot.options:
         for entry in option:
@@ -504,15 +526,15 @@ def possible(phases: Sequence[Phase], slot: Slot) -> dict[str, None]:
             if entry.index is None:
                 names |= possible(phases, source)
                 continue
-            for one in source.options:
-                names |= _possible_at(phases, source, one, entry.index)
+            for alternative in source.options:
+                names |= _possible_at(phases, source, alternative, entry.index)
     return names
 
 
 def _possible_at(
     phases: Sequence[Phase], slot: Slot, option: tuple[Entry, ...], index: int
 ) -> dict[str, None]:
-    """Return the names that the entry ``index`` of an alternative can be."""
+    """Return the names that the entry ``index`` of an alternative can resolve to."""
     if all(isinstance(entry, str) or entry.index is not None for entry in option):
         entry = option[index]
         if isinstance(entry, str):
@@ -520,15 +542,15 @@ def _possible_at(
         source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
         return {
             name: None
-            for one in source.options
-            for name in _possible_at(phases, source, one, entry.index or 0)
+            for alternative in source.options
+            for name in _possible_at(phases, source, alternative, entry.index or 0)
         }
-    # an entry of unknown length stands before: any name is possible
+    # after an entry of unknown length, any name is possible
     return possible(phases, Slot(slot.key, (option,), (), ()))
 
 
 def chosen_names(phases: Sequence[Phase], slot: Slot, chosen: Mapping[SlotKey, int]) -> tuple[str, ...]:
-    """Return the names that a slot comes to where every slot has the alternative ``chosen``."""
+    """Return the names that a slot resolves to, if every slot has its alternative in ``chosen``."""
     names: list[str] = []
     for entry in slot.options[chosen.get(slot.key, 0)]:
         if isinstance(entry, str):
@@ -544,7 +566,7 @@ def chosen_names(phases: Sequence[Phase], slot: Slot, chosen: Mapping[SlotKey, i
 
 
 class Schedule:
-    """The run documents that arsenAI's form of a design stands for, one for each combination."""
+    """The run documents of a design in arsenAI's form, one for each combination of alternatives."""
 
     def __init__(self, definitions: Definitions, phases: Sequence[Phase], version: str):
         self.definitions = definitions
@@ -553,7 +575,7 @@ class Schedule:
         self._ids: dict[Any, list[str]] = {}
 
     def document(self, chosen: Mapping[SlotKey, int]) -> dict[str, Any]:
-        """Return the run document where every slot has the alternative ``chosen`` (else the first)."""
+        """Build the run document with the alternatives in ``chosen``, and the first ones of all other slots."""
         schedule = [{phase.name: self._phase(phase, chosen)} for phase in self.phases]
         _write_out([next(iter(phase.values())) for phase in schedule])
         run_config = self.definitions.run_config
@@ -596,18 +618,18 @@ class Schedule:
 
 
 def _write_out(phases: Sequence[dict[str, Any]]) -> None:
-    """Write into phases what keeps the cascade of run documents from adding to them.
+    """Modify phases so that the cascade of run documents adds nothing to them.
 
-    Every phase of a design is complete by itself. Where a phase lacks environments or agents of the
-    phase before, or orders them differently, it gets ``inherit: false``; otherwise null is written
-    for every key that its agents, simulation and phase configuration would inherit but do not give.
+    Every phase of a design is complete by itself. If a phase lacks environments or agents of the
+    phase before, or orders them differently, it gets ``inherit: false``. Otherwise null is written
+    for every key that its agents, simulation and phase configuration would inherit.
     """
     seen: dict[Any, dict[str, None]] = {}
     before: list[list[str]] = [[], []]
     for phase in phases:
         names = [
-            [str(uid_of(one["environment"])) for one in phase["environments"]],
-            [one["name"] for one in phase["agents"]],
+            [str(uid_of(entry["environment"])) for entry in phase["environments"]],
+            [entry["name"] for entry in phase["agents"]],
         ]
         if any(list(dict.fromkeys((*old, *new))) != new for old, new in zip(before, names, strict=True)):
             phase["inherit"] = False
@@ -625,7 +647,14 @@ def _write_out(phases: Sequence[dict[str, Any]]) -> None:
 
 
 def read_schedule(found: Findings, definitions: Located, schedule: Located, version: str) -> Schedule:
-    """Return the schedule of a design in arsenAI's form; what is wrong goes to ``found``."""
+    """Read the schedule of a design in arsenAI's form.
+
+    Args:
+        found: collects the problems.
+        definitions: the definitions.
+        schedule: the schedule.
+        version: version of the run documents.
+    """
     defined = read_definitions(found, definitions, _phase_names(schedule.value))
     phases = ScheduleReader(found, defined).phases(schedule)
     return Schedule(defined, phases, version)
@@ -639,7 +668,7 @@ def _phase_names(schedule: Any) -> list[str]:
 
 
 def schedule_of(spec: DesignSpec) -> Schedule:
-    """Return the schedule of a sound design in arsenAI's form."""
-    found = Findings(spec.source, Lines())
+    """Return the schedule of a valid design in arsenAI's form."""
+    findings = Findings(spec.source, Lines())
     schedule = Located(list(spec.schedule), ("schedule",))
-    return read_schedule(found, Located(spec.definitions, ("definitions",)), schedule, spec.version)
+    return read_schedule(findings, Located(spec.definitions, ("definitions",)), schedule, spec.version)

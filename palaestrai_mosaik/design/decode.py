@@ -1,4 +1,4 @@
-"""From points of the unit cube to the values of the factors."""
+"""Conversion of points of the unit cube to the values of the factors."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from . import distributions
 from .expressions import Expression
 from .model import INACTIVE, Axis, DesignSpec, Factor
 
-#: Digits that are kept of a number, counted from the factor's largest value.
+#: Number of digits of values, counted from the factor's largest value.
 _DIGITS = 15
 
 
 def decode(spec: DesignSpec, unit: FloatArray) -> list[dict[str, Any]]:
-    """Return the values of all factors, one mapping per row of ``unit`` (rows, axes).
+    """Compute the values of all factors.
 
-    A choice has its level's label, other levels the level itself, numbers are Python's.
-    A factor whose ``when`` is false, or left open by a factor that is inactive itself, is `INACTIVE`.
-    Floats are rounded to 15 digits of the factor's largest value (of logarithmic distributions to 14
+    A choice has the label of its level, other factors with levels the level itself; numbers are Python's.
+    A factor is `INACTIVE` if its ``when`` is false, or undecided because another factor is inactive.
+    Floats are rounded to 15 digits of the factor's largest value (in logarithmic distributions to 14
     digits of their own), so that 0.3 is not written as 0.30000000000000004.
+
+    Args:
+        spec: the design.
+        unit: (rows, axes) points of the unit cube.
+
+    Returns:
+        One mapping from names to values per row.
     """
     columns: dict[str, list[Any]] = {}
     for number, axis in enumerate(spec.axes):
@@ -42,7 +49,7 @@ def decode(spec: DesignSpec, unit: FloatArray) -> list[dict[str, Any]]:
 def keep(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the indices of the rows in which every constraint holds.
 
-    A constraint that inactive factors leave open says nothing about that row.
+    A constraint that is undecided because of inactive factors does not reject a row.
     """
     rules = [Expression.parse(text, spec.factors) for text in spec.constraints]
     return [i for i, row in enumerate(values) if all(rule.evaluate(row, inactive=True) for rule in rules)]
@@ -50,21 +57,23 @@ def keep(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def _column(axis: Axis, factor: Factor, coordinate: FloatArray) -> list[Any]:
     if factor.kind == "levels":
-        shown = factor.labels if factor.choice is not None else factor.levels
-        return [shown[index] for index in distributions.levels(distributions.shares(axis), coordinate)]
+        labels_or_levels = factor.labels if factor.choice is not None else factor.levels
+        return [
+            labels_or_levels[index] for index in distributions.levels(distributions.shares(axis), coordinate)
+        ]
     if not distributions.bounded(factor):
         coordinate = np.clip(coordinate, distributions.INSIDE, 1 - distributions.INSIDE)
-    found = distributions.values(factor, coordinate).tolist()
+    decoded = distributions.values(factor, coordinate).tolist()
     if factor.kind == "int":
-        return [int(value) for value in found]
+        return [int(value) for value in decoded]
     rounded = _rounding(factor)
-    return [rounded(value) for value in found]
+    return [rounded(value) for value in decoded]
 
 
 def resolution(factor: Factor) -> float:
-    """Return the distance that values of a ``float`` factor have after rounding (see `decode`).
+    """Return the distance between values of a ``float`` factor after rounding (see `decode`).
 
-    It is 0 for logarithmic distributions, whose values have digits of their own at every size.
+    It is 0 for logarithmic distributions, because the precision of their values depends on their size.
     """
     if factor.dist in {"loguniform", "lognormal"}:
         return 0.0
@@ -96,7 +105,7 @@ def _switch_off(spec: DesignSpec, rows: list[dict[str, Any]]) -> None:
 
 
 def _in_order(rules: Mapping[str, Expression]) -> list[str]:
-    """Return the names such that each comes after those that its rule looks at."""
+    """Return the names in an order in which each follows those in its rule."""
     ordered: list[str] = []
 
     def visit(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A design as a notebook shows it: its sampler, factors and outcomes. Names are text, never markup."""
+"""A design in a notebook: its sampler, factors and outcomes as HTML. Names are escaped."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from palaestrai_mosaik.text import count, listed
 
 from .model import DesignSpec, Factor
 
-#: of a factor, so many levels are listed
+#: largest number of levels listed per factor
 _LEVELS = 8
 
 
 def described(spec: DesignSpec, more: str = "") -> str:
-    """Return a design as HTML; ``more``: a line about it, which is escaped."""
+    """Format a design as HTML; ``more`` is another line about it, which is escaped."""
     sampler = spec.sampler.name if spec.sampler.n is None else f"{spec.sampler.name}, n {spec.sampler.n:,}"
     facts = f"sampler {sampler}, {count(spec.repetitions, 'repetition')}, seeds {spec.seed_policy}"
     rows = "".join(_rows(spec))
-    outcomes = [f"{one.name}{f' ({one.better} is better)' if one.better else ''}" for one in spec.outcomes]
+    outcomes = [
+        f"{outcome.name}{f' ({outcome.better} is better)' if outcome.better else ''}"
+        for outcome in spec.outcomes
+    ]
     return (
         f"<p><b>{escape(spec.uid)}</b></p>"
         f"{f'<p>{escape(more)}</p>' if more else ''}<p>{escape(facts)}</p>"
@@ -30,11 +33,11 @@ def described(spec: DesignSpec, more: str = "") -> str:
 def _rows(spec: DesignSpec) -> Iterator[str]:
     for factor in spec.factors:
         cells = (factor.name, values_of(factor), factor.when or "")
-        yield f"<tr>{''.join(f'<td>{escape(one)}</td>' for one in cells)}</tr>"
+        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 def values_of(factor: Factor) -> str:
-    """Return what a factor may be, as text: its levels, or its range and distribution."""
+    """Describe the possible values of a factor: its levels, or its range and distribution."""
     if factor.kind == "levels":
         return listed(factor.labels, _LEVELS)
     ends = "" if factor.low is None or factor.high is None else f" from {factor.low:g} to {factor.high:g}"

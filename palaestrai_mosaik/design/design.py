@@ -1,4 +1,4 @@
-"""A design for use in programs: load it, plan it (with estimates from earlier executions), generate it."""
+"""The public interface of designs: load a design, plan it with estimates from earlier executions, generate it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,24 @@ from .run_names import run_uid, slug
 from .search import examples
 from .writer import Written, write_folder
 
-#: bytes of a database without runs
+#: size of a database without runs, in bytes
 EMPTY_DATABASE = 155_648
-#: of so many runs at most the records and the files are looked at
+#: largest number of runs to sample for estimates
 _SAMPLE = 1000
-#: the folder of a store with a folder for each execution of a run, and how its database is named
+#: folder of a store with one folder per execution of a run, and the pattern of its database's files
 _INSTANCES, _DATABASE = "instances", "store.db*"
 
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """What earlier runs of a design took.
+    """Averages over earlier runs of a design; None if unknown.
 
-    Of one run: ``seconds`` (median), ``size`` (bytes, mean, of which ``database`` in SQL), ``files`` (mean,
-    folders with them: what counts towards a quota). ``None`` where nothing is known.
+    Attributes:
+        runs: number of earlier runs.
+        seconds: median seconds per run.
+        size: mean bytes per run.
+        files: mean number of files and folders per run, as quotas count them.
+        database: mean bytes per run in the database, which are a part of ``size``.
     """
 
     runs: int
@@ -51,11 +55,16 @@ class Experience:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the runs of a design take.
+    """Estimated resources of a design's runs; None if unknown.
 
-    ``seconds``: of the whole, with ``jobs`` at a time; ``seconds_per_run`` is what ``source``
-    says; ``size``: bytes of all results, ``database`` of which in SQL, the others in ``files`` (with folders).
-    ``None`` where nothing is known.
+    Attributes:
+        jobs: number of runs at a time.
+        seconds_per_run: seconds per run.
+        seconds: seconds of all runs.
+        size: bytes of all results.
+        source: source of ``seconds_per_run``, for people.
+        files: number of files and folders of all results.
+        database: bytes in the database, which are a part of ``size``.
     """
 
     jobs: int
@@ -68,7 +77,14 @@ class Estimate:
 
 
 def estimate(runs: int, jobs: int, seconds_per_run: float | None, experience: Experience) -> Estimate:
-    """Return what ``runs`` runs take; ``seconds_per_run`` goes before what is known by experience."""
+    """Estimate the resources of ``runs`` runs.
+
+    Args:
+        runs: number of runs.
+        jobs: number of runs at a time.
+        seconds_per_run: seconds per run; None takes those of earlier runs.
+        experience: averages over earlier runs.
+    """
     source = "as given"
     if seconds_per_run is None:
         seconds_per_run = experience.seconds
@@ -76,14 +92,14 @@ def estimate(runs: int, jobs: int, seconds_per_run: float | None, experience: Ex
     # runs of equal length start and end in rounds
     seconds = None if seconds_per_run is None else math.ceil(runs / jobs) * seconds_per_run
     size, files, database = (
-        None if of_one is None else round(of_one * runs)
-        for of_one in (experience.size, experience.files, experience.database)
+        None if mean is None else round(mean * runs)
+        for mean in (experience.size, experience.files, experience.database)
     )
     return Estimate(jobs, seconds_per_run, seconds, size, source, files, database)
 
 
 def experience(folder: Path) -> Experience:
-    """Return the time and space that earlier runs took, from the records in the design's folder.
+    """Measure the time and space of earlier runs, from the records in the design's folder.
 
     Only some of many runs are sampled. Sizes come from ``results`` or, before the first run, from the
     stores of single runs on a cluster. Those do not show the size of the database, because one run fits
@@ -99,10 +115,10 @@ def experience(folder: Path) -> Experience:
     database = None
     if instances:
         size = sum(map(_bytes, results.glob(_DATABASE)))
-        # (a database of PostgreSQL is not in the folder)
+        # a PostgreSQL database is not in the folder
         database = round(max(0, size - EMPTY_DATABASE) / len(instances)) if size else None
     else:
-        instances = [one for name in _names(stores)[:_SAMPLE] for one in _instances(stores / name)]
+        instances = [instance for name in _names(stores)[:_SAMPLE] for instance in _instances(stores / name)]
     median, seen = statistics.median(seconds), instances[:_SAMPLE]
     if not seen:
         return Experience(len(seconds), median)
@@ -113,7 +129,7 @@ def experience(folder: Path) -> Experience:
 
 
 def _entries_and_bytes(folder: Path) -> tuple[int, int]:
-    """Return how many files and folders ``folder`` is, itself included, and the bytes of the files."""
+    """Return the number of files and folders in ``folder``, including itself, and the bytes of the files."""
     entries = size = 0
     for path, _, names in os.walk(folder):
         entries += 1 + len(names)
@@ -125,7 +141,7 @@ def _bytes(file: str | Path) -> int:
     try:
         return os.stat(file).st_size
     except FileNotFoundError:
-        return 0  # a run that goes on has renamed it
+        return 0  # renamed by a running run
 
 
 def _instances(store: Path) -> list[Path]:
@@ -133,7 +149,7 @@ def _instances(store: Path) -> list[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return what is in ``folder``, nothing if it does not exist; what is being made is left out."""
+    """Return the entries of ``folder``, without hidden ones; empty if it does not exist."""
     try:
         return [name for name in os.listdir(folder) if not name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
@@ -151,7 +167,7 @@ def _seconds(records: Iterable[Path]) -> Iterator[float]:
         try:
             record = json.loads(files.read_text(file))
         except ValueError:
-            continue  # it was edited, as one without a number of seconds: it says nothing about time
+            continue  # an edited record; ignored, like one without seconds
         if isinstance(record, dict) and record.get("status") == "finished":
             seconds = record.get("seconds")
             if isinstance(seconds, float | int):
@@ -162,9 +178,14 @@ def _seconds(records: Iterable[Path]) -> Iterator[float]:
 class Plan:
     """The size of a design.
 
-    Of the ``drawn`` points the constraints leave ``rows``; with ``repetitions`` each they are
-    ``runs``, of which ``documents`` differ in more than their uid: so many are executed. The
-    documents take ``size`` bytes. ``warnings`` are those of the design, the sampler, the documents.
+    Attributes:
+        spec: the design.
+        drawn: number of points of the sample.
+        rows: number of points that the constraints allow.
+        documents: number of different run documents, which is the number of runs to execute.
+        size: bytes of all documents.
+        estimate: estimated resources of the runs.
+        warnings: warnings of the design, the sampler and the documents.
     """
 
     spec: DesignSpec
@@ -177,26 +198,26 @@ class Plan:
 
     @property
     def repetitions(self) -> int:
-        """How often every row is executed, with other seeds."""
+        """How often every row is executed, each time with another seed."""
         return self.spec.repetitions
 
     @property
     def runs(self) -> int:
-        """Every repetition of every row."""
+        """The number of repetitions of all rows."""
         return self.rows * self.repetitions
 
 
 def merge_warnings(
     design: tuple[Problem, ...], sample: tuple[str, ...], documents: tuple[Problem, ...]
 ) -> tuple[str, ...]:
-    """Return all warnings as text, without those of documents that repeat one of the design."""
-    known = {problem.message for problem in design}
-    new = [problem for problem in documents if problem.message not in known]
+    """Return all warnings as text, without those of documents that repeat a warning of the design."""
+    messages = {problem.message for problem in design}
+    new = [problem for problem in documents if problem.message not in messages]
     return tuple(dict.fromkeys(map(str, (*design, *sample, *new))))
 
 
 class Design:
-    """A sound design document (``spec``).
+    """A valid design document (``spec``).
 
     ::
 
@@ -224,12 +245,12 @@ class Design:
     def from_mapping(
         cls, data: Mapping[str, Any], source: str = "<mapping>", directory: Path | None = None
     ) -> Design:
-        """Make a design of plain data.
+        """Build a design from plain data.
 
         Args:
             data: the document as mappings, lists, numbers and texts.
-            source: what messages call the document.
-            directory: where its paths to other files start; ``None``: the working directory.
+            source: name of the document in messages.
+            directory: folder that its paths to other files are relative to; None for the working directory.
 
         Raises:
             DocumentError: carries every problem found.
@@ -238,17 +259,14 @@ class Design:
 
     @property
     def folder(self) -> Path:
-        """Where it is generated, unless told otherwise: named as its uid, in ``output``.
-
-        Without ``output``, that is ``_outputs``.
-        """
+        """The default folder to generate into: named after the uid, in ``output``, or else in ``_outputs``."""
         return Path(self.spec.output or OUTPUTS, slug(self.spec.uid))
 
     def view(self, height: int = HEIGHT) -> Page:
-        """Return the page of the design, which a notebook shows; it must have been generated into :attr:`folder`.
+        """Build the design's page for notebooks; the design must have been generated into :attr:`folder`.
 
         Args:
-            height: of the page in the notebook, in pixels.
+            height: height of the page in the notebook, in pixels.
 
         Raises:
             DocumentError: it has not been generated there.
@@ -259,7 +277,7 @@ class Design:
         return view(self, height=height)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the sampler, the factors and the outcomes."""
+        """Describe the sampler, the factors and the outcomes for a notebook."""
         return described(self.spec)
 
     def plan(
@@ -268,20 +286,18 @@ class Design:
         seconds_per_run: float | None = None,
         progress: ProgressCallback | None = None,
     ) -> Plan:
-        """Return how many runs there are and what they will take; nothing is written.
+        """Count the runs and estimate their resources, without writing anything.
 
         Args:
-            folder: the folder that the design is generated into, where earlier runs are looked for; ``None``:
-                :attr:`folder`.
-            seconds_per_run: how long a run takes; ``None``: what earlier runs in the folder took, if there
-                are any.
-            progress: is called with the number of runs done and of all; ``None``: nothing is.
+            folder: folder of the generated design, with earlier runs; None for :attr:`folder`.
+            seconds_per_run: seconds per run; None takes those of earlier runs in the folder, if there are any.
+            progress: called with the number of runs done and their total.
 
         Raises:
-            DocumentError: a run document is not sound.
+            DocumentError: a run document is invalid.
         """
         spec = self.spec
-        # (of a search, some that it might try)
+        # for a search, examples of its settings
         expansion, rows = Expansion(spec), draw_rows(examples(spec))
         unique = size = 0
         for row in expand(rows, expansion):
@@ -295,14 +311,14 @@ class Design:
         jobs = (spec.resolved.get("execution") or {}).get("jobs")
         jobs = jobs if isinstance(jobs, int) and jobs > 0 else cores()
         documents = unique * spec.repetitions
-        known = experience(self.folder if folder is None else Path(folder))
+        earlier = experience(self.folder if folder is None else Path(folder))
         return Plan(
             spec,
             rows.drawn,
             rows.count,
             documents,
             size * spec.repetitions,
-            estimate(documents, jobs, seconds_per_run, known),
+            estimate(documents, jobs, seconds_per_run, earlier),
             merge_warnings(spec.warnings, rows.sample.warnings, expansion.warnings),
         )
 
@@ -311,21 +327,21 @@ class Design:
     ) -> DesignFolder:
         """Write all run documents into a folder and return it.
 
-        A folder that is as the design makes it is left alone.
+        A folder that is up to date is not touched.
 
         Args:
-            folder: the folder; ``None``: :attr:`folder`.
-            force: replace another design in the folder.
-            progress: is called with the number of runs done and of all; ``None``: nothing is.
+            folder: the folder; None for :attr:`folder`.
+            force: whether to replace another design in the folder.
+            progress: called with the number of runs done and their total.
 
         Raises:
-            DocumentError: the folder is refused, or a run document is not sound. Then nothing is written.
+            DocumentError: the folder is refused, or a run document is invalid. Nothing is written then.
         """
         return DesignFolder.open(self.write(folder, force, progress).path)
 
     def write(
         self, folder: str | Path | None = None, force: bool = False, progress: ProgressCallback | None = None
     ) -> Written:
-        """Do what :meth:`generate` does, and return what became of the folder."""
+        """Generate like :meth:`generate`, and return how the folder changed."""
         path = self.folder if folder is None else Path(folder)
         return write_folder(self.spec, path, force=force, progress=progress)

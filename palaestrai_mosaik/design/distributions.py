@@ -1,12 +1,16 @@
-"""From a coordinate in [0, 1] to a value: the inverse distribution function of every kind of factor.
+"""Inverse distribution functions: from a coordinate in [0, 1] to a value of any kind of factor.
 
 Source: inversion method (Devroye 1986, "Non-Uniform Random Variate Generation", II.2). A
 truncated normal is the normal distribution conditioned on the interval (``scipy.stats.truncnorm``).
+
+Each whole number k has a cell from k - 1/2 to k + 1/2, including the first and the last number. The
+distribution therefore extends beyond the ends, to the edges of their cells, as in Optuna.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,28 +19,33 @@ from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from .model import Axis, Factor
 
-#: A coordinate this near below the edge of a level's share counts as being on the edge, so that
-#: 1/3 + 1/3 and 2/3 give the same level.
+#: Tolerance below the edge of a level's share, within which a coordinate counts as being on the edge, so that 1/3 +
+#: 1/3 and 2/3 give the same level.
 EDGE = 1e-9
 
-#: Half of the finest step of a Sobol' sequence (30 bits). Such a sequence stands at the lower end
-#: of its cells: 0 means "below 2**-30", so an unbounded distribution is read this far inside.
+#: Half of the finest step of a Sobol' sequence (30 bits). The points of such a sequence are at the lower ends of their
+#: cells, so 0 means "below 2**-30", and unbounded distributions are evaluated this far inside.
 INSIDE = 2.0**-31
 
-#: Whole numbers are exact, and floats can be rounded, below these sizes.
+#: Largest whole number that is exact, and largest float that can be rounded.
 _LARGEST_WHOLE, _LARGEST = 2.0**53, 1e305
 
 
 def values(factor: Factor, unit: FloatArray) -> FloatArray:
-    """Return the values of a continuous or whole-number ``factor`` at ``unit`` (any shape).
+    """Compute the values of a continuous or whole-number ``factor``.
 
-    Whole numbers come as floats. Where the distribution is unbounded, 0 and 1 give infinities.
+    Args:
+        factor: the factor.
+        unit: coordinates, of any shape.
+
+    Returns:
+        The values, of the same shape; whole numbers as floats. Unbounded distributions are infinite at 0 and 1.
     """
     if factor.kind == "int":
         low, high = whole_bounds(factor)
         if factor.dist == "uniform":
             return np.minimum(low + np.floor(unit * (high - low + 1) + EDGE), high)
-        return np.clip(np.rint(_quantile(factor, unit)), low, high)
+        return np.clip(np.rint(_quantile(_whole_cells(factor), unit)), low, high)
     low, high = bounds(factor)
     return np.clip(_quantile(factor, unit), low, high)
 
@@ -47,9 +56,9 @@ def levels(edges: FloatArray, unit: FloatArray) -> IntArray:
 
 
 def shares(axis: Axis) -> FloatArray:
-    """Return the cumulative shares (levels,) of an axis with levels; the last is 1.
+    """Return the cumulative shares of an axis with levels, (levels,); the last is 1.
 
-    Zipped factors have one pairing of levels, so the first one's weights stand for all.
+    Zipped factors have the same weights, so those of the first one are used.
     """
     factor = next(factor for factor in axis.factors if factor.kind == "levels")
     weights = factor.weights or (1.0,) * len(factor.levels)
@@ -59,15 +68,16 @@ def shares(axis: Axis) -> FloatArray:
 
 
 def middles(axis: Axis) -> FloatArray:
-    """Return the coordinate (levels,) in the middle of the share of each level of ``axis``."""
+    """Return the coordinate in the middle of each level's share, (levels,)."""
     edges = shares(axis)
     return (np.concatenate(([0.0], edges[:-1])) + edges) / 2
 
 
 def position(factor: Factor, value: float) -> float:
-    """Return the coordinate of ``value``, the inverse of `values`; of a whole number its share's middle.
+    """Compute the coordinate of ``value``, the inverse of `values`; of a whole number, the middle of its share.
 
-    Raises ``ValueError`` where the factor does not take ``value``.
+    Raises:
+        ValueError: the factor does not have this value.
     """
     low, high = whole_bounds(factor) if factor.kind == "int" else bounds(factor)
     if not low <= value <= high:
@@ -78,13 +88,14 @@ def position(factor: Factor, value: float) -> float:
         raise ValueError(f"{value:g} is not a whole number")
     if factor.dist == "uniform":
         return (value - low + 0.5) / (high - low + 1)
-    below = 0.0 if value == low else _share_below(factor, value - 0.5)
-    above = 1.0 if value == high else _share_below(factor, value + 0.5)
+    cells = _whole_cells(factor)
+    below = 0.0 if value == low else _share_below(cells, value - 0.5)
+    above = 1.0 if value == high else _share_below(cells, value + 0.5)
     return (below + above) / 2
 
 
 def bounds(factor: Factor) -> tuple[float, float]:
-    """Return the smallest and the largest value (infinite without a bound)."""
+    """Return the smallest and the largest value; infinite without a bound."""
     floor = 0.0 if factor.dist == "lognormal" else -math.inf
     return (
         floor if factor.low is None else max(factor.low, floor),
@@ -102,20 +113,20 @@ def whole_bounds(factor: Factor) -> tuple[float, float]:
 
 
 def whole_numbers(factor: Factor) -> int | None:
-    """Return how many whole numbers an ``int`` factor takes, ``None`` for others and if unbounded."""
+    """Return how many whole numbers an ``int`` factor has; None if it is unbounded, or another kind of factor."""
     low, high = whole_bounds(factor) if factor.kind == "int" else (0.0, math.inf)
     return int(high - low) + 1 if math.isfinite(high - low) else None
 
 
 def bounded(factor: Factor) -> bool:
-    """Whether the coordinates 0 and 1 have finite values."""
+    """Return whether the coordinates 0 and 1 have finite values."""
     return factor.kind == "levels" or all(math.isfinite(end) for end in bounds(factor))
 
 
 def reach(factor: Factor) -> tuple[float, float]:
-    """Return the smallest and the largest value that a continuous ``factor`` takes in a sample.
+    """Return the smallest and the largest value that a continuous ``factor`` has in a sample.
 
-    These are its ends; where it has not both, its quantiles at `INSIDE` and 1 - `INSIDE`.
+    These are its ends; if it lacks one of them, its quantiles at `INSIDE` and 1 - `INSIDE`.
     """
     ends = (0.0, 1.0) if bounded(factor) else (INSIDE, 1 - INSIDE)
     low, high = values(factor, np.array(ends)).tolist()
@@ -123,7 +134,7 @@ def reach(factor: Factor) -> tuple[float, float]:
 
 
 def fault(factor: Factor) -> str | None:
-    """Return what makes the values of a continuous ``factor`` useless, ``None`` where nothing does."""
+    """Return why the values of a continuous ``factor`` are useless, or None."""
     limit = _LARGEST_WHOLE if factor.kind == "int" else _LARGEST
     with np.errstate(all="ignore"):
         low, high = reach(factor)
@@ -140,10 +151,31 @@ def fault(factor: Factor) -> str | None:
     return None
 
 
+def _whole_cells(factor: Factor) -> Factor:
+    """Return a continuous factor with values that, rounded, are those of an ``int`` factor.
+
+    Its ends are the outer edges of the first and the last cell. A triangular distribution is
+    stretched with its mode, so that a mode which is a whole number is the most probable one.
+    """
+    low, high = factor.low, factor.high
+    params = factor.params
+    if factor.dist == "triangular":
+        first, last = _ends(factor)
+        mode = params["mode"]
+        params = {**params, "mode": mode + (mode - first) / (last - first) - 0.5}
+    return replace(
+        factor,
+        kind="float",
+        low=None if low is None else low - 0.5,
+        high=None if high is None else high + 0.5,
+        params=params,
+    )
+
+
 def _quantile(factor: Factor, unit: FloatArray) -> FloatArray:
     if factor.dist in {"normal", "lognormal"}:
-        found = _normal(factor).ppf(unit)
-        result: FloatArray = np.exp(found) if factor.dist == "lognormal" else found
+        quantiles = _normal(factor).ppf(unit)
+        result: FloatArray = np.exp(quantiles) if factor.dist == "lognormal" else quantiles
         return result
     low, high = _ends(factor)
     if factor.dist == "loguniform":
@@ -193,7 +225,7 @@ def _normal(factor: Factor) -> Any:
 
 
 def _ends(factor: Factor) -> tuple[float, float]:
-    """Return the ends of a distribution that has some."""
+    """Return the ends of a bounded distribution."""
     assert factor.low is not None and factor.high is not None, factor.name
     return factor.low, factor.high
 

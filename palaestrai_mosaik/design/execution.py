@@ -1,6 +1,6 @@
-"""The section ``execution``, of designs and of users' configuration files: its keys, and what each may be.
+"""The section ``execution`` of designs and of users' configuration files: its keys, and their values.
 
-One table for the checks of both documents, for those of settings that are made in Python, and for the schema.
+One table serves the checks of both documents, of settings made in Python, and the schema.
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ from palaestrai_mosaik.experiment.fields import FLAG, integer, maybe, word
 from palaestrai_mosaik.experiment.located import Fault, Field, Findings, Located, Schema, Section, show
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 
-#: what executes runs, and what starts pilots of Parsl
+#: executors of runs, and Parsl's providers of pilots
 EXECUTORS = ("local", "inline", "slurm", "parsl")
 PROVIDERS = ("local", "slurm", "pbspro", "torque", "lsf", "grid_engine", "condor", "kubernetes")
 
 
 def read_execution(found: Findings, at: Located, section: Section | None = None) -> dict[str, Any] | None:
-    """Return what stands at ``at``, without nulls; ``None`` where that is no mapping.
+    """Read the section at ``at``, without nulls; None if it is no mapping.
 
-    Values are returned as they are written, those that are not sound, too: they are reported.
+    Values are returned as written; invalid ones are reported and returned, too.
+
+    Args:
+        found: collects the problems.
+        at: the section.
+        section: keys of the section; None for ``execution`` itself.
     """
     section = section or EXECUTION
     parts = found.section(at, section)
@@ -39,7 +44,7 @@ def read_execution(found: Findings, at: Located, section: Section | None = None)
         if name in NESTED:
             written[name] = read_execution(found, part, NESTED[name])
         else:
-            section.keys[name].read(found, part, name)  # reports what is wrong
+            section.keys[name].read(found, part, name)  # reports problems
             written[name] = part.value
     return written
 
@@ -73,7 +78,7 @@ def _mapping_faults(value: Any) -> Iterator[Fault]:
 
 
 def _text(must: str, sound: Callable[[str], object] = bool, *, numbers: bool = False) -> Field:
-    """Return the key of a text on one line that is ``sound``; ``numbers``: an integer is as good as its digits."""
+    """Build the field of a valid text on one line; with ``numbers``, an integer stands for its digits."""
 
     def faults(value: Any) -> Iterator[Fault]:
         text = str(value) if numbers and isinstance(value, int) and not isinstance(value, bool) else value
@@ -93,16 +98,19 @@ def _is_address(text: str) -> bool:
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    # a zone of IPv6 may be any text, and addresses become a part of shell commands
+    # an IPv6 zone may be any text, and addresses become a part of shell commands
     return getattr(address, "scope_id", None) is None
 
 
 def _list(
     must: str, fault: Callable[[str], str | None], split: Callable[[str], list[str]] = str.splitlines
 ) -> Field:
-    """Return the key of a list of texts; ``fault`` tells what is wrong with one.
+    """Build the field of a list of texts; a single text stands for the list that ``split`` returns.
 
-    A single text is as good as the list that ``split`` makes of it.
+    Args:
+        must: description of valid lists.
+        fault: returns the problem of an item, or None.
+        split: splits a single text.
     """
 
     def faults(value: Any) -> Iterator[Fault]:
@@ -111,11 +119,11 @@ def _list(
         if not isinstance(value, list | tuple):
             yield from _wrong(must, value)
             return
-        for index, one in enumerate(value):
-            if not isinstance(one, str):
-                yield (index,), f"must be {must}, found {show(one)} in it"
-            elif (wrong := fault(one)) is not None:
-                yield (index,), f"{wrong}, found {show(one)}"
+        for index, item in enumerate(value):
+            if not isinstance(item, str):
+                yield (index,), f"must be {must}, found {show(item)} in it"
+            elif (wrong := fault(item)) is not None:
+                yield (index,), f"{wrong}, found {show(item)}"
 
     def keep(value: Any) -> tuple[str, ...]:
         return tuple(split(value) if isinstance(value, str) else value)
@@ -125,7 +133,7 @@ def _list(
 
 
 def _refused_options() -> dict[str, str]:
-    """Return the options of sbatch that a directive must not hold, each with the reason."""
+    """Return the options of sbatch that a directive must not contain, each with the reason."""
     keys = {
         "partition": "partition",
         "time": "time",
@@ -163,7 +171,7 @@ def _directive_fault(text: str) -> str | None:
         return "must hold one option of sbatch in each line, such as --constraint=fast"
     if len(words) > 2 or (len(words) == 2 and (words[1].startswith("-") or "=" in words[0])):
         return "must hold one option of sbatch in each line, with its value in quotes where it has spaces"
-    # sbatch takes the beginning of an option's name, too
+    # sbatch also accepts abbreviated options
     refused = next((name for name in _REFUSED_OPTIONS if name.startswith(option[1])), None)
     return None if refused is None else f"cannot hold --{refused}: {_REFUSED_OPTIONS[refused]}"
 
@@ -187,7 +195,7 @@ def _commas(text: str) -> list[str]:
 
 
 _NAME = "a name on one line"
-#: Parsl writes these names into shell commands as they are
+#: Parsl inserts these names into shell commands without quotes
 _PLAIN_NAME = _text(
     "a name of letters, digits and _ . @ , : + / - that begins with a letter, a digit or _",
     _form(r"\w[\w.@,:+/-]*"),
@@ -261,5 +269,5 @@ EXECUTION = Section(
         "parsl": Field(maybe(PARSL.schema())),
     },
 )
-#: the sections in the section
+#: the nested sections
 NESTED = {"slurm": SLURM, "parsl": PARSL}

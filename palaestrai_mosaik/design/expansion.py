@@ -1,13 +1,12 @@
-"""From the rows of a design to run documents: each made, checked and identified.
+"""Builds, checks and identifies the run documents of a design's rows.
 
-Most factors set a parameter of a class: the check of documents does not look at its value, and
-the cascade hands it on as it is. Documents that differ in such values only have one
-*structure*: it is built and checked once, with holes for these values, for the uid and the
-seed. Its YAML and its canonical JSON are then filled in for every run. All other values
+Most factors set a parameter of a class. The check of documents ignores its value, and
+the cascade passes it on unchanged. Documents that differ only in such values have the same
+*structure*. It is built and checked once, with holes for these values, for the uid and the
+seed; its YAML and its canonical JSON are then filled in for every run. All other values
 (an agent, a list of sensors, the number of episodes) belong to the structure.
 
-The placeholders are the same in the data of a document, its YAML and its canonical JSON, which write
-them unchanged.
+The holes have the same placeholders in the data of a document, its YAML and its canonical JSON.
 """
 
 from __future__ import annotations
@@ -31,22 +30,21 @@ from .arsenai_form import SlotKey, schedule_of
 from .model import INACTIVE, DesignSpec, Factor
 from .run_names import run_file, run_uid
 
-#: characters of structures that are kept at a time
+#: largest number of characters in cached structures
 _KEPT = 2**22
-#: classes whose parameters nothing but they themselves look at, by topic of a phase
+#: keys of classes that alone interpret their parameters, by topic of a phase
 _CLASSES = {
     "environments": ("environment", "reward", "state_transformer"),
     "agents": ("brain", "muscle", "objective", "filters"),
 }
-#: the numbers of the holes of the uid, the seed, and the first factor
+#: numbers of the holes of the uid, the seed, and the first factor
 _UID, _SEED, _FIRST = 0, 1, 2
-#: uids of runs that YAML takes without quotes
+#: uids of runs that need no quotes in YAML
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*-r[0-9]+")
 
 Values = Mapping[str, Any]
-#: the names in the tree of seeds below which those of a row hang. Common seeds: none, they are those
-#: of every row. Independent ones: its values, and how many earlier rows have the same ones; so a row
-#: keeps its seeds wherever it stands
+#: Path of a row's seeds in the tree of seeds. Empty for common seeds, which all rows share. For independent seeds, the
+#: row's values and the number of earlier rows with the same values, so that a row keeps its seeds wherever it is.
 RowName = tuple[str | int, ...]
 
 
@@ -59,27 +57,27 @@ Made = TypeVar("Made", bound=_Sized)
 
 
 class _Latest(Generic[Made]):
-    """What was made for the latest keys, up to a size in all."""
+    """A cache of the most recently used templates, limited by their total size."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[Any, Made] = OrderedDict()
         self._size = 0
 
     def get(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Return what ``make`` gives for ``key``, or gave before."""
+        """Return the entry of ``key``; call ``make`` if it is not cached."""
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]
-        made = self._made[key] = make()
-        self._size += made.template.size
+        entry = self._made[key] = make()
+        self._size += entry.template.size
         while self._size > _KEPT and len(self._made) > 1:
             self._size -= self._made.popitem(last=False)[1].template.size
-        return made
+        return entry
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The YAML of documents, and which of its holes (by factor) the check does not look at."""
+    """The YAML of documents; ``free`` are the factors with holes that the check ignores."""
 
     template: Template
     free: frozenset[str]
@@ -87,9 +85,9 @@ class _Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Structure:
-    """The canonical JSON of documents that were found sound; ``warnings``: what they are told.
+    """The canonical JSON of valid documents, and their warnings.
 
-    ``closed``: nothing in them names another run, so that the own uid is of no importance.
+    ``closed`` documents name no other run, so that their uid does not matter.
     """
 
     template: Template
@@ -99,7 +97,7 @@ class _Structure:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The documents of one row of a design, a template filled in: see :meth:`Expansion.row`."""
+    """The documents of one row of a design, as filled templates: see :meth:`Expansion.row`."""
 
     text: Template
     canonical: Template
@@ -114,7 +112,7 @@ class Row:
         return self.text.fill(self.written), self.hash(uid, seed)
 
     def content(self, seed: int) -> str | None:
-        """Return the content of the row's document with this seed; ``None`` where that depends on the uid.
+        """Return the content of the row's document with this seed, or None if it depends on the uid.
 
         See :func:`~palaestrai_mosaik.experiment.content_digest`.
         """
@@ -129,12 +127,12 @@ class Row:
 
 
 class Expansion:
-    """Makes the run documents of ``spec``."""
+    """Builds the run documents of ``spec``, with a cache of structures."""
 
     def __init__(self, spec: DesignSpec):
         self.spec = spec
         self._builder = DocumentBuilder(spec)
-        # that nobody's document holds the hash of its own design is certain
+        # a document cannot contain the hash of its own design, so the mark is unique
         self._mark = f"hole-{spec.hash[:24]}"
         self._hole = re.compile(rf"{self._mark}-(\d+)-")
         self._json_hole = re.compile(rf'"{self._mark}-(\d+)-"')
@@ -150,19 +148,20 @@ class Expansion:
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """What is to be told of the documents so far, each thing once."""
+        """Deduplicated warnings about the documents so far."""
         return tuple(self._warnings.values())
 
+    def warn(self, problem: Problem) -> None:
+        """Add a warning, unless there is an equal one."""
+        self._warnings.setdefault((problem.path, problem.message), problem)
+
     def digest(self, values: Values) -> str:
-        """Return what tells a row's values from others': SHA-256 (hex) of those that are active."""
+        """Compute the SHA-256 (hex) of a row's active values, which identifies them."""
         active = {name: value for name, value in values.items() if value is not INACTIVE}
         return hashlib.sha256(canonical_json(active).encode("utf-8", "surrogatepass")).hexdigest()
 
     def seed(self, row: RowName, repetition: int) -> int:
-        """Return the seed of a repetition of the row with this name.
-
-        It depends on nothing but the names in its path.
-        """
+        """Return the seed of a repetition of the row with this name; it depends on nothing else."""
         if row:
             return integer_seed(self.spec.seed, *row, "repetition", repetition)
         if repetition not in self._seeds:
@@ -170,22 +169,33 @@ class Expansion:
         return self._seeds[repetition]
 
     def mapping(self, values: Values, uid: str, seed: int) -> dict[str, Any]:
-        """Return the run document of a row with these values as plain data."""
+        """Build the run document of a row with these values as plain data."""
         return self._document(self._builder.build(values), uid, seed)
 
     def factor_at(self, path: str, values: Values) -> Factor | None:
-        """Return the factor that sets what is at ``path`` of the document of ``values``, or the only one below it."""
-        places = {name: join(keys) for name, keys in self._builder.places(values).items()}
-        around = [name for name, place in places.items() if _is_in(path, place)]
-        below = [name for name, place in places.items() if _is_in(place, path)]
+        """Return the factor that sets ``path`` in the document of ``values``.
+
+        This is the factor with the longest path at or above ``path``. Without one, it is the factor below ``path``, if
+        there is exactly one.
+        """
+        paths = {name: join(keys) for name, keys in self._builder.places(values).items()}
+        around = [name for name, prefix in paths.items() if _is_in(path, prefix)]
+        below = [name for name, prefix in paths.items() if _is_in(prefix, path)]
         if around:
-            return self.spec.factor(max(around, key=lambda name: len(places[name])))
+            return self.spec.factor(max(around, key=lambda name: len(paths[name])))
         return self.spec.factor(below[0]) if len(below) == 1 else None
 
     def row(self, values: Values, number: int) -> Row:
-        """Return the documents of the row ``number`` with these values of the factors.
+        """Build the documents of a row.
 
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where they are not sound.
+        Documents of a search are returned even if they are invalid: their runs fail with the reason.
+
+        Args:
+            values: values of the factors.
+            number: number of the row.
+
+        Raises:
+            DocumentError: a document is invalid.
         """
         written = ["", ""]
         holes: dict[str, str] = {}
@@ -195,14 +205,14 @@ class Expansion:
             written.append(text or "")
             if text is not None:
                 holes[name] = hole
-        rest = tuple((name, self._key(values[name])) for name in self._holes if name not in holes)
+        fixed = tuple((name, self._key(values[name])) for name in self._holes if name not in holes)
         built: dict[str, Any] = {}
 
         def new_layout() -> _Layout:
             built.update(self._builder.build({**values, **holes}))
             return self._layout(built, holes)
 
-        layout = self._layouts.get(rest, new_layout)
+        layout = self._layouts.get(fixed, new_layout)
         held = tuple((name, self._key(values[name])) for name in self._holes if name not in layout.free)
 
         def new_structure() -> _Structure:
@@ -222,13 +232,13 @@ class Expansion:
         return Row(layout.template, structure.template, written, hashed, structure.closed)
 
     def _key(self, value: Any) -> Any:
-        """Return what tells ``value`` from others: ``1``, ``1.0`` and ``True`` are three."""
+        """Return a key that distinguishes values; ``1``, ``1.0`` and ``True`` are different."""
         if value is INACTIVE:
             return INACTIVE
         if is_scalar(value):
             return type(value), repr(value)
-        known = self._levels.get(id(value))
-        return known[1] if known is not None else canonical_json(value)
+        level = self._levels.get(id(value))
+        return level[1] if level is not None else canonical_json(value)
 
     def _document(self, built: Mapping[str, Any], uid: str, seed: Any) -> dict[str, Any]:
         return {"uid": uid, "experiment_uid": self.spec.uid, "seed": seed, **built}
@@ -237,7 +247,7 @@ class Expansion:
         return from_mapping(data, run_file(self.spec.uid, row, repetition), text="", hashed=False)
 
     def _check_run(self, values: Values, row: int, repetition: int) -> None:
-        # any seed is as sound as another
+        # the seed does not matter for validity
         self._checked(self.mapping(values, run_uid(self.spec.uid, row, repetition), 0), row, repetition)
 
     def _layout(self, built: Mapping[str, Any], holes: Mapping[str, str]) -> _Layout:
@@ -246,8 +256,8 @@ class Expansion:
         text = Template(f"{self._mark}-{_UID}-{yaml_text(data)}", self._hole)
         free = set(holes)
         names = {hole: name for name, hole in holes.items()}
-        for place, hole in _holes_in(data, names, ()) if names else ():
-            if not _is_parameter(place):
+        for position, hole in _holes_in(data, names, ()) if names else ():
+            if not _is_parameter(position):
                 free.discard(names[hole])
         return _Layout(text, frozenset(free))
 
@@ -256,42 +266,45 @@ class Expansion:
         try:
             document = self._checked(self._document(built, uid, 0), number, 0)
         except DocumentError:
-            # told of the real document, not of one with holes
+            if self.spec.search is not None:
+                plain = canonical_json(self._document(built, uid, f"{self._mark}-{_SEED}-"))
+                return _Structure(Template(plain, self._json_hole), True, ())
+            # report problems of the real document, not of one with holes
             self._check_run(values, number, 0)
             raise
         text = canonical_json(document.canonical)
-        own = f'"seed":0,"uid":"{uid}"'
-        text = text.replace(own, f'"seed":"{self._mark}-{_SEED}-","uid":"{uid}"')
+        placeholder = f'"seed":0,"uid":"{uid}"'
+        text = text.replace(placeholder, f'"seed":"{self._mark}-{_SEED}-","uid":"{uid}"')
         return _Structure(Template(text, self._json_hole), _closed(document), document.warnings)
 
 
-def _is_in(path: str, place: str) -> bool:
-    return path == place or path.startswith(f"{place}.")
+def _is_in(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}.")
 
 
 def _header(uid: str) -> str:
     return f"uid: {uid}\n" if _PLAIN.fullmatch(uid) else dumps({"uid": uid})
 
 
-def _holes_in(value: Any, holes: Mapping[str, str], place: tuple[Any, ...]) -> Iterator[tuple[Any, str]]:
-    """Yield every hole in plain data, and where it is."""
+def _holes_in(value: Any, holes: Mapping[str, str], position: tuple[Any, ...]) -> Iterator[tuple[Any, str]]:
+    """Yield every hole in plain data, and its position."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _holes_in(item, holes, (*place, key))
+            yield from _holes_in(item, holes, (*position, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _holes_in(item, holes, (*place, index))
+            yield from _holes_in(item, holes, (*position, index))
     elif isinstance(value, str) and value in holes:
-        yield place, value
+        yield position, value
 
 
-def _is_parameter(place: Sequence[Any]) -> bool:
-    """Whether this place of a document is below the ``params`` of a class that alone looks at them."""
-    if place[0] != "schedule":
+def _is_parameter(position: Sequence[Any]) -> bool:
+    """Return whether a position in a document is below the ``params`` of a class, which alone interprets them."""
+    if position[0] != "schedule":
         return False
     # a phase is below its name, in a list also below its index; an item of a topic below its index
-    topic, *below = (*(place[3:] if isinstance(place[1], int) else place[2:]), "")
-    if topic == "agents" and below[1:2] == ["bodies"]:  # an entry has classes as the agent itself has
+    topic, *below = (*(position[3:] if isinstance(position[1], int) else position[2:]), "")
+    if topic == "agents" and below[1:2] == ["bodies"]:  # an entry has the same classes as the agent
         below = below[2:]
     _, key, *inside = (*below, "", "", "", "")
     if key not in _CLASSES.get(topic, ()):
@@ -301,7 +314,7 @@ def _is_parameter(place: Sequence[Any]) -> bool:
 
 
 def _closed(document: RunDocument) -> bool:
-    """Whether nothing in the document names the run of which it takes a brain or trajectories."""
+    """Return whether no agent in the document loads a brain or trajectories of a named run."""
     agents = [agent for phase in document.phases for agent in phase.agents]
     return not any(
         (agent.load or {}).get("experiment_run") is not None
@@ -311,7 +324,7 @@ def _closed(document: RunDocument) -> bool:
 
 
 class DocumentBuilder:
-    """Makes the run documents of ``spec``."""
+    """Builds the run documents of ``spec`` as plain data."""
 
     def __init__(self, spec: DesignSpec):
         self._spec = spec
@@ -327,14 +340,16 @@ class DocumentBuilder:
             self._keys = {factor.name: self._found(factor, path, self._base) for factor, path in self._paths}
 
     def build(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the run document for ``values``, without ``uid``, ``seed`` and ``experiment_uid``.
+        """Build the run document for ``values``, without ``uid``, ``seed`` and ``experiment_uid``.
 
-        ``values`` has for every factor its value (of a factor of the schedule the label, of
-        other levels the level), or ``INACTIVE``, which leaves the document as it is there. The
-        document is plain data, fresh where it is changed; the rest is shared with other
-        documents, so nobody may write to it. Raises
-        :class:`~palaestrai_mosaik.errors.DocumentError` where a path leads nowhere in the
-        document of these values.
+        The result shares its unchanged parts with other documents, so it must not be modified.
+
+        Args:
+            values: the value of every factor: the label of a factor of the schedule, the level of other levels, or
+                ``INACTIVE``, which leaves the document unchanged.
+
+        Raises:
+            DocumentError: a path leads nowhere in the document of these values.
         """
         document = self._base if self._schedule is None else self._generated(values)
         changes = Changes()
@@ -347,7 +362,7 @@ class DocumentBuilder:
         return built
 
     def places(self, values: Mapping[str, Any]) -> dict[str, Keys]:
-        """Return where the active factors with a path set something in the document of ``values``, by their names."""
+        """Return the position that each active factor with a path sets in the document of ``values``, by factor name."""
         document = self._base if self._schedule is None else self._generated(values)
         return {
             factor.name: self._keys.get(factor.name) or self._found(factor, path, document, values)
@@ -367,37 +382,41 @@ class DocumentBuilder:
     def _found(
         self, factor: Factor, path: Path, document: Any, values: Mapping[str, Any] | None = None
     ) -> Keys:
-        found = path.find(document, factor.create)
-        if found.fault is None:
-            return found.keys
+        target = path.find(document, factor.create)
+        if target.fault is None:
+            return target.keys
         row = ""
         if values is not None:
             row = " in the document of " + ", ".join(
-                f"{one.name}={values[one.name]}" for one in self._choices
+                f"{choice.name}={values[choice.name]}" for choice in self._choices
             )
             row += "; exclude such rows with 'when'"
-        message = f"the path of factor {factor.name!r} ({path.text}) leads nowhere{row}: {found.fault}"
+        message = f"the path of factor {factor.name!r} ({path.text}) leads nowhere{row}: {target.fault}"
         raise DocumentError([self._spec.problem(message, "factors", factor.name)])
 
 
 # --- templates, and YAML written quickly --------------------------------------------------
 
-#: characters of a key that needs no mark before it (YAML 1.2, 7.4.2: 1024; PyYAML: 128)
+#: longest key without an explicit key mark (the limits are 1024 in YAML 1.2, section 7.4.2, and 128 in PyYAML)
 _LONGEST_KEY = 100
 
 
 class Template:
-    """A text with numbered holes, each any number of times."""
+    """A text with numbered holes; each may occur any number of times.
+
+    Args:
+        text: the text.
+        hole: matches a hole; its only group is the hole's number.
+    """
 
     def __init__(self, text: str, hole: re.Pattern[str]):
-        """``hole`` matches a hole and has its number as its only group."""
         parts = hole.split(text)
         self._fixed = parts[::2]
         self._numbers = [int(number) for number in parts[1::2]]
         self.size = len(text)
 
     def fill(self, values: Sequence[str]) -> str:
-        """Return the text with ``values`` by number in its holes."""
+        """Fill ``values``, by number, into the holes."""
         fixed = self._fixed
         parts = [fixed[0]]
         for number, after in zip(self._numbers, fixed[1:], strict=True):
@@ -406,15 +425,12 @@ class Template:
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether ``value`` is text, a number, a boolean or nothing."""
+    """Return whether ``value`` is text, a number, a boolean or None."""
     return value is None or type(value) in (str, float, int, bool)
 
 
 def yaml_scalar(value: Any) -> str | None:
-    """Return a scalar as it stands in YAML, ``None`` where it takes more than one line.
-
-    It is written as :func:`~palaestrai_mosaik.experiment.dumps` writes it.
-    """
+    """Format a scalar as YAML, as :func:`~palaestrai_mosaik.experiment.dumps` does; None if it takes several lines."""
     if type(value) is float:
         text = repr(value)
         if "e" in text and "." not in text:
@@ -428,7 +444,7 @@ def yaml_scalar(value: Any) -> str | None:
 
 
 def json_scalar(value: Any) -> str:
-    """Return a scalar as it stands in canonical JSON."""
+    """Format a scalar as canonical JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -439,14 +455,14 @@ def _yaml_text(text: str) -> str | None:
 
 
 class _Unusual(Exception):
-    """Something takes more than one line."""
+    """Raised if a scalar takes more than one line."""
 
 
 def yaml_text(data: Any) -> str:
-    """Return a mapping of plain data as YAML text which reads back as the same data.
+    """Format a mapping of plain data as YAML that reads back as the same data.
 
-    As :func:`~palaestrai_mosaik.experiment.dumps`, to which it leaves texts of several lines, but
-    in a third of the time: thousands of documents are mostly the same words.
+    The result is that of :func:`~palaestrai_mosaik.experiment.dumps`, in a third of the time, because most words repeat
+    over thousands of documents. Data with texts of several lines is left to `dumps`.
     """
     lines: list[str] = []
     try:
@@ -457,7 +473,14 @@ def yaml_text(data: Any) -> str:
 
 
 def _write(value: Any, first: str, rest: str, add: Callable[[str], object]) -> None:
-    """Add the lines of a collection that is not empty, with what stands before its first line and the rest."""
+    """Add the lines of a non-empty collection.
+
+    Args:
+        value: the collection.
+        first: prefix of its first line.
+        rest: prefix of all other lines.
+        add: called with each line.
+    """
     if isinstance(value, dict):
         for key, item in value.items():
             name = _word(key)
@@ -491,7 +514,7 @@ def _text_word(text: str) -> str:
 
 
 def _one_line(word: str | None) -> str:
-    # a longer key must be marked as one
+    # a longer key needs an explicit mark
     if word is None or len(word) > _LONGEST_KEY:
         raise _Unusual
     return word

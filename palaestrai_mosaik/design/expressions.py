@@ -1,13 +1,13 @@
 """Safe expressions over factors or outcomes: ``low < high``, ``algorithm == "ppo" and gain * 2 < 1``.
 
-Written in Python's syntax, read by :mod:`ast`, and made of a fixed set of parts, so nothing is
-looked up, called or imported but what stands in the table of this module. Parts: comparisons
+They have Python's syntax, are parsed by :mod:`ast`, and consist of a fixed set of parts, so that they can look
+up, call or import nothing outside of the table in this module. Parts: comparisons
 (also ``in``), ``and``, ``or``, ``not``, ``+ - * / // % **``, numbers, strings, ``True``,
 ``False``, ``None``, lists of those, ``abs``, ``min``, ``max``, and names of factors. A name
-with dots is written as it is (``phase_0.agents``); any other name as ``factor["my name"]``.
+with dots is written plainly (``phase_0.agents``); any other name as ``factor["my name"]``.
 
-A factor with levels equals its level and its level's label. Inactive factors leave what is said
-about them open (three-valued logic of Kleene, 1938): ``a == 1 or b == 2`` is true where ``b`` is
+A factor with levels equals both its level and its level's label. Conditions on inactive factors are undecided
+(three-valued logic of Kleene, 1938): ``a == 1 or b == 2`` is true if ``b`` is
 2, whether or not ``a`` is active.
 """
 
@@ -24,7 +24,7 @@ from palaestrai_mosaik.text import shorten
 
 from .model import INACTIVE, Factor
 
-#: Longer texts, and numbers of more bits than this, are refused.
+#: Largest length of an expression, and largest number of bits of a number.
 MAX_TEXT = 1000
 MAX_BITS = 1024
 _MAX_POWER = 64
@@ -54,12 +54,12 @@ _ALLOWED = "comparisons, and/or/not, arithmetic, in, numbers, strings, lists, na
 
 
 class _Open(Exception):
-    """What was asked depends on an inactive factor."""
+    """Raised if a result depends on an inactive factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A level as expressions see it: its value, which is as good as its label."""
+    """A level in an expression; it equals both its value and its label."""
 
     value: Any
     label: str
@@ -67,7 +67,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class Expression:
-    """A condition over factors or outcomes; ``names`` are those it refers to, in order of appearance."""
+    """A condition over factors or outcomes; ``names`` are those in it, in order of appearance."""
 
     text: str
     names: tuple[str, ...]
@@ -75,31 +75,38 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str, names: Iterable[str | Factor], what: str = "factor") -> Expression:
-        """Read ``text``, which may refer to ``names``; factors bring the labels of their levels.
+        """Parse an expression.
 
-        ``what``: what messages call a name, and what is written before a quoted one, ``factor["a b"]``.
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` that says what is not understood,
-        and the nearest name where one is unknown.
+        Args:
+            text: the expression.
+            names: names that it may refer to, or factors, which bring the labels of their levels.
+            what: word for a name in messages, and before a quoted name: ``factor["a b"]``.
+
+        Raises:
+            DocumentError: the expression is invalid, or has an unknown name.
         """
         return _Parser(text, names, what).expression()
 
     def evaluate(self, values: Values, inactive: bool = False) -> bool:
-        """Return whether the condition holds for ``values`` (name of a factor -> its value).
+        """Return whether the condition holds.
 
-        A factor with levels has the level's value, or its label. ``inactive`` is the answer where
-        inactive factors leave it open. Raises :class:`~palaestrai_mosaik.errors.DocumentError`
-        where values cannot be compared, or nothing can be computed of them.
+        Args:
+            values: value of each factor by name; of a factor with levels, the level or its label.
+            inactive: the result if inactive factors leave the condition undecided.
+
+        Raises:
+            DocumentError: values cannot be compared, or the result cannot be computed.
         """
         try:
             return bool(_value(self._test(values)))
         except _Open:
             return inactive
         except (TypeError, ArithmeticError, ValueError) as error:
-            given = ", ".join(f"{name} = {values.get(name)!r}" for name in self.names)
-            raise _fault(self.text, f"cannot be computed for {given}: {error}") from None
+            assignments = ", ".join(f"{name} = {values.get(name)!r}" for name in self.names)
+            raise _fault(self.text, f"cannot be computed for {assignments}: {error}") from None
 
     def is_condition(self, values: Values) -> bool:
-        """Return whether the answer for ``values`` is true or false, not a number or a text; true where there is none."""
+        """Return whether the result for ``values`` is a boolean, not a number or a text; True if it cannot be computed."""
         try:
             return isinstance(_value(self._test(values)), bool)
         except (_Open, TypeError, ArithmeticError, ValueError):
@@ -111,7 +118,7 @@ def _fault(text: str, message: str) -> DocumentError:
 
 
 class _Parser:
-    """Turns the tree of one text into closures."""
+    """Compiles the syntax tree of an expression into closures."""
 
     def __init__(self, text: str, names: Iterable[str | Factor], what: str):
         self._text = text
@@ -174,7 +181,7 @@ class _Parser:
         return self._factor(name)
 
     def _named(self, node: ast.AST) -> str | None:
-        """Return the name that ``a.b`` or ``factor["a b"]`` is, ``None`` for anything else."""
+        """Return the name in ``a.b`` or ``factor["a b"]``, or None for any other node."""
         if isinstance(node, ast.Subscript):
             key = node.slice
             quoted = isinstance(node.value, ast.Name) and node.value.id == self._what
@@ -185,7 +192,7 @@ class _Parser:
     def _factor(self, name: str) -> _Node:
         if name not in self._factors:
             near = did_you_mean(name, [*self._factors, *_FUNCTIONS, *_CONSTANTS])
-            known = ", ".join(self._factors) or "none"
+            listed = ", ".join(self._factors) or "none"
             labelled = {
                 label
                 for factor in self._factors.values()
@@ -194,7 +201,7 @@ class _Parser:
             }
             quoted = f"; a level is text, write {name!r} with its quotes" if name in labelled else near
             what = self._what
-            raise _fault(self._text, f"names {name!r}, which is no {what}{quoted}; {what}s: {known}")
+            raise _fault(self._text, f"names {name!r}, which is no {what}{quoted}; {what}s: {listed}")
         self._used[name] = None
         factor = self._factors[name]
         if isinstance(factor, str) or factor.kind != "levels" or factor.choice is not None:
@@ -203,9 +210,9 @@ class _Parser:
 
         def level(values: Values) -> Any:
             value = _active(values, name)
-            for one, label in zip(levels, labels, strict=True):
-                if one is value or (type(one) is type(value) and one == value):
-                    return _Level(one, label)
+            for candidate, label in zip(levels, labels, strict=True):
+                if candidate is value or (type(candidate) is type(value) and candidate == value):
+                    return _Level(candidate, label)
             return _Level(levels[labels.index(value)], value) if value in labels else value
 
         return level
@@ -274,12 +281,12 @@ class _Parser:
 
         return test
 
-    def _check_labels(self, node: ast.expr, others: Sequence[ast.expr]) -> None:
-        """Check that a factor with levels is compared with texts that are labels or levels of it."""
+    def _check_labels(self, node: ast.expr, operands: Sequence[ast.expr]) -> None:
+        """Check that a factor with levels is compared only with its labels, or with levels that are strings."""
         factor = self._factors.get(self._named(node) or "")
         if isinstance(factor, Factor) and factor.kind == "levels":
             allowed = [*factor.labels, *(level for level in factor.levels if isinstance(level, str))]
-            for other in others:
+            for other in operands:
                 text = other.value if isinstance(other, ast.Constant) else None
                 if isinstance(text, str) and text not in allowed:
                     near = did_you_mean(text, allowed)
@@ -295,8 +302,8 @@ class _Parser:
         if isinstance(kind, ast.NotEq):
             return lambda a, b: not _equal(a, b)
         if isinstance(kind, (ast.In, ast.NotIn)):
-            wanted = isinstance(kind, ast.In)
-            return lambda a, b: _contains(b, a) is wanted
+            expected = isinstance(kind, ast.In)
+            return lambda a, b: _contains(b, a) is expected
         if type(kind) not in _COMPARE:
             raise self._refuse(node)
         symbol, compare = _COMPARE[type(kind)]
@@ -317,7 +324,7 @@ class _Parser:
                 return lambda values: abs(_number(first(values)))
             if not isinstance(node.args[0], (ast.List, ast.Tuple)):
                 raise _fault(self._text, f"gives {name} one value; it takes several")
-            return lambda values: function([_number(one) for one in first(values)])
+            return lambda values: function([_number(item) for item in first(values)])
         return lambda values: function([_number(part(values)) for part in parts])
 
 
@@ -370,14 +377,14 @@ def _bounded(value: Any) -> Any:
 
 def _ordered(symbol: str, compare: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
     a, b = _value(a), _value(b)
-    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (a, b))
+    numbers = all(isinstance(operand, (int, float)) and not isinstance(operand, bool) for operand in (a, b))
     if not numbers and not (isinstance(a, str) and isinstance(b, str)):
         raise TypeError(f"{symbol!r} compares two numbers or two strings, found {a!r} and {b!r}")
     return compare(a, b)
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return any(_same(one, other) for one in _faces(a) for other in _faces(b))
+    return any(_same(face, other_face) for face in _faces(a) for other_face in _faces(b))
 
 
 def _faces(operand: Any) -> tuple[Any, ...]:
@@ -397,4 +404,4 @@ def _contains(container: Any, item: Any) -> bool:
         return any(isinstance(face, str) and face in container for face in _faces(item))
     if not isinstance(container, (list, dict)):
         raise TypeError(f"nothing can be in {container!r}")
-    return any(_equal(item, one) for one in container)
+    return any(_equal(item, element) for element in container)

@@ -1,4 +1,4 @@
-"""Where factors lead: their paths, looked up in the documents that a design can make."""
+"""The targets of factors: their paths, looked up in the documents that a design can produce."""
 
 from __future__ import annotations
 
@@ -19,55 +19,57 @@ from .model import Factor
 from .outcomes import PhaseNames
 from .vocabulary import IDENTITY
 
-#: makes the run document of the alternatives that are chosen
+#: builds the run document of chosen alternatives
 Documents = Callable[[Mapping[SlotKey, int]], Any]
-#: documents that are looked at to learn what names there can be
+#: largest number of documents to search for names
 _MOST = 200
-#: combinations of values that an expression is tried with
+#: largest number of combinations of values to try an expression with
 _TRIALS = 500
 
 
 class Targets:
     """The documents of a design, one for every alternative of the schedule, varied one at a time.
 
-    ``documents`` makes the document of chosen alternatives; ``choices`` are the factors of the
-    schedule.
+    Args:
+        found: collects the problems.
+        documents: builds the document of chosen alternatives.
+        choices: the factors of the schedule.
     """
 
     def __init__(self, found: Findings, documents: Documents, choices: Sequence[Factor]):
         self._found = found
         self._documents = documents
         self._slots: list[tuple[SlotKey, int]] = [
-            ((one.choice.phase, one.choice.topic, one.choice.agent), len(one.levels))
-            for one in choices
-            if one.choice is not None
+            ((factor.choice.phase, factor.choice.topic, factor.choice.agent), len(factor.levels))
+            for factor in choices
+            if factor.choice is not None
         ]
         varied = ({key: index} for key, count in self._slots for index in range(1, count))
         self._made = [(chosen, documents(chosen)) for chosen in [{}, *varied]]
 
     def check(self, factors: Sequence[Factor], places: Sequence[Place]) -> None:
-        """Report factors whose path leads nowhere in any document, and those that set one thing."""
+        """Report factors with paths that lead nowhere in any document, and factors with overlapping paths."""
         taken: dict[int, dict[Keys, str]] = {}
-        for factor, place in zip(factors, places, strict=True):
+        for factor, position in zip(factors, places, strict=True):
             path = Path.parse(factor.path or "")
             if path.parts[0] in IDENTITY:
                 self._found.error(
-                    (*place, "path"),
+                    (*position, "path"),
                     f"{path.text!r} is set by the design for every run; repetitions and 'seeds' vary the seed",
                 )
                 continue
-            found = [path.find(document, factor.create) for _, document in self._made]
-            sound = [(number, one.keys) for number, one in enumerate(found) if one.fault is None]
+            results = [path.find(document, factor.create) for _, document in self._made]
+            sound = [(number, result.keys) for number, result in enumerate(results) if result.fault is None]
             if not sound:
                 fault = self._search(factor, path)
                 if fault is not None:
-                    self._found.error((*place, "path"), f"the path {path.text!r} leads nowhere: {fault}")
+                    self._found.error((*position, "path"), f"the path {path.text!r} leads nowhere: {fault}")
             other = next(
                 (name for number, keys in sound if (name := _overlap(taken.get(number, {}), keys))), None
             )
             if other is not None:
                 self._found.error(
-                    (*place, "path"),
+                    (*position, "path"),
                     f"the factors {other!r} and {factor.name!r} set the same part of the document: one path is "
                     "the other, or lies inside it",
                 )
@@ -76,22 +78,22 @@ class Targets:
                 taken.setdefault(number, {})[keys] = factor.name
 
     def _search(self, factor: Factor, path: Path) -> str | None:
-        """Look for a document in which the path leads somewhere; else return what ends it.
+        """Search a document in which the path leads to a target; return the path's fault if no document has one.
 
-        Climbs: from the document in which it leads furthest, every alternative is tried, one at
-        a time, as long as it then leads further.
+        Hill climbing from the document in which the path leads furthest: every alternative is tried, one at a time, as
+        long as the path gets further.
         """
         reached = [(path.find(document, factor.create), chosen) for chosen, document in self._made]
-        furthest, best = max(reached, key=lambda one: len(one[0].keys))
+        furthest, best = max(reached, key=lambda candidate: len(candidate[0].keys))
         improved = True
         while improved and furthest.fault is not None:
             improved = False
             for key, count in self._slots:
                 for index in range(count):
                     chosen = {**best, key: index}
-                    found = path.find(self._documents(chosen), factor.create)
-                    if found.fault is None or len(found.keys) > len(furthest.keys):
-                        best, furthest, improved = chosen, found, True
+                    result = path.find(self._documents(chosen), factor.create)
+                    if result.fault is None or len(result.keys) > len(furthest.keys):
+                        best, furthest, improved = chosen, result, True
         return furthest.fault
 
     def phases(self, factors: Sequence[Factor]) -> tuple[PhaseNames, ...]:
@@ -103,29 +105,29 @@ class Targets:
         return tuple(PhaseNames(name, tuple(agents)) for name, agents in names.items())
 
     def _varied(self, factors: Sequence[Factor]) -> Iterator[Any]:
-        """Yield the documents, and those with one factor at another level."""
+        """Yield the documents, and the first one with one factor at another level."""
         for _, document in self._made:
             yield document
         for factor in factors:
             if factor.path is None or factor.kind != "levels":
                 continue
-            found = Path.parse(factor.path).find(self._made[0][1], factor.create)
-            for level in factor.levels if found.fault is None else ():
+            target = Path.parse(factor.path).find(self._made[0][1], factor.create)
+            for level in factor.levels if target.fault is None else ():
                 changes = Changes()
-                changes.set(found.keys, level)
+                changes.set(target.keys, level)
                 yield changes.applied(self._made[0][1])
 
 
 def cascaded(document: Mapping[str, Any]) -> list[CascadedPhase]:
-    """Return the phases of a run document, ignoring errors: the check of the document reports them."""
+    """Return the phases of a run document, ignoring errors, which the check of the document reports."""
     ignored = Findings("", Lines())
-    given = document.get("definitions")
-    definitions = RunDefinitions(ignored, None if given is None else Located(given, ("definitions",)))
+    section = document.get("definitions")
+    definitions = RunDefinitions(ignored, None if section is None else Located(section, ("definitions",)))
     return cascade(ignored, Located(document.get("schedule"), ("schedule",)), definitions)
 
 
 def _overlap(taken: Mapping[Keys, str], keys: Keys) -> str | None:
-    """Return the factor whose keys are these, lie inside, or around them."""
+    """Return the factor with keys that equal, contain or are contained in ``keys``; None without one."""
     for length in range(1, len(keys) + 1):
         if keys[:length] in taken:
             return taken[keys[:length]]
@@ -133,13 +135,13 @@ def _overlap(taken: Mapping[Keys, str], keys: Keys) -> str | None:
 
 
 def check_conditions(found: Findings, factors: Sequence[Factor], places: Mapping[str, Place]) -> None:
-    """Check the ``when`` of every factor: understood, of other factors, no circle."""
+    """Check the ``when`` of every factor: it must be valid, name other factors, and not be circular."""
     needs: dict[str, tuple[str, ...]] = {}
     for factor in factors:
         if factor.when is None:
             continue
-        place = (*places[factor.name], "when")
-        expression = read_expression(found, factor.when, factors, place)
+        path = (*places[factor.name], "when")
+        expression = read_expression(found, factor.when, factors, path)
         if expression is not None:
             needs[factor.name] = expression.names
     for name in needs:
@@ -151,22 +153,22 @@ def check_conditions(found: Findings, factors: Sequence[Factor], places: Mapping
 
 
 def _ring(start: str, needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the way from ``start`` back to itself, empty if no way leads back."""
-    ways = [[start]]
+    """Return the path from ``start`` back to itself, empty if there is no such path."""
+    paths = [[start]]
     seen = set()
-    while ways:
-        way = ways.pop()
-        for name in needs.get(way[-1], ()):
+    while paths:
+        path = paths.pop()
+        for name in needs.get(path[-1], ()):
             if name == start:
-                return [*way, name]
+                return [*path, name]
             if name not in seen:
                 seen.add(name)
-                ways.append([*way, name])
+                paths.append([*path, name])
     return []
 
 
 def read_expression(found: Findings, text: str, factors: Sequence[Factor], place: Place) -> Expression | None:
-    """Return the expression; it is tried with values of its factors. What is wrong is reported."""
+    """Read an expression, and try it with values of its factors. Return None and report the problem if it is invalid."""
     try:
         expression = Expression.parse(text, factors)
         if not expression.names:
@@ -187,9 +189,9 @@ def read_expression(found: Findings, text: str, factors: Sequence[Factor], place
 
 
 def _holds(expression: Expression, trial: Sequence[Any], discrete: bool) -> bool:
-    """Return whether ``expression`` holds; it is open where nothing can be computed of a trial value.
+    """Return whether ``expression`` holds for trial values; True if it cannot be computed for them.
 
-    A value that was chosen of a continuous range says nothing about others: 1/a is sound but for 0.
+    The trial value of a continuous range does not represent others: 1/a is valid except at 0.
     """
     try:
         return expression.evaluate(dict(zip(expression.names, trial, strict=True)))

@@ -19,12 +19,13 @@ from .model import Axis, Choice, Distribution, Factor, Kind
 from .vocabulary import CONTINUOUS, DISCRETE, FACTOR, PARAMETERS, RESERVED, TYPES, UNBOUNDED
 
 _LONGEST_LABEL = 60
-#: weights whose sum is this near to 1 are taken as they are, so that writing them out changes nothing
+#: largest difference of the sum of weights from 1 at which they are not normalised, so that writing them out changes
+#: nothing
 _SUM = 1e-12
 
 
 def choices(phases: Sequence[Phase]) -> list[Factor]:
-    """Return the factors of a schedule: a slot with more than one alternative is one."""
+    """Return the factors of a schedule: each slot with more than one alternative is a factor."""
     factors = []
     for number, phase in enumerate(phases):
         for slot in phase.slots.values():
@@ -46,7 +47,16 @@ def choices(phases: Sequence[Phase]) -> list[Factor]:
 
 
 def read_factors(found: Findings, at: Located, known: Sequence[Factor]) -> tuple[list[Factor], list[Located]]:
-    """Return the factors at ``at`` and where each stands; ``known`` are those of the schedule."""
+    """Read the factors at ``at``.
+
+    Args:
+        found: collects the problems.
+        at: the factors, as a list or a mapping.
+        known: the factors of the schedule.
+
+    Returns:
+        The valid factors, and where each is written.
+    """
     if isinstance(at.value, dict):
         items = [(str(key), at.child(key)) for key in at.value]
     elif isinstance(at.value, list):
@@ -83,9 +93,9 @@ class _FactorReader:
         self._found = found
         self._at = at
         self._errors = found.count
-        given = found.section(at, FACTOR) or {}
-        # null takes back what a parent design gives
-        self._parts = {word: part for word, part in given.items() if part.value is not None}
+        section = found.section(at, FACTOR) or {}
+        # null removes a value of a parent design
+        self._parts = {word: part for word, part in section.items() if part.value is not None}
         self.name = self._name(key)
 
     def _error(self, key: str, message: str) -> None:
@@ -93,13 +103,13 @@ class _FactorReader:
         self._found.error(part.place if part is not None else self._at.place, message)
 
     def _value(self, key: str) -> Any:
-        """Return the value of a key that can be read by itself."""
+        """Read the value of a key that does not depend on others."""
         return FACTOR.keys[key].read(self._found, self._parts.get(key), FACTOR.keys[key].title or key)
 
     def _name(self, key: str) -> str:
-        given = self._parts.get("name")
-        if given is not None:
-            name = TEXT.read(self._found, given, "a factor's name") or ""
+        part = self._parts.get("name")
+        if part is not None:
+            name = TEXT.read(self._found, part, "a factor's name") or ""
             if key and name and key != name:
                 self._error("name", f"the factor is called {key!r} by its key and {name!r} here; keep one")
         else:
@@ -112,25 +122,25 @@ class _FactorReader:
             )
         elif name.lower() in RESERVED:
             self._error(
-                "name" if given is not None else "path",
+                "name" if part is not None else "path",
                 f"{name!r} is a column of the design's table; give the factor another 'name'",
             )
         return name
 
     def factor(self) -> Factor | None:
-        """Return the factor, ``None`` where it is not sound."""
-        found, parts = self._found, self._parts
-        if not isinstance(self._at.value, dict) or found.missing(self._at.place, parts, FACTOR):
+        """Read the factor; None if it is invalid."""
+        findings, parts = self._found, self._parts
+        if not isinstance(self._at.value, dict) or findings.missing(self._at.place, parts, FACTOR):
             return None
         path = self._path()
-        when, create = self._value("when"), self._value("create")
+        when, create, uncertain = (self._value(key) for key in ("when", "create", "uncertain"))
         fields: dict[str, Any] = self._levels() if "levels" in parts else self._continuous()
-        if found.count > self._errors or path is None:
+        if findings.count > self._errors or path is None:
             return None
-        factor = Factor(self.name, path=path, create=create, when=when, **fields)
+        factor = Factor(self.name, path=path, create=create, when=when, uncertain=uncertain, **fields)
         fault = distributions.fault(factor) if factor.kind != "levels" else None
         if fault is not None:
-            found.error(self._at.place, fault)
+            findings.error(self._at.place, fault)
             return None
         return factor
 
@@ -192,20 +202,20 @@ class _FactorReader:
         }
 
     def _labels(self, levels: Sequence[Any]) -> list[str]:
-        given = self._parts.get("labels")
-        if given is None:
+        part = self._parts.get("labels")
+        if part is None:
             labels = [level_text(level) for level in levels]
             if any(len(label) > _LONGEST_LABEL for label in labels):
                 self._error("levels", f"levels of more than {_LONGEST_LABEL} characters need 'labels'")
             return labels
-        if not isinstance(given.value, list) or len(given.value) != len(levels):
+        if not isinstance(part.value, list) or len(part.value) != len(levels):
             self._error(
-                "labels", f"labels must be a list of {len(levels)}, one for each level, found {_many(given)}"
+                "labels", f"labels must be a list of {len(levels)}, one for each level, found {_many(part)}"
             )
             return [str(number) for number in range(len(levels))]
         labels = []
-        for index in range(len(given.value)):
-            item = given.child(index)
+        for index in range(len(part.value)):
+            item = part.child(index)
             if (
                 not isinstance(item.value, (str, int, float))
                 or item.value == ""
@@ -216,15 +226,15 @@ class _FactorReader:
         return labels
 
     def _weights(self, count: int) -> tuple[float, ...]:
-        given = self._parts.get("weights")
-        if given is None:
+        part = self._parts.get("weights")
+        if part is None:
             return (1 / count,) * count if count else ()
-        if not isinstance(given.value, list) or len(given.value) != count:
+        if not isinstance(part.value, list) or len(part.value) != count:
             self._error(
-                "weights", f"weights must be a list of {count}, one for each level, found {_many(given)}"
+                "weights", f"weights must be a list of {count}, one for each level, found {_many(part)}"
             )
             return ()
-        weights = [self._weight(given.child(index)) for index in range(count)]
+        weights = [self._weight(part.child(index)) for index in range(count)]
         if any(math.isnan(weight) for weight in weights):
             return ()
         total = math.fsum(weights)
@@ -242,7 +252,7 @@ class _FactorReader:
 
     def _continuous(self) -> dict[str, Any]:
         self._refuse(DISCRETE, "low and high; leave these out, or give 'levels'")
-        found, parts = self._found, self._parts
+        findings, parts = self._found, self._parts
         dist: Distribution = self._value("dist")
         kind: Kind = self._value("type")
         if "type" in parts and parts["type"].value not in TYPES:
@@ -261,7 +271,7 @@ class _FactorReader:
                 hint = "" if parameters or len(parts) > 2 else "; or give 'levels'"
                 self._error(word, f"the factor {self.name!r} ({dist}) needs {word!r}{hint}")
         params = {word: value for word in parameters if (value := self._number(word)) is not None}
-        if found.count == self._errors:
+        if findings.count == self._errors:
             self._check(dist, kind, (low, high), params)
         if dist == "triangular" and "mode" not in params and low is not None and high is not None:
             params["mode"] = (low + high) / 2
@@ -301,7 +311,7 @@ class _FactorReader:
 
 
 def level_text(level: Any) -> str:
-    """Return the label that a level has by itself: its text, of lists and mappings their JSON."""
+    """Return the default label of a level: its text; of lists and mappings, their JSON."""
     if isinstance(level, str):
         return level
     if isinstance(level, float) and math.isfinite(level):
@@ -310,13 +320,13 @@ def level_text(level: Any) -> str:
 
 
 def did_you_mean_factor(name: str, factors: Sequence[Factor]) -> str:
-    """Return the nearest factor's name and all of them, for a message."""
+    """Return a hint with the nearest factor's name and all names, for a message."""
     names = [factor.name for factor in factors]
     return f"{did_you_mean(name, names)}; factors: {', '.join(names) or 'none'}"
 
 
 def _is_number(value: Any) -> bool:
-    """Whether ``value`` is a number that a float can be."""
+    """Return whether ``value`` is a number that a float can represent."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     try:
@@ -335,7 +345,14 @@ def _many(at: Located) -> str:
 def read_axes(
     found: Findings, factors: Sequence[Factor], zipped: Located | None, groups: Located | None
 ) -> tuple[Axis, ...]:
-    """Return the axes: one for each factor, one for all that are zipped, at its first one's place."""
+    """Return the axes: one for each factor, and one for all zipped factors, at the position of the first of them.
+
+    Args:
+        found: collects the problems.
+        factors: the factors.
+        zipped: the section ``zip``, if there is one.
+        groups: the section ``groups``, if there is one.
+    """
     partners: dict[str, Axis] = {}
     for axis in _zips(found, factors, zipped):
         partners |= {factor.name: axis for factor in axis.factors}
@@ -348,14 +365,14 @@ def read_axes(
     return tuple(Axis(axis.name, axis.factors, group.get(axis.name)) for axis in axes)
 
 
-def _zips(found: Findings, factors: Sequence[Factor], at: Located | None) -> list[Axis]:
-    """Return the axes of zipped factors: by the names of a mapping, or those of a list by their factors'."""
+def _zips(findings: Findings, factors: Sequence[Factor], at: Located | None) -> list[Axis]:
+    """Return the axes of zipped factors, named by the keys of a mapping, or else after their factors."""
     if at is None or at.value is None:
         return []
     named = isinstance(at.value, dict)
     entries = list(at.value.values()) if named else at.value
-    if not isinstance(entries, list) or not all(isinstance(one, list) for one in entries):
-        found.error(
+    if not isinstance(entries, list) or not all(isinstance(member, list) for member in entries):
+        findings.error(
             at.place,
             "zip must be a list of lists of factors, [[a, b], [c, d]], or a mapping from names to such "
             f"lists, {{ab: [a, b]}}, found {show(at.value)}",
@@ -366,30 +383,32 @@ def _zips(found: Findings, factors: Sequence[Factor], at: Located | None) -> lis
     names = {factor.name for factor in factors}
     for key in at.value if named else range(len(entries)):
         item = at.child(key)
-        members = _members(found, factors, item, taken, "zip")
+        members = _members(findings, factors, item, taken, "zip")
         if len(members) < 2:
             if len(item.value) < 2:
-                found.error(item.place, f"a zip needs at least two factors, found {len(item.value)}")
+                findings.error(item.place, f"a zip needs at least two factors, found {len(item.value)}")
             continue
-        if not _fit(found, item, members):
+        if not _fit(findings, item, members):
             continue
         together = tuple(sorted(members, key=factors.index))
-        name = key if named else "+".join(one.name for one in together)
+        name = key if named else "+".join(member.name for member in together)
         if not isinstance(name, str) or not name or name in names:
-            found.error(item.place, f"a zip's name must be a string that no factor has, found {show(name)}")
+            findings.error(
+                item.place, f"a zip's name must be a string that no factor has, found {show(name)}"
+            )
             continue
         zips.append(Axis(name, together))
     return zips
 
 
-def _fit(found: Findings, at: Located, members: Sequence[Factor]) -> bool:
-    """Tell whether factors can vary as one; report where they cannot."""
+def _fit(findings: Findings, at: Located, members: Sequence[Factor]) -> bool:
+    """Return whether factors can vary as one; report a problem if they cannot."""
     discrete = [factor for factor in members if factor.kind == "levels"]
     if not discrete:
         return True
     other = next((factor for factor in members if factor.kind != "levels"), None)
     if other is not None:
-        found.error(
+        findings.error(
             at.place,
             f"zipped factors must all have levels, or none of them: {discrete[0].name!r} has, {other.name!r} "
             "has not",
@@ -398,14 +417,14 @@ def _fit(found: Findings, at: Located, members: Sequence[Factor]) -> bool:
     first = discrete[0]
     for factor in discrete[1:]:
         if len(factor.levels) != len(first.levels):
-            found.error(
+            findings.error(
                 at.place,
                 f"zipped factors must have as many levels: {first.name!r} has {len(first.levels)}, "
                 f"{factor.name!r} has {len(factor.levels)}",
             )
             return False
         if factor.weights != first.weights:
-            found.error(
+            findings.error(
                 at.place,
                 f"zipped factors must have the same weights: {first.name!r} and {factor.name!r} differ",
             )
@@ -414,19 +433,19 @@ def _fit(found: Findings, at: Located, members: Sequence[Factor]) -> bool:
 
 
 def _members(
-    found: Findings, factors: Sequence[Factor], at: Located, taken: dict[str, str], what: str
+    findings: Findings, factors: Sequence[Factor], at: Located, taken: dict[str, str], what: str
 ) -> list[Factor]:
-    """Return the factors that a list names; one that is in another list of this kind is reported."""
+    """Return the factors in a list; report those that are in another list of this kind, too."""
     by_name = {factor.name: factor for factor in factors}
     members: list[Factor] = []
     for item in items_of(at):
         name = item.value
         if not isinstance(name, str) or name not in by_name:
             near = did_you_mean_factor(name, factors) if isinstance(name, str) else ""
-            found.error(item.place, f"{what} names {show(name)}, which is no factor{near}")
+            findings.error(item.place, f"{what} names {show(name)}, which is no factor{near}")
         elif name in taken:
             twice = "twice in it" if taken[name] == str(at.place[-1]) else f"also in {what} {taken[name]}"
-            found.error(item.place, f"the factor {name!r} is {twice}; it can be in one {what} only")
+            findings.error(item.place, f"the factor {name!r} is {twice}; it can be in one {what} only")
         else:
             taken[name] = str(at.place[-1])
             members.append(by_name[name])
@@ -434,13 +453,13 @@ def _members(
 
 
 def _groups(
-    found: Findings, factors: Sequence[Factor], axes: Sequence[Axis], at: Located | None
+    findings: Findings, factors: Sequence[Factor], axes: Sequence[Axis], at: Located | None
 ) -> dict[str, str]:
-    """Return the group of every axis that has one: any of its factors puts it there."""
+    """Return the group of every axis in one; any of its factors puts the axis there."""
     if at is None or at.value is None:
         return {}
     if not isinstance(at.value, dict):
-        found.error(
+        findings.error(
             at.place, f"groups must be a mapping from names to lists of factors, found {show(at.value)}"
         )
         return {}
@@ -450,17 +469,19 @@ def _groups(
     for name in at.value:
         item = at.child(name)
         if not isinstance(name, str) or not name:
-            found.error(item.place, f"a group's name must be a string, found {show(name)}")
+            findings.error(item.place, f"a group's name must be a string, found {show(name)}")
             continue
         if name in axis_of:
-            found.error(item.place, f"a group and a factor have the same name, {name!r}; rename one of them")
+            findings.error(
+                item.place, f"a group and a factor have the same name, {name!r}; rename one of them"
+            )
         if not isinstance(item.value, list) or not item.value:
-            found.error(item.place, f"a group must be a list of factors, found {show(item.value)}")
+            findings.error(item.place, f"a group must be a list of factors, found {show(item.value)}")
             continue
-        for factor in _members(found, factors, item, taken, "group"):
+        for factor in _members(findings, factors, item, taken, "group"):
             axis = axis_of[factor.name]
             if groups.setdefault(axis.name, name) != name:
-                found.error(
+                findings.error(
                     item.place,
                     f"{factor.name!r} is zipped with a factor of group {groups[axis.name]!r}: they vary as one, "
                     "so they belong to one group",

@@ -36,7 +36,7 @@ from .rows import SampledRows
 from .run_names import is_run_file
 from .sample import Sample, pack, unpack
 
-#: libraries on which the numbers of a sample depend
+#: libraries that determine the numbers of a sample
 _LIBRARIES = ("numpy", "scipy", "SALib")
 
 
@@ -47,11 +47,16 @@ def manifest(
     documents: int,
     rounds: Rounds | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest as plain data.
+    """Build the manifest as plain data.
 
-    ``first_rows`` gives, for every row whose documents equal those of an earlier one, the
-    number of that one. All of it but ``versions`` depends on the design alone, and where it has ``rounds``, on what was
-    measured.
+    It depends only on the design, except for ``versions`` and, if there are rounds, on the outcomes of earlier rounds.
+
+    Args:
+        spec: the design.
+        rows: the sampled rows.
+        first_rows: for each row with the same documents as an earlier row, the number of that row.
+        documents: number of run documents.
+        rounds: the rounds in which rows were added, if there are any.
     """
     runs = rows.count * spec.repetitions
     options = {key: value for key, value in spec.sampler.options.items() if key != NO_IDENTITY_OF_SAMPLER}
@@ -92,7 +97,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def manifest_text(data: Mapping[str, Any]) -> str:
-    """Return a manifest as JSON text, an entry a line."""
+    """Format a manifest as JSON text, one entry per line."""
     lines = []
     for key, value in data.items():
         if isinstance(value, list):
@@ -107,7 +112,7 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-#: number of the folder's format; older ones are read as long as it is said here how
+#: version of the folder's format; older versions can be read as long as this module converts them
 FORMAT = 1
 DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS = (
     "design.yml",
@@ -117,36 +122,35 @@ DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS = (
     "SHA256SUMS",
     "runs",
 )
-#: where the folders of designs are made, unless a design says otherwise
+#: default folder for the folders of designs
 OUTPUTS = "_outputs"
-#: everything that generating writes
+#: files and folders that generating writes
 GENERATED = (DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS)
-#: what executing adds: how runs ended, and their results. Generating never touches them: by the
-#: hash of its document a run is known in every design
+#: Folders that executing adds: the states of runs, and their results. Generating never touches them, because a run is
+#: identified by the hash of its document in every design.
 JOBS, RESULTS = "jobs", "results"
-#: what executing on a cluster adds: the script that was submitted last, which task has which runs, and a
-#: store of its own for each run, from which ``arsenai collect`` fills ``results``
+#: Files that executing on a cluster adds: the latest submitted script, the assignment of runs to tasks, and one store
+#: per run, which ``arsenai collect`` merges into ``results``.
 SCRIPT, SUBMISSIONS, STORES = "submit.sbatch", "submissions", "stores"
-#: what a search adds: the folder of the design that confirms its best settings
+#: folder that a search adds: the design that confirms its best settings
 CONFIRM = "confirm"
-#: what looking at results adds: it is about one design, and goes where another one takes its place
+#: Folders that analyses add. They belong to one design, and are removed if another one replaces it.
 ANALYSIS, REPORT = "analysis", "report"
-#: where generating puts the former files while it exchanges them for new ones: while they go there,
-#: and while the new ones come
+#: Folders for the former files while generating exchanges them: while these are moved out, and while the new ones are
+#: moved in.
 REPLACING, REPLACED = ".replacing", ".replaced"
-#: the columns of ``design.csv`` before those of the factors
+#: columns of ``design.csv`` before those of the factors
 COLUMNS = ("row", "repetition", "uid", "run", "file", "seed", "hash")
-#: what the manifest counts
+#: keys of the manifest's counts
 COUNTS = ("drawn", "rejected", "rows", "repetitions", "runs", "documents", "duplicates")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One repetition of one row of the design, both counted from 0.
+    """One repetition of one row of the design, both numbered from 0.
 
-    ``run`` is the uid of the run that is executed for it: its own, or that of an earlier
-    row whose document is equal but for the uid. ``file`` (relative to the folder), ``seed``
-    and ``hash`` are those of the document of ``run``.
+    ``run`` is the uid of the run to execute: the run itself, or that of an earlier row with the same document
+    except for the uid. ``file`` (relative to the folder), ``seed`` and ``hash`` describe the document of ``run``.
     """
 
     uid: str
@@ -173,19 +177,23 @@ class DesignFolder:
         self.spec = spec
         self.manifest = manifest
         self.runs = runs
-        #: contents of documents by their hash, as far as somebody has asked for them
+        #: cache of contents of documents, by hash
         self._contents: dict[str, str] = {}
 
     @classmethod
     def open(cls, path: str | Path) -> DesignFolder:
         """Open the folder at ``path``.
 
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it is no such folder, is of a newer
-        format, incomplete, or its parts do not belong together. The run documents are not
-        read: see :meth:`verify`.
+        The run documents are not read: see :meth:`verify`.
+
+        Raises:
+            DocumentError: this is no such folder, it has a newer format, is incomplete, or its parts do not match.
         """
         path = Path(path)
-        files.add_root(path)
+        try:
+            trust(path)
+        except OSError as error:
+            refuse(path, f"cannot be opened: {error.strerror}")
         manifest = read_manifest(path)
         for name in GENERATED:
             if not (path / name).exists():
@@ -201,18 +209,20 @@ class DesignFolder:
         return cls(path, spec, manifest, _planned_runs(path, spec, manifest))
 
     def refreshed(self) -> DesignFolder:
-        """Return the folder as it is now, this object where its manifest is the same.
+        """Return the folder in its present state; this object if its manifest is the same.
 
-        Rows may have been added to it since, by a search or in another round. The design is read again only if its file has changed.
+        A search or another round may have added rows in the meantime. The design is read again only if its file has
+        changed.
 
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it does not begin with these rows any more.
+        Raises:
+            DocumentError: the folder does not begin with these rows any more.
         """
         manifest = read_manifest(self.path)
         if manifest == self.manifest:
             return self
         if manifest["design"]["hash"] != self.manifest["design"]["hash"]:
             refuse(self.path, "the folder holds another design since it was opened; open it again")
-        # (a search that goes on may have another budget)
+        # a continued search may have another budget
         text = dumps(dict(self.spec.resolved))
         same = files.read_text(self.path / DESIGN) == text
         spec = self.spec if same else load(self.path / DESIGN)
@@ -225,31 +235,35 @@ class DesignFolder:
 
     @property
     def documents(self) -> tuple[PlannedRun, ...]:
-        """The runs that are executed: those that stand for themselves."""
+        """The runs to execute: those that are no duplicates of earlier ones."""
         return tuple(run for run in self.runs if run.run == run.uid)
 
     @property
     def rounds(self) -> Rounds | None:
-        """The rounds in which rows were added; ``None`` where all rows were drawn at once."""
+        """The rounds in which rows were added, or None if all rows were drawn at once."""
         return rounds_in(self.manifest)
 
     @cached_property
     def sample(self) -> Sample:
-        """The points of the rows. Raises :class:`~palaestrai_mosaik.errors.DocumentError`."""
+        """The points of the rows.
+
+        Raises:
+            DocumentError: the points cannot be read, or do not match the manifest.
+        """
         return read_sample(self.path, self.manifest, growing=self.spec.search is not None)
 
     def contents(self, hashes: Collection[str]) -> dict[str, str]:
-        """Return the contents of the documents with these hashes, by hash, as far as they can be known.
+        """Return the contents of the documents with these hashes, by hash; unknown ones are left out.
 
-        See :func:`~palaestrai_mosaik.experiment.content_digest`. The documents are made again from the
-        design, which is faster than to read them; those that this version would make otherwise are read.
+        See :func:`~palaestrai_mosaik.experiment.content_digest`. The documents are built again from the design, because
+        this is faster than reading them. Those that this version builds differently are read.
         """
         from .expansion import Expansion
 
-        wanted = set(hashes) - self._contents.keys()
+        missing = set(hashes) - self._contents.keys()
         by_row: dict[int, list[PlannedRun]] = {}
         for run in self.documents:
-            if run.hash in wanted:
+            if run.hash in missing:
                 by_row.setdefault(run.row, []).append(run)
         expansion, values = Expansion(self.spec), self.values() if by_row else []
         for row, runs in by_row.items():
@@ -266,21 +280,27 @@ class DesignFolder:
         return {hash_: self._contents[hash_] for hash_ in hashes if hash_ in self._contents}
 
     def values(self, first: int = 0) -> list[dict[str, Any]]:
-        """Return what the factors are in each row from ``first`` on, by name: level values, labels of choices.
+        """Return the values of the factors by name: level values, labels of choices.
 
-        Where a factor is inactive, its value is :data:`~palaestrai_mosaik.design.model.INACTIVE`.
+        An inactive factor has the value :data:`~palaestrai_mosaik.design.model.INACTIVE`.
+
+        Args:
+            first: the first row.
+
+        Returns:
+            One mapping per row, from ``first`` on.
         """
         from .decode import decode
 
         return decode(self.spec, self.sample.unit[first:])
 
     def view(self, height: int = HEIGHT) -> Page:
-        """Return the page of the design, which a notebook shows: states, outcomes, indices and comparisons.
+        """Build the design's page for notebooks: states, outcomes, indices and comparisons.
 
         The results are those in the folder; for others, see ``Results.view``.
 
         Args:
-            height: of the page in the notebook, in pixels.
+            height: height of the page in the notebook, in pixels.
 
         Raises:
             StoreError: the store of the results cannot be opened.
@@ -290,16 +310,18 @@ class DesignFolder:
         return view(self, height=height)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the folder, how many runs it has, and the factors."""
+        """Describe the folder, its number of runs and its factors for a notebook."""
         counts = self.manifest["counts"]
         facts = f"{self.path}: {counted(counts['rows'], 'row')}, {counted(counts['runs'], 'run')}"
         return described(self.spec, facts)
 
     def verify(self) -> list[Problem]:
-        """Return what differs from what was generated: files that are missing, edited or too many.
+        """Return the differences from the generated state: files that are missing, edited or too many.
 
-        A run document whose text was changed and whose meaning was not is no problem.
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is no longer one.
+        A run document with edited text but the same meaning is no problem.
+
+        Raises:
+            DocumentError: this is no longer the folder of a design.
         """
         if read_manifest(self.path) != self.manifest:
             message = "the folder was generated anew since it was opened; open it again"
@@ -312,11 +334,11 @@ class DesignFolder:
         for name, written in sums.items():
             file = self.path / name
             try:
-                found = hashlib.sha256(files.read_bytes(file)).hexdigest()
+                digest = hashlib.sha256(files.read_bytes(file)).hexdigest()
             except OSError as error:
                 problems.append(Problem(f"cannot be read: {error.strerror}", file=str(file)))
                 continue
-            if found != written:
+            if digest != written:
                 problems += _edited(file, hashes.get(name))
         problems += [
             Problem("no run of the design has this document", file=str(file))
@@ -327,17 +349,22 @@ class DesignFolder:
 
 
 def _edited(file: Path, hash_: str | None) -> list[Problem]:
-    """Return what is wrong with a file whose bytes differ; ``hash_``: of the run document it was."""
+    """Return the problems of a file with other bytes than generated.
+
+    Args:
+        file: the file.
+        hash_: hash of the generated run document; None if the file is no run document.
+    """
     if hash_ is not None:
         try:
-            found = load_run(file).hash
+            edited_hash = load_run(file).hash
         except DocumentError as error:
             return list(error.problems)
-        if found == hash_:
+        if edited_hash == hash_:
             return []
         return [
             Problem(
-                f"edited since it was generated: its hash is {found[:12]}, the design's is {hash_[:12]}",
+                f"edited since it was generated: its hash is {edited_hash[:12]}, the design's is {hash_[:12]}",
                 file=str(file),
             )
         ]
@@ -345,7 +372,7 @@ def _edited(file: Path, hash_: str | None) -> list[Problem]:
 
 
 def _content(file: Path, hash_: str) -> str | None:
-    """Return the content of the document in ``file``; ``None`` where it is not that with this hash."""
+    """Return the content of the document in ``file``, or None if its hash is another."""
     with suppress(DocumentError):
         document = load_run(file)
         if document.hash == hash_:
@@ -359,7 +386,7 @@ def refuse(file: Path, message: str) -> NoReturn:
 
 
 def _has(part: Any, **kinds: type) -> bool:
-    """Whether a part of a manifest is a mapping with values of these types."""
+    """Return whether a part of a manifest is a mapping with values of these types."""
     return isinstance(part, dict) and all(type(part.get(key)) is kind for key, kind in kinds.items())
 
 
@@ -368,7 +395,7 @@ def _is_blocks(part: Any) -> bool:
     return all(type(length) is int and length > 0 for length in lengths)
 
 
-#: what the parts of a manifest must be for all that read them
+#: checks of the parts of a manifest that readers rely on
 _PARTS: dict[str, Callable[[Any], bool]] = {
     "versions": _has,
     "design": lambda part: _has(part, uid=str, hash=str),
@@ -379,9 +406,10 @@ _PARTS: dict[str, Callable[[Any], bool]] = {
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest of the folder at ``path``.
+    """Read the manifest of the folder at ``path``.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where no manifest can be read.
+    Raises:
+        DocumentError: there is no manifest, it was edited, or generating was interrupted.
     """
     file = path / MANIFEST
     if (path / REPLACED).exists() or (path / REPLACING).exists():
@@ -389,8 +417,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(files.read_text(file))
     except FileNotFoundError:
-        what = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
-        refuse(path, f"not the folder of a generated design: {what}")
+        reason = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
+        refuse(path, f"not the folder of a generated design: {reason}")
     except NotADirectoryError:
         refuse(path, "this is a file; generate its design first (arsenai generate), or name the folder")
     except OSError as error:
@@ -415,9 +443,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def read_sample(path: Path, manifest: Mapping[str, Any], *, growing: bool = False) -> Sample:
-    """Return the points of the rows of the folder at ``path``; ``growing``: there may be more than the manifest has.
+    """Read the points of the rows of a design's folder.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    Args:
+        path: the folder.
+        manifest: its manifest.
+        growing: whether the file may have more rows than the manifest, because a search is adding them.
+
+    Raises:
+        DocumentError: the file cannot be read, or does not match the manifest.
     """
     axes = [axis["name"] for axis in manifest["axes"]]
     unit = _read_unit(path / SAMPLE, axes)
@@ -435,11 +469,11 @@ def read_sample(path: Path, manifest: Mapping[str, Any], *, growing: bool = Fals
 
 
 def _planned_runs(path: Path, spec: DesignSpec, manifest: Mapping[str, Any]) -> tuple[PlannedRun, ...]:
-    """Return the runs of the folder at ``path``, as many as its manifest says."""
+    """Read the runs of the folder at ``path``; their number is that of the manifest."""
     runs = tuple(_read_runs(path / TABLE))
     planned = manifest["counts"]["runs"]
     if spec.search is not None:
-        # a search may be adding rows right now: the manifest comes last
+        # a search may be adding rows now, and updates the manifest last
         runs = runs[:planned]
     if len(runs) != planned:
         refuse(path / TABLE, f"{len(runs)} runs stand here, {planned} were generated")
@@ -478,9 +512,10 @@ def _read_unit(file: Path, axes: list[str]) -> np.ndarray:
 
 
 def read_checksums(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and SHA-256 (hex) of every file that is listed in ``file``.
+    """Yield name and SHA-256 (hex) of every file in the list ``file``.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it cannot be read, or one lies outside of the folder.
+    Raises:
+        DocumentError: the list cannot be read, or names a file outside of its folder.
     """
     try:
         lines = files.read_text(file).splitlines()
@@ -495,14 +530,29 @@ def read_checksums(file: Path) -> Iterator[tuple[str, str]]:
         yield name, digest
 
 
+def trust(folder: Path) -> Path:
+    """Trust a design folder that the user has named, and return its absolute path; see :func:`files.add_root`.
+
+    The folder that confirms a search is a place in the folder of that search, also where the user names it, and in a
+    process that executes its runs and knows no other folder.
+
+    Raises:
+        OSError: the folder is below another root, and reached through a link there.
+    """
+    path = Path(folder).absolute()
+    if path.name == CONFIRM and (path.parent / MANIFEST).exists():
+        files.add_root(path.parent)
+    return files.add_root(path)
+
+
 # --- locks --------------------------------------------------------------------------------
 
-#: a byte behind all that is written: on Windows nobody can read what is locked
+#: offset of the locked byte, beyond the contents: Windows blocks reading of locked bytes
 _LOCKED_AT = 1 << 20
 
 
 class Holder(NamedTuple):
-    """Who holds a lock: a process of a host, since when (UTC, ISO 8601); ``used`` says what for."""
+    """The process that holds a lock: its host, pid, start of the lock (UTC, ISO 8601) and purpose."""
 
     host: str
     pid: int
@@ -513,12 +563,12 @@ class Holder(NamedTuple):
 class FileLock:
     """A lock on the file ``path``, held by the operating system.
 
-    It is released as soon as its process ends, even if it is killed; the file is left behind only then.
-    The contents of the file are for people. ``used`` begins the sentence that other processes show, which
+    It is released as soon as its process ends, even if that is killed; only then is the file left behind.
+    The contents of the file are informative only. ``used`` begins the sentence that other processes show, which
     ends with the holder: "is being executed by".
 
     Entering it creates the file's folder, but no parents. Raises ``BlockingIOError`` if another process
-    holds the lock (``strerror`` says which), ``OSError`` if the file cannot be written.
+    holds the lock (``strerror`` names it), ``OSError`` if the file cannot be written.
     """
 
     def __init__(self, path: Path, used: str):
@@ -535,7 +585,7 @@ class FileLock:
                 raise BlockingIOError(EAGAIN, self._holder(), str(self.path))
             if _is_at(file, self.path):
                 self._file = file
-            else:  # its last holder has removed it in between
+            else:  # the last holder has removed the file in the meantime
                 file.close()
         try:
             self._write_holder()
@@ -548,7 +598,7 @@ class FileLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._file is not None
-        # while it is held: afterwards the file may be another process's. (Windows keeps what is open)
+        # Remove it while locked, because it may belong to another process afterwards. Windows keeps open files.
         with suppress(OSError):
             files.remove(self.path)
         self._file.close()
@@ -563,7 +613,7 @@ class FileLock:
         self._file.flush()
 
     def holder(self) -> Holder | None:
-        """Return the last holder according to the file, ``None`` without one; its process may have ended."""
+        """Return the last holder according to the file, or None without one; the process may have ended."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             entry = json.loads(files.read_text(self.path))
             return Holder(str(entry["host"]), int(entry["pid"]), str(entry["since"]), str(entry["used"]))
@@ -577,12 +627,12 @@ class FileLock:
 
 
 def execution_lock(folder: Path, used: str = "is being executed by") -> FileLock:
-    """Return the lock of the design folder ``folder``: while it is held, its documents stay as they are."""
+    """Return the lock of the design folder ``folder``; while it is held, documents do not change."""
     return FileLock(folder / JOBS / ".lock", used)
 
 
 def _lock(file: IO[str]) -> bool:
-    """Lock an open file, if nobody else has."""
+    """Lock an open file, and return False if another process holds the lock."""
     try:
         if sys.platform == "win32":
             import msvcrt

@@ -1,4 +1,4 @@
-"""The folds of an outcome: how many values become one."""
+"""The folds of an outcome: they reduce many values to one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOLDS: dict[str, Callable[[FloatVector], Any]] = {
 
 
 def fold(values: FloatVector, how: str) -> float:
-    """Return all ``values`` (n,) as one; NaN where there are none, or one of them is NaN.
+    """Reduce ``values``, (n,), to one number; NaN if ``values`` is empty or contains NaN.
 
     Args:
         values: the values, in order.

@@ -1,8 +1,8 @@
-"""The folder of a search: one of a design, to which rows are added as the search proposes them.
+"""The folder of a search: the folder of a design, to which rows are added as the search proposes them.
 
-It is as generating would write a design with these rows, so all that reads folders reads it. Documents are put in place
-before the tables that name them, and the manifest, which says how many rows there are, comes last: a reader of the
-folder meanwhile finds a beginning of the search.
+It equals the folder that generating a design with these rows would write, so all readers of folders can read it.
+Documents are written before the tables that name them, and the manifest with the number of rows is written last, so
+readers always see a consistent beginning of the search.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .writer import labels_of, planned_run, sample_text
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A row of a search: its point of the unit cube, and the name below which its seeds hang.
+    """A row of a search: its point of the unit cube, and the path of its seeds in the tree of seeds.
 
-    ``first`` is the number of the first row with identical documents: its own, but for one that was proposed before.
+    ``first`` is the number of the first row with identical documents: usually its own, or that of an earlier proposal.
     """
 
     number: int
@@ -44,19 +44,19 @@ class Setting:
 
 
 class GrowingFolder:
-    """The folder of the search ``spec`` at ``path``, which this process, and maybe others, add rows to.
+    """The folder of the search ``spec`` at ``path``. Several processes may add rows to it.
 
     Attributes:
         path: the folder.
         spec: the design.
-        expansion: makes the documents.
+        expansion: builds the documents.
     """
 
     def __init__(self, spec: DesignSpec, path: Path):
         self.path, self.spec = path, spec
         self.expansion = Expansion(spec)
         self._labels = [labels_of(factor) for factor in spec.factors]
-        #: of each row: its point, its lines of the table, its checksums
+        #: the point of each row, its lines in the table, and its checksums
         self._unit: list[tuple[float, ...]] = []
         self._lines: list[str] = []
         self._sums: list[str] = []
@@ -66,40 +66,46 @@ class GrowingFolder:
 
     @staticmethod
     def make(spec: DesignSpec, path: Path) -> Path:
-        """Make the folder where there is none, and return it, without links in its path.
+        """Create the folder if it does not exist, and return its path without links.
 
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where something else than this search is there.
+        Raises:
+            DocumentError: the path holds something other than this search, or cannot be written.
         """
-        path = Path(os.path.realpath(path))
-        files.add_root(path)
-        if os.path.lexists(path):
-            _check(spec, path)
         try:
+            path = files.real_root(path)
+            if os.path.lexists(path):
+                _check(spec, path)
             files.make_folder(path / folder.RUNS, parents=True)
         except OSError as error:
             refuse(path, f"the folder cannot be written: {error.strerror or error}")
         return path
 
     def begin(self) -> None:
-        """Write what a folder has without any row; of one with rows only the design, which may have grown."""
+        """Write the files of a folder without rows.
+
+        If it has rows, only the design is written, which may have a larger budget.
+        """
         files.write_text(self.path / folder.DESIGN, dumps(dict(self.spec.resolved)), durable=False)
         if not (self.path / folder.MANIFEST).exists():
             self.write()
 
     @property
     def rows(self) -> int:
-        """How many rows were added."""
+        """The number of added rows."""
         return len(self._unit)
 
     def values(self, unit: Sequence[float]) -> Values:
-        """Return what the factors are at a point of the unit cube."""
+        """Return the values of the factors at a point of the unit cube."""
         return decode(self.spec, np.array([unit], dtype=np.float64))[0]
 
     def add(self, setting: Setting) -> None:
-        """Add the next row; its documents are written where they are not there yet.
+        """Add the next row, and write its documents if they do not exist yet.
 
-        The tables have it with the next :meth:`write`. Raises :class:`~palaestrai_mosaik.errors.DocumentError` where its
-        documents are not sound.
+        The tables include it after the next :meth:`write`.
+
+        Raises:
+            DocumentError: its documents are invalid.
+            ValueError: it is not the next row.
         """
         if setting.number != self.rows:
             raise ValueError(f"row {setting.number} is not the next one, {self.rows}")
@@ -122,7 +128,7 @@ class GrowingFolder:
             self._firsts[setting.number] = setting.first
 
     def write_documents(self, setting: Setting) -> list[PlannedRun]:
-        """Write the documents of a row, whether it is the next one or not, and return its runs."""
+        """Write the documents of any row, not only the next one, and return its runs."""
         runs, texts = self.planned(setting)
         self._put(runs, texts)
         return runs
@@ -135,7 +141,7 @@ class GrowingFolder:
                     files.write_bytes(self.path / run.file, data, durable=False)
 
     def planned(self, setting: Setting) -> tuple[list[PlannedRun], list[str | None]]:
-        """Return the runs of a row, and the document of each that has one of its own."""
+        """Return the runs of a row, and the document of each; None instead of a duplicate document."""
         values = self.values(setting.unit)
         documents = self.expansion.row(values, setting.number)
         row = ExpandedRow(setting.number, values, documents, setting.name, setting.first)
@@ -143,7 +149,7 @@ class GrowingFolder:
         return [run for run, _ in pairs], [text for _, text in pairs]
 
     def write(self) -> None:
-        """Write the tables, if rows were added since they were written last."""
+        """Write the tables, if rows have been added since the last time."""
         if self._written == self.rows:
             return
         spec, rows = self.spec, self.rows
@@ -151,7 +157,7 @@ class GrowingFolder:
         sample = Sample(unit, np.arange(rows, dtype=np.int64))
         header = io.StringIO()
         csv.writer(header, lineterminator="\n").writerow(
-            [*folder.COLUMNS, *(one.name for one in spec.factors)]
+            [*folder.COLUMNS, *(factor.name for factor in spec.factors)]
         )
         texts = {
             folder.TABLE: header.getvalue() + "".join(self._lines),
@@ -171,16 +177,18 @@ class GrowingFolder:
 
 
 def _check(spec: DesignSpec, path: Path) -> None:
-    """Refuse a folder that is not of this search."""
+    """Refuse a folder that does not belong to this search."""
     if not path.is_dir():
         refuse(path, "there is a file of this name; name a folder")
     if not (path / folder.MANIFEST).exists():
-        left = [name for name in os.listdir(path) if name not in (folder.RUNS, folder.DESIGN, folder.TABLE)]
-        left = [name for name in left if name not in folder.GENERATED and not name.startswith(".")]
-        if left:
+        foreign = [
+            name for name in os.listdir(path) if name not in (folder.RUNS, folder.DESIGN, folder.TABLE)
+        ]
+        foreign = [name for name in foreign if name not in folder.GENERATED and not name.startswith(".")]
+        if foreign:
             refuse(
                 path,
-                f"the folder is not empty and no search's folder ({', '.join(left[:5])}); name another one",
+                f"the folder is not empty and no search's folder ({', '.join(foreign[:5])}); name another one",
             )
         return
     design = read_manifest(path)["design"]

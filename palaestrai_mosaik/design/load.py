@@ -1,4 +1,4 @@
-"""Reading design documents: from a file, from text, from plain data."""
+"""Reads design documents from files, text or plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palaestrai_mosaik.experiment import DOCUMENT_VERSION
 from palaestrai_mosaik.experiment.canonical import digest, plain_data
 from palaestrai_mosaik.experiment.check import header
 from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
-from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
+from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show, show_unquoted
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.experiment.short_names import with_mappings
 from palaestrai_mosaik.experiment.vocabulary import TOP
@@ -45,12 +45,12 @@ def load(path: str | Path) -> DesignSpec:
 
 
 def loads(text: str, source: str = "<string>", directory: str | Path | None = None) -> DesignSpec:
-    """Read a design document from a text.
+    """Read a design document from text.
 
     Args:
         text: the document as YAML.
-        source: what messages call the text.
-        directory: where its paths to other files start; ``None``: the working directory.
+        source: name of the text in messages.
+        directory: folder that its paths to other files are relative to; None for the working directory.
 
     Raises:
         DocumentError: carries every problem found.
@@ -61,64 +61,66 @@ def loads(text: str, source: str = "<string>", directory: str | Path | None = No
 def from_mapping(
     data: Mapping[str, Any], source: str = "<mapping>", directory: str | Path | None = None
 ) -> DesignSpec:
-    """Make a design of plain data.
+    """Build a design from plain data.
 
     Args:
         data: the document as mappings, lists, numbers and texts.
-        source: what messages call the document.
-        directory: where its paths to other files start; ``None``: the working directory.
+        source: name of the document in messages.
+        directory: folder that its paths to other files are relative to; None for the working directory.
 
     Raises:
         DocumentError: carries every problem found.
     """
-    found = Findings(source, Lines())
-    plain = plain_data(data, found)
-    if found.errors:
-        raise DocumentError(found.errors)
+    findings = Findings(source, Lines())
+    plain = plain_data(data, findings)
+    if findings.errors:
+        raise DocumentError(findings.errors)
     return _design(draft(plain, source, Lines(), Path(directory or ".")))
 
 
-def _design(one: Draft) -> DesignSpec:
-    found = MergedFindings(one.source, one.lines, one.origins)
-    reader = _Reader(found, one)
+def _design(document: Draft) -> DesignSpec:
+    findings = MergedFindings(document.source, document.lines, document.origins)
+    reader = _Reader(findings, document)
     spec = reader.spec()
-    if found.errors or spec is None:
-        raise DocumentError(found.errors)
+    if findings.errors or spec is None:
+        raise DocumentError(findings.errors)
     return spec
 
 
 class _Reader:
-    """Reads one design, topic by topic; what is wrong goes to ``found``."""
+    """Reads one design, section by section; problems are added to ``found``."""
 
     def __init__(self, found: MergedFindings, one: Draft):
         self._found = found
-        #: options of the sampler that are written without a value
+        #: names of the sampler's options without a value
         self._without_value: list[str] = []
         self._draft = one
         self._parts = found.section(Located(one.data, ()), DESIGN) or {}
 
     def _part(self, key: str) -> Located | None:
-        """Return a part of the document; null is as good as absent."""
+        """Return a part of the document, or None if it is missing or null."""
         part = self._parts.get(key)
         return None if part is None or part.value is None else part
 
     def spec(self) -> DesignSpec | None:
-        """Return the design, ``None`` where it is not sound."""
-        found = self._found
-        found.missing((), self._parts, DESIGN)
-        given = {key: part for key, part in self._parts.items() if key != "version" or part.value is not None}
-        uid, seed, version = header(found, given)
-        errors = found.count
+        """Read the design; None if it is invalid."""
+        findings = self._found
+        findings.missing((), self._parts, DESIGN)
+        sections = {
+            key: part for key, part in self._parts.items() if key != "version" or part.value is not None
+        }
+        uid, seed, version = header(findings, sections)
+        errors = findings.count
         base = self._base()
         version = version or (base or {}).get("version") or DOCUMENT_VERSION
         schedule = None if base is not None else self._schedule(version)
         of_schedule = choices(schedule.phases) if schedule is not None else []
         listed = self._part("factors")
-        by_path, at = read_factors(found, listed, of_schedule) if listed is not None else ([], [])
+        by_path, at = read_factors(findings, listed, of_schedule) if listed is not None else ([], [])
         factors = [*of_schedule, *by_path]
-        places = {factor.name: one.place for factor, one in zip(by_path, at, strict=True)}
+        places = {factor.name: item.place for factor, item in zip(by_path, at, strict=True)}
         documents: Documents | None = None
-        if found.count == errors:
+        if findings.count == errors:
             document = {"version": "", **(base or {})}
             documents = schedule.document if schedule is not None else lambda _: document
         search = self._search()
@@ -140,35 +142,35 @@ class _Reader:
             analysis=AnalysisSpec(),
             resolved={},
             search=search,
-            source=found.source,
+            source=findings.source,
         )
         at_execution = self._part("execution")
-        execution = None if at_execution is None else read_execution(found, at_execution)
-        # What names factors or phases is read once those are understood.
+        execution = None if at_execution is None else read_execution(findings, at_execution)
+        # sections that name factors or phases are read after these
         if documents is not None:
-            spec = self._joined(spec, factors, places, Targets(found, documents, of_schedule))
-        return None if found.errors else self._checked(spec, execution, places)
+            spec = self._joined(spec, factors, places, Targets(findings, documents, of_schedule))
+        return None if findings.errors else self._checked(spec, execution, places)
 
     def _joined(
         self, spec: DesignSpec, factors: Sequence[Factor], places: Mapping[str, Place], targets: Targets
     ) -> DesignSpec:
-        """Return ``spec`` with its factors and all that names them or the documents' parts."""
-        found = self._found
+        """Add the factors to ``spec``, and the sections that name factors or parts of the documents."""
+        findings = self._found
         by_path = [factor for factor in factors if factor.choice is None]
         targets.check(by_path, [places[factor.name] for factor in by_path])
-        check_conditions(found, factors, places)
-        outcomes = read_outcomes(found, self._part("outcomes"), targets.phases(by_path), factors)
+        check_conditions(findings, factors, places)
+        outcomes = read_outcomes(findings, self._part("outcomes"), targets.phases(by_path), factors)
         search = spec.search
         if search is not None and not search.objectives and len(outcomes) == 1:
             search = replace(search, objectives=(outcomes[0].name,))
         return replace(
             spec,
-            axes=read_axes(found, factors, self._part("zip"), self._part("groups")),
+            axes=read_axes(findings, factors, self._part("zip"), self._part("groups")),
             constraints=self._constraints(factors),
             outcomes=outcomes,
             search=search,
             analysis=read_analysis(
-                found,
+                findings,
                 self._part("analysis"),
                 factors,
                 outcomes,
@@ -179,15 +181,15 @@ class _Reader:
     def _checked(
         self, spec: DesignSpec, execution: dict[str, Any] | None, places: Mapping[str, Place]
     ) -> DesignSpec:
-        """Return the sound ``spec`` with what follows from all of it."""
+        """Check ``spec`` as a whole, and add its resolved form, hash, warnings and lines."""
         from .rules import check_robustness, check_sampler, check_without_value
 
         wrong, doubtful = check_without_value(spec.sampler.name, self._without_value)
-        for place, message in doubtful:
-            self._found.warn(place, message)
-        for place, message in (*wrong, *check_sampler(spec), *check_robustness(spec)):
-            written = places.get(str(place[1])) if place[:1] == ("factors",) and len(place) > 1 else None
-            self._found.error(place if written is None else (*written, *place[2:]), message)
+        for path, message in doubtful:
+            self._found.warn(path, message)
+        for path, message in (*wrong, *check_sampler(spec), *check_robustness(spec)):
+            factor_path = places.get(str(path[1])) if path[:1] == ("factors",) and len(path) > 1 else None
+            self._found.error(path if factor_path is None else (*factor_path, *path[2:]), message)
         whole = resolved(spec, execution)
         return replace(
             spec,
@@ -200,44 +202,44 @@ class _Reader:
     # the documents
 
     def _base(self) -> dict[str, Any] | None:
-        found, at = self._found, self._part("base")
+        findings, at = self._found, self._part("base")
         ours = [key for key in ("definitions", "schedule") if self._part(key) is not None]
         if at is None:
             if not ours:
-                found.error(
+                findings.error(
                     (), "a design needs 'base' (a run document to vary), or 'definitions' and 'schedule'"
                 )
             return None
         if ours:
-            found.error(
+            findings.error(
                 self._parts[ours[0]].place,
                 f"a design has either 'base' or {' and '.join(map(repr, ours))}; the factors of 'factors' work "
                 "on both",
             )
         if not isinstance(at.value, dict):
-            found.error(
+            findings.error(
                 at.place,
-                f"base must be the path of a run document, or the document itself, found {show(at.value)}",
+                f"base must be the path of a run document, or the document itself, found {show_unquoted(at.value)}",
             )
             return {}
-        parts = found.section(at, _BASE) or {}
-        found.missing(at.place, parts, _BASE)
+        parts = findings.section(at, _BASE) or {}
+        findings.missing(at.place, parts, _BASE)
         base = {key: value for key, value in at.value.items() if key not in IDENTITY}
         if isinstance(base.get("schedule"), dict):
             base["schedule"] = list(_phase_list(base["schedule"]))
         return with_mappings(base)
 
     def _schedule(self, version: str) -> Schedule | None:
-        found = self._found
-        errors = found.count
+        findings = self._found
+        errors = findings.count
         for key, other in (("definitions", "schedule"), ("schedule", "definitions")):
             if self._part(key) is None and self._part(other) is not None:
-                found.error((), f"a design with {other!r} needs {key!r}, too")
+                findings.error((), f"a design with {other!r} needs {key!r}, too")
         definitions, schedule = self._part("definitions"), self._part("schedule")
         if definitions is None or schedule is None:
             return None
-        read = read_schedule(found, definitions, schedule, version)
-        return read if found.count == errors else None
+        read = read_schedule(findings, definitions, schedule, version)
+        return read if findings.count == errors else None
 
     # the rest
 
@@ -249,31 +251,31 @@ class _Reader:
         if not isinstance(at.value, (str, list)):
             self._found.error(at.place, f"constraints must be a list of expressions, found {show(at.value)}")
         texts = []
-        for one in listed:
-            text = TEXT.read(self._found, one, "a constraint (an expression over factors)")
-            if text is not None and read_expression(self._found, text, factors, one.place) is not None:
+        for item in listed:
+            text = TEXT.read(self._found, item, "a constraint (an expression over factors)")
+            if text is not None and read_expression(self._found, text, factors, item.place) is not None:
                 texts.append(text)
         return tuple(texts)
 
     def _max_runs(self) -> int | None:
         at = self._part("max_runs")
-        # -1 is arsenAI's word for no limit
+        # arsenAI writes -1 for no limit
         limit: int | None = None if at is None or at.value == -1 else self._value("max_runs")
         return limit
 
     def _value(self, key: str) -> Any:
-        """Return the value of a key that can be read by itself."""
+        """Read the value of a key that does not depend on others."""
         return DESIGN.keys[key].read(self._found, self._part(key), DESIGN.keys[key].title or key)
 
     def _search(self) -> SearchSpec | None:
         at = self._part("search")
         if at is not None:
-            others = {
+            conflicts = {
                 "sampler": "a search proposes its settings itself (search.sampler)",
                 "repetitions": "a search has search.seeds_per_setting",
                 "max_runs": "a search has search.budget",
             }
-            for key, why in others.items():
+            for key, why in conflicts.items():
                 part = self._part(key)
                 if part is not None:
                     self._found.error(
@@ -282,7 +284,7 @@ class _Reader:
         return read_search(self._found, at)
 
     def _sampler(self) -> SamplerSpec:
-        found, at = self._found, self._part("sampler")
+        findings, at = self._found, self._part("sampler")
         if self._part("search") is not None:
             return SamplerSpec(SEARCHED)
         if at is None:
@@ -290,25 +292,27 @@ class _Reader:
         if isinstance(at.value, str):
             return SamplerSpec(at.value)
         if not isinstance(at.value, dict):
-            found.error(
+            findings.error(
                 at.place, f"sampler must be a name, or a mapping with name and n, found {show(at.value)}"
             )
             return SamplerSpec(DEFAULT_SAMPLER)
         options = {key: value for key, value in at.value.items() if value is not None}
         for key in options:
             if not isinstance(key, str):
-                found.error((*at.place, key), f"an option of a sampler must be a string, found {show(key)}")
+                findings.error(
+                    (*at.place, key), f"an option of a sampler must be a string, found {show(key)}"
+                )
         if "name" not in options:
             from .samplers import SAMPLERS
 
             meant = next((key for key in options if isinstance(key, str) and key in SAMPLERS), None)
             hint = "" if meant is None else f"; write {{name: {meant}, n: ...}}"
-            found.error(at.place, f"sampler needs the key 'name', which is missing{hint}")
+            findings.error(at.place, f"sampler needs the key 'name', which is missing{hint}")
         self._without_value = [key for key in at.value if isinstance(key, str) and key not in options]
-        name = TEXT.read(found, at.child("name"), "the sampler's name") if "name" in options else None
-        n = integer(1).read(found, at.child("n"), "n (the sampler's size)") if "n" in options else None
-        rest = {key: value for key, value in options.items() if key not in ("name", "n")}
-        return SamplerSpec(name or DEFAULT_SAMPLER, n, rest)
+        name = TEXT.read(findings, at.child("name"), "the sampler's name") if "name" in options else None
+        n = integer(1).read(findings, at.child("n"), "n (the sampler's size)") if "n" in options else None
+        other_options = {key: value for key, value in options.items() if key not in ("name", "n")}
+        return SamplerSpec(name or DEFAULT_SAMPLER, n, other_options)
 
     def _policy(self) -> SeedPolicy:
         at = self._part("seeds")
@@ -318,7 +322,7 @@ class _Reader:
 
 
 class _FactorLines(Mapping[str, int]):
-    """The lines of a design, in which a factor of a list is found by its name, too."""
+    """Line numbers by path; factors of a list can also be looked up by name."""
 
     def __init__(self, lines: Lines, places: Mapping[str, Place]):
         self._lines = lines

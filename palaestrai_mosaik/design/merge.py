@@ -1,9 +1,9 @@
-"""From files to one mapping: the design, what it extends, and the run document it varies.
+"""Merges files into one design: the design, the designs that it extends, and the run document that it varies.
 
-Mappings merge key by key, the nearer file wins; anything else is replaced. ``factors`` merge by
-the factors' names, as a list or as a mapping; a factor that is null is dropped. A ``base`` that
-names a file replaces a parent's, a ``base`` that is a mapping merges with it. A ``sampler`` of
-another name replaces the parent's. Every part keeps the file and line where it was written.
+Mappings are merged key by key, and the nearer file wins; other values are replaced. ``factors`` are merged by
+name, as a list or as a mapping; a null factor is dropped. A ``base`` that
+names a file replaces the parent's, a ``base`` that is a mapping is merged with it. A ``sampler`` with
+another name replaces the parent's. Every part keeps its original file and line.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.load import cannot_be_read
-from palaestrai_mosaik.experiment.located import Findings, Lines, show
+from palaestrai_mosaik.experiment.located import Findings, Lines, show, show_unquoted
 from palaestrai_mosaik.experiment.model import Place, join
 from palaestrai_mosaik.experiment.paths import Path as DocumentPath
 from palaestrai_mosaik.experiment.yaml_text import MAX_BYTES, decode, read
 
-#: where something was written: (file, its lines, the place there)
+#: origin of a part: (file, its lines, path in it)
 Origin = tuple[str, Lines, Place]
 
 
 class MergedFindings(Findings):
-    """Findings of a document that was put together of several files."""
+    """Findings of a document that was merged from several files."""
 
     def __init__(self, source: str, lines: Lines, origins: Mapping[Place, Origin]):
         super().__init__(source, lines)
@@ -34,22 +34,22 @@ class MergedFindings(Findings):
 
     def origin(self, place: Place) -> Origin:
         """Return where ``place`` was written."""
-        # what is missing from the whole is missing from the nearest file
+        # a part that is missing from all files is reported for the nearest one
         for length in range(len(place), -1 if place else 0, -1):
-            known = self._origins.get(place[:length])
-            if known is not None:
-                source, lines, there = known
-                return source, lines, (*there, *place[length:])
+            origin = self._origins.get(place[:length])
+            if origin is not None:
+                source, lines, path = origin
+                return source, lines, (*path, *place[length:])
         return self.source, self.lines, place
 
     def _problem(self, place: Place, message: str, line: int | None) -> Problem:
-        source, lines, there = self.origin(place)
-        return Problem(message, join(there), source, line or lines.nearest(there))
+        source, lines, path = self.origin(place)
+        return Problem(message, join(path), source, line or lines.nearest(path))
 
 
 @dataclass
 class Draft:
-    """A design as plain data, and where its parts come from."""
+    """A design as plain data, and the origins of its parts."""
 
     data: dict[str, Any]
     source: str
@@ -59,9 +59,13 @@ class Draft:
 
 
 def read_file(path: Path) -> tuple[Any, str, Lines]:
-    """Return the plain data of the YAML file at ``path``, its name for messages, its lines.
+    """Read the YAML file at ``path``.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    Returns:
+        Its plain data, its name for messages, and its lines.
+
+    Raises:
+        DocumentError: the file cannot be read, is too large, or is invalid YAML.
     """
     source = str(path)
     try:
@@ -77,80 +81,96 @@ def read_file(path: Path) -> tuple[Any, str, Lines]:
 
 
 def read_text(text: str, source: str) -> tuple[Any, str, Lines]:
-    """Return the plain data of ``text``, ``source``, and its lines. Raises ``DocumentError``."""
+    """Parse YAML.
+
+    Returns:
+        Its plain data, ``source``, and its lines.
+
+    Raises:
+        DocumentError: the text is invalid YAML.
+    """
     reading = read(text, source)
     if reading.problems:
-        found = Findings(source, reading.lines)
-        for place, message, line in reading.problems:
-            found.error(place, message, line)
-        raise DocumentError(found.errors)
+        findings = Findings(source, reading.lines)
+        for path, message, line in reading.problems:
+            findings.error(path, message, line)
+        raise DocumentError(findings.errors)
     return reading.value, source, reading.lines
 
 
 def draft(value: Any, source: str, lines: Lines, directory: Path, path: Path | None = None) -> Draft:
-    """Return the design ``value`` with what it extends and varies in it.
+    """Merge a design with the designs that it extends and the run document that it varies.
 
-    ``directory`` is where its paths to other files start; ``path`` is its own, if it has one.
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    Args:
+        value: the design as plain data.
+        source: name of the design in messages.
+        lines: its lines.
+        directory: folder that its paths to other files are relative to.
+        path: file of the design, if there is one.
+
+    Raises:
+        DocumentError: it is no mapping, a file cannot be read, or designs extend each other in a circle.
     """
     return _draft(value, source, lines, directory, () if path is None else (path.resolve(),))
 
 
 def _draft(value: Any, source: str, lines: Lines, directory: Path, chain: tuple[Path, ...]) -> Draft:
     if not isinstance(value, dict):
-        raise _error(source, lines, (), f"a design is a mapping (uid, seed, ...), found {show(value)}")
-    one = Draft(dict(value), source, lines, directory)
-    given_file = isinstance(value.get("base"), str)
-    if given_file:
-        _take_base(one)
-    _take_points(one)
-    parent = one.data.pop("extends", None)
+        raise _error(
+            source, lines, (), f"a design is a mapping (uid, seed, ...), found {show_unquoted(value)}"
+        )
+    design = Draft(dict(value), source, lines, directory)
+    base_is_file = isinstance(value.get("base"), str)
+    if base_is_file:
+        _take_base(design)
+    _take_points(design)
+    parent = design.data.pop("extends", None)
     if parent is None:
-        return one
+        return design
     if not isinstance(parent, str) or not parent:
         message = f"extends must be the path of another design, found {show(parent)}"
         raise _error(source, lines, ("extends",), message)
     path = directory / parent
     resolved = path.resolve()
     if resolved in chain:
-        ring = " -> ".join(one.name for one in (*chain[chain.index(resolved) :], resolved))
+        ring = " -> ".join(design.name for design in (*chain[chain.index(resolved) :], resolved))
         raise _error(source, lines, ("extends",), f"designs extend one another in a circle: {ring}")
-    data, name, there = _other(path, source, lines, "extends")
-    above = _draft(data, name, there, path.parent, (*chain, resolved))
-    return _merged(above, one, given_file)
+    data, name, parent_lines = _other(path, source, lines, "extends")
+    above = _draft(data, name, parent_lines, path.parent, (*chain, resolved))
+    return _merged(above, design, base_is_file)
 
 
 def _other(path: Path, source: str, lines: Lines, key: str) -> tuple[Any, str, Lines]:
-    """Return the file that ``key`` names; one that cannot be read is told where it is named."""
+    """Read the file that ``key`` names; a missing file is reported there."""
     if path.is_file():
         return read_file(path)
-    near = did_you_mean(path.name, [one.name for one in path.parent.glob("*.y*ml")])
+    near = did_you_mean(path.name, [file.name for file in path.parent.glob("*.y*ml")])
     raise _error(source, lines, (key,), f"there is no file {str(path)!r}{near}")
 
 
-def _error(source: str, lines: Lines, place: Place, message: str) -> DocumentError:
-    return DocumentError([Problem(message, join(place), source, lines.nearest(place))])
+def _error(source: str, lines: Lines, path: Place, message: str) -> DocumentError:
+    return DocumentError([Problem(message, join(path), source, lines.nearest(path))])
 
 
-def _take_base(one: Draft) -> None:
-    path = one.directory / one.data["base"]
-    data, name, there = _other(path, one.source, one.lines, "base")
-    one.data["base"] = data
-    one.origins["base",] = (name, there, ())
+def _take_base(document: Draft) -> None:
+    path = document.directory / document.data["base"]
+    data, name, lines = _other(path, document.source, document.lines, "base")
+    document.data["base"] = data
+    document.origins["base",] = (name, lines, ())
 
 
-def _take_points(one: Draft) -> None:
-    """Put the points of a table in the place of its name: they are a part of the design."""
-    sampler = one.data.get("sampler")
-    given = isinstance(sampler, dict) and sampler.get("name", "points") == "points"
-    if isinstance(sampler, dict) and given and isinstance(sampler.get("file"), str):
+def _take_points(document: Draft) -> None:
+    """Replace the name of a table of points by its contents, because they are a part of the design."""
+    sampler = document.data.get("sampler")
+    is_points = isinstance(sampler, dict) and sampler.get("name", "points") == "points"
+    if isinstance(sampler, dict) and is_points and isinstance(sampler.get("file"), str):
         from .samplers.points import inlined
 
-        one.data["sampler"] = inlined(sampler, one.directory)
+        document.data["sampler"] = inlined(sampler, document.directory)
 
 
 def _merged(above: Draft, below: Draft, replaces_base: bool) -> Draft:
-    """Return ``above`` (the parent) with all that ``below`` gives."""
+    """Return ``above`` (the parent), updated by ``below``."""
     merged = Draft(
         dict(above.data), below.source, below.lines, below.directory, {(): (above.source, above.lines, ())}
     )
@@ -166,47 +186,48 @@ def _merged(above: Draft, below: Draft, replaces_base: bool) -> Draft:
 
 
 def _is_another(above: dict[str, Any], sampler: Any) -> bool:
-    """Whether a sampler has another name than the parent's, whose options then mean nothing to it."""
-    given, before = (
-        (one.get("name") if isinstance(one, dict) else one) for one in (sampler, above.get("sampler"))
+    """Return whether a sampler has another name than the parent's, so that the parent's options do not apply."""
+    name, parent_name = (
+        (section.get("name") if isinstance(section, dict) else section)
+        for section in (sampler, above.get("sampler"))
     )
-    return given is not None and given != before
+    return name is not None and name != parent_name
 
 
-def _replace(merged: Draft, below: Draft, place: Place, holder: dict[Any, Any], value: Any) -> None:
-    holder[place[-1]] = value
-    _trace(merged, below, place, place)
+def _replace(merged: Draft, below: Draft, path: Place, holder: dict[Any, Any], value: Any) -> None:
+    holder[path[-1]] = value
+    _trace(merged, below, path, path)
 
 
-def _trace(merged: Draft, below: Draft, place: Place, there: Place) -> None:
-    """Note that ``place`` of ``merged`` is what stands at ``there`` in ``below``."""
-    for old in [one for one in merged.origins if one[: len(place)] == place]:
+def _trace(merged: Draft, below: Draft, path: Place, source: Place) -> None:
+    """Record that ``path`` of ``merged`` was written at ``source`` in ``below``."""
+    for old in [key for key in merged.origins if key[: len(path)] == path]:
         del merged.origins[old]
-    merged.origins[place] = _origin_of(below, there)
+    merged.origins[path] = _origin_of(below, source)
     for inner, origin in below.origins.items():
-        if inner[: len(there)] == there:
-            merged.origins[(*place, *inner[len(there) :])] = origin
+        if inner[: len(source)] == source:
+            merged.origins[(*path, *inner[len(source) :])] = origin
 
 
-def _origin_of(one: Draft, place: Place) -> Origin:
-    return MergedFindings(one.source, one.lines, one.origins).origin(place)
+def _origin_of(document: Draft, path: Place) -> Origin:
+    return MergedFindings(document.source, document.lines, document.origins).origin(path)
 
 
-def _merge(merged: Draft, below: Draft, place: Place, holder: dict[Any, Any], value: Any) -> None:
-    before = holder.get(place[-1])
+def _merge(merged: Draft, below: Draft, path: Place, holder: dict[Any, Any], value: Any) -> None:
+    before = holder.get(path[-1])
     if not isinstance(before, dict) or not isinstance(value, dict):
-        _replace(merged, below, place, holder, value)
+        _replace(merged, below, path, holder, value)
         return
-    inner = holder[place[-1]] = dict(before)
+    inner = holder[path[-1]] = dict(before)
     for key, item in value.items():
-        _merge(merged, below, (*place, key), inner, item)
+        _merge(merged, below, (*path, key), inner, item)
 
 
-def _merge_factors(merged: Draft, below: Draft, given: Any) -> None:
+def _merge_factors(merged: Draft, below: Draft, factors: Any) -> None:
     before = merged.data.get("factors")
-    old, new = named_factors(before), named_factors(given)
+    old, new = named_factors(before), named_factors(factors)
     if before is None or old is None or new is None:
-        _replace(merged, below, ("factors",), merged.data, given)
+        _replace(merged, below, ("factors",), merged.data, factors)
         return
     above = Draft({}, merged.source, merged.lines, merged.directory, dict(merged.origins))
     entries: dict[str, Any] = {}
@@ -228,7 +249,8 @@ def _merge_factors(merged: Draft, below: Draft, given: Any) -> None:
 def named_factors(factors: Any) -> dict[str, tuple[Any, Any]] | None:
     """Return the factors of a list or mapping by name, each with its key there.
 
-    ``None`` where they have no names that differ, or are neither.
+    Returns:
+        Pairs of key and entry by name; None if the factors have no unique names, or are neither list nor mapping.
     """
     if isinstance(factors, dict):
         pairs = [(str(key), key, entry) for key, entry in factors.items()]
@@ -241,7 +263,7 @@ def named_factors(factors: Any) -> dict[str, tuple[Any, Any]] | None:
 
 
 def default_name(entry: Any) -> str:
-    """Return the name of a factor: as given, else the last key of its path; empty if it has none."""
+    """Return the name of a factor: its ``name``, or the last key of its path; empty if it has neither."""
     if not isinstance(entry, dict):
         return ""
     name = entry.get("name")

@@ -1,7 +1,7 @@
-"""What a design says, once it is read, resolved and checked.
+"""The contents of a design, after it has been read, resolved and checked.
 
-All classes are frozen; levels and parameters are plain data (strings, numbers, booleans,
-``None``, lists, mappings) that nobody writes to.
+All classes are frozen. Levels and parameters are plain data (strings, numbers, booleans,
+``None``, lists, mappings) that must not be modified.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognorm
 SeedPolicy = Literal["common", "independent"]
 Fold = Literal["mean", "median", "sum", "min", "max", "first", "last"]
 SearchSampler = Literal["tpe", "cmaes", "gp", "nsgaii", "random"]
+Failures = Literal["worst", "exclude"]
 Pruner = Literal["none", "halving", "hyperband", "median", "wilcoxon"]
 Topic = Literal["environments", "agents", "simulation", "phase_config", "sensors", "actuators"]
 
@@ -30,16 +31,18 @@ class _Inactive(Enum):
         return "INACTIVE"
 
 
-#: The value of a factor in a row in which its ``when`` is false: it sets nothing.
+#: Value of a factor in a row in which its ``when`` is false: it sets nothing.
 INACTIVE: Final = _Inactive.INACTIVE
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a factor of the schedule chooses: one of the alternatives of a phase's ``topic``.
+    """The part of the schedule that a factor chooses: one alternative of a phase's ``topic``.
 
-    ``phase`` is the phase's index; ``agent`` the key of the agent among the definitions, for
-    ``sensors`` and ``actuators``.
+    Attributes:
+        phase: index of the phase.
+        topic: the topic.
+        agent: key of the agent in the definitions, for ``sensors`` and ``actuators``.
     """
 
     phase: int
@@ -49,17 +52,27 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One thing that a design varies.
+    """One variable of a design.
 
-    It either sets the value at ``path`` of the run document, or is a ``choice`` of the
-    schedule. ``kind`` is ``"levels"`` where it has ``levels`` (plain data; for a choice the
-    alternatives as written), else the factor is continuous from ``low`` to ``high``
-    (``None``: unbounded) with the distribution ``dist`` and its parameters (``mean``, ``std``,
-    ``mode``), rounded to whole numbers for ``"int"`` (each with the same share for
-    ``uniform``; ``high`` included). ``labels`` name the levels in tables, one each and no
-    two alike; ``weights`` are positive and sum to 1. ``ordered`` levels may be treated as
-    having a distance. ``create`` lets ``path`` make the last key. ``when`` is an expression
-    over the other factors; where it is false the factor is inactive and sets nothing.
+    A factor either sets the value at ``path`` of the run document, or is a ``choice`` of the schedule.
+
+    Attributes:
+        name: unique name.
+        kind: ``"levels"`` for a factor with levels, else ``"float"`` or ``"int"``. An ``"int"`` takes whole numbers
+            from ``low`` to ``high``, both included, with the same width for each; see ``distributions``.
+        path: path in the run document, None for a choice.
+        choice: choice of the schedule, None for a path.
+        low: smallest value of a continuous factor, None if it is unbounded.
+        high: largest value of a continuous factor, None if it is unbounded.
+        dist: distribution of a continuous factor.
+        params: parameters of the distribution: ``mean``, ``std``, ``mode``.
+        levels: levels as plain data; for a choice, the alternatives as written.
+        labels: unique names of the levels in tables.
+        weights: positive weights of the levels, which sum to 1.
+        ordered: whether distances between levels are meaningful.
+        create: whether ``path`` may create its last key, and the ``params`` of a class that hold it.
+        when: expression over other factors; if it is false, the factor is inactive and sets nothing.
+        uncertain: whether the factor cannot be chosen, so that no value of it is recommended.
     """
 
     name: str
@@ -76,16 +89,17 @@ class Factor:
     ordered: bool = False
     create: bool = False
     when: str | None = None
+    uncertain: bool = False
 
     @property
     def nominal(self) -> bool:
-        """Whether the levels have no order, so that no distance between them means anything."""
+        """Whether the levels have no order, so that distances between them are meaningless."""
         return self.kind == "levels" and not self.ordered
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One coordinate of the unit cube: a factor, or several that are zipped and vary as one."""
+    """One coordinate of the unit cube: a factor, or several zipped factors that vary as one."""
 
     name: str
     factors: tuple[Factor, ...]
@@ -93,19 +107,19 @@ class Axis:
 
     @property
     def nominal(self) -> bool:
-        """Whether the order of the coordinate means nothing."""
+        """Whether the order of the coordinate is meaningless."""
         return any(factor.nominal for factor in self.factors)
 
     @property
     def levels(self) -> int | None:
-        """The number of levels, ``None`` where the coordinate is continuous."""
+        """The number of levels, or None if the coordinate is continuous."""
         counts = {len(factor.levels) for factor in self.factors if factor.kind == "levels"}
         return counts.pop() if counts else None
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerSpec:
-    """The sampler's ``name`` (canonical), its size ``n`` and its other ``options``."""
+    """A sampler's canonical ``name``, its size ``n`` and its other ``options``."""
 
     name: str
     n: int | None = None
@@ -114,10 +128,12 @@ class SamplerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a search may spend; the first limit that is reached ends it. ``None``: no limit of this kind.
+    """The limits of a search; it ends at the first limit that it reaches. None means no limit.
 
-    ``runs``: runs of settings, those with other seeds included; ``steps``: steps of environments in them;
-    ``hours`` in which runs are executed.
+    Attributes:
+        runs: number of runs of settings, over all seeds.
+        steps: number of steps of environments in these runs.
+        hours: execution time in hours.
     """
 
     runs: int | None = None
@@ -127,11 +143,17 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SearchSpec:
-    """How a design looks for its best settings.
+    """A design's search for the best settings.
 
-    ``sampler`` proposes settings; each is executed with ``seeds`` seeds, unless ``prune`` stops it early. The means of
-    the outcomes ``objectives`` are what is sought. The best few settings are then executed with ``confirm`` seeds that
-    the search has not used (0: they are not).
+    Attributes:
+        sampler: algorithm that proposes settings.
+        budget: limits of the search.
+        seeds: number of seeds that each setting is executed with, unless it is pruned.
+        prune: algorithm that stops settings early.
+        objectives: outcomes to optimise, in the mean over the seeds.
+        confirm: number of new seeds that the best few settings are confirmed with; 0 confirms none.
+        failures: whether the sampler sees a failed setting as the worst of all, or does not see it.
+        confirm_pruned: number of pruned settings to confirm, too.
     """
 
     sampler: SearchSampler
@@ -140,19 +162,25 @@ class SearchSpec:
     prune: Pruner
     objectives: tuple[str, ...]
     confirm: int
+    failures: Failures = "worst"
+    confirm_pruned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeSpec:
-    """One number per run, taken from its results.
+    """One number per run, computed from its results.
 
-    ``of``: ``objective``, ``reward.NAME``, ``reading.ID``, ``setpoint.ID`` (an id, or a shell
-    pattern whose matches are taken together), ``statistic.NAME`` or ``steps``. ``phase``: index
-    or name, ``None``: the last. ``agent``: ``None`` where the phase has one agent only, or the
-    outcome does not belong to an agent. ``step`` folds the steps of an episode, ``episode`` the
-    episodes and workers. ``outside``: a band; the value of a step is then how far it lies
-    outside (0 inside). ``evaluation``: evaluation episodes instead of training ones.
-    ``better``: which direction is good, ``None``: not said.
+    Attributes:
+        name: unique name.
+        of: ``objective``, ``reward.NAME``, ``reading.ID``, ``setpoint.ID``, ``statistic.NAME`` or ``steps``. An id may
+            be a shell pattern; its matches are combined.
+        phase: index or name of the phase, None for the last.
+        agent: name of the agent; None if the phase has only one, or the outcome belongs to no agent.
+        step: fold over the steps of an episode.
+        episode: fold over episodes and workers.
+        outside: a band; each step's value is then its distance from the band, 0 inside.
+        evaluation: whether to use evaluation episodes instead of training episodes.
+        better: which direction is good, None if not specified.
     """
 
     name: str
@@ -168,10 +196,12 @@ class OutcomeSpec:
 
 @dataclass(frozen=True, slots=True)
 class RobustnessSpec:
-    """Which decision is to be good in which scenarios.
+    """An analysis of how good decisions are over scenarios.
 
-    ``by``: factors of the decision, empty: those that are compared. ``over``: factors, or axes, that make the
-    scenarios, empty: all others. ``satisfice``: conditions on outcomes; it counts in how many scenarios each holds.
+    Attributes:
+        by: factors of the decision; empty for the compared ones.
+        over: factors, or axes, of the scenarios; empty for all others.
+        satisfice: conditions on outcomes; the analysis counts the scenarios in which each holds.
     """
 
     by: tuple[str, ...] = ()
@@ -181,14 +211,17 @@ class RobustnessSpec:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSpec:
-    """How results are looked at.
+    """The analysis of a design's results.
 
-    ``methods``: sensitivity methods, empty: those that fit the sampler. ``compare``: the factor
-    (or factors) whose levels are compared, empty: all choices and other nominal factors where
-    the design is no sensitivity sample. ``baseline``: the label that others are compared with
-    (``None``: all pairs). ``confidence`` of intervals, ``resamples`` of bootstraps. ``discover``:
-    conditions on outcomes; boxes of factors are looked for in which they hold. ``robustness``: of decisions over
-    scenarios, ``None``: it is not asked for.
+    Attributes:
+        methods: sensitivity methods; empty for those that support the sampler.
+        compare: factors to compare the levels of; empty for all choices and other nominal factors, unless the design is
+            a sensitivity sample.
+        baseline: label that others are compared with; None compares all pairs.
+        confidence: confidence of intervals.
+        resamples: number of bootstrap resamples.
+        discover: conditions on outcomes; for each, the analysis searches boxes of factors in which it holds.
+        robustness: analysis of decisions over scenarios, or None.
     """
 
     methods: tuple[str, ...] = ()
@@ -202,18 +235,22 @@ class AnalysisSpec:
 
 @dataclass(frozen=True)
 class DesignSpec:
-    """One sound design document.
+    """One valid design document.
 
-    ``base`` is the run document that is varied, as plain data without ``uid`` and ``seed``
-    where it was given as such; for arsenAI's form it is ``None`` and ``definitions`` and
-    ``schedule`` are as written. ``axes`` are the coordinates of the sample, in order; their
-    factors are ``factors``. ``constraints`` are expressions over factors; a row in which
-    one is false is rejected. ``resolved`` is the whole design as plain data: parents merged,
-    the base inlined, defaults written out, keys in a fixed order; itself loadable. ``hash``, the
-    design's identity, is the SHA-256 (hex) of the canonical JSON of that without ``output`` and
-    ``execution``, and of the order of the axes. A design with a ``search`` has no sample: its rows are the settings
-    that the search tries, and ``repetitions`` is the number of seeds of each. How much it may spend, and how it is
-    confirmed, is no part of its identity: a search may go on with more. The same is true for ``until`` of the sampler.
+    A design with a ``search`` has no sample: its rows are the settings that the search tries, and ``repetitions`` is
+    the number of seeds of each.
+
+    Attributes:
+        base: run document to vary, as plain data without ``uid`` and ``seed``; None for arsenAI's form.
+        definitions: definitions of arsenAI's form, as written.
+        schedule: schedule of arsenAI's form, as written.
+        axes: coordinates of the sample, in order; their factors are ``factors``.
+        constraints: expressions over factors; rows in which one is false are rejected.
+        resolved: the whole design as plain data, which can be loaded again: parents merged, the base inlined, defaults
+            written out, keys in a fixed order.
+        hash: identity of the design: the SHA-256 (hex) of the canonical JSON of ``resolved`` and of the order of the
+            axes. It does not include ``output``, ``execution``, the sampler's ``until``, or the budget and confirmation
+            of a search, so that a search or a sample can be continued with more.
     """
 
     uid: str
@@ -249,21 +286,29 @@ class DesignSpec:
         return tuple(dict.fromkeys(axis.group for axis in self.axes if axis.group is not None))
 
     def factor(self, name: str) -> Factor:
-        """Return the factor ``name``. Raises ``KeyError``."""
+        """Return the factor ``name``.
+
+        Raises:
+            KeyError: there is no such factor.
+        """
         for factor in self.factors:
             if factor.name == name:
                 return factor
         raise KeyError(name)
 
     def outcome(self, name: str) -> OutcomeSpec:
-        """Return the outcome ``name``. Raises ``KeyError``."""
+        """Return the outcome ``name``.
+
+        Raises:
+            KeyError: there is no such outcome.
+        """
         for outcome in self.outcomes:
             if outcome.name == name:
                 return outcome
         raise KeyError(name)
 
     def problem(self, message: str, *place: str | int) -> Problem:
-        """Return a problem at ``place`` of the document as written: ``("factors", 0, "low")``."""
+        """Build a problem at ``place`` in the document as written, such as ``("factors", 0, "low")``."""
         line = None
         for length in range(len(place), 0, -1):
             line = self.lines.get(join(place[:length]))
@@ -275,16 +320,16 @@ class DesignSpec:
 
 # --- as plain data ------------------------------------------------------------------------
 
-#: keys that do not identify the design: where and how its runs are made
+#: keys that are no part of a design's identity: its folder, and how runs are executed
 _NO_IDENTITY = ("output", "execution")
-#: keys of the search that do not identify it: how far it goes
-_NO_IDENTITY_OF_SEARCH = ("budget", "confirm")
-#: the option of samplers that says how far they go
+#: keys of the search that are no part of a design's identity: how far it goes
+_NO_IDENTITY_OF_SEARCH = ("budget", "confirm", "confirm_pruned")
+#: option of samplers that is no part of a design's identity: how far they go
 NO_IDENTITY_OF_SAMPLER = "until"
 
 
 def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the design as plain data, itself loadable: one spelling, defaults written out."""
+    """Convert the design to plain data that can be loaded again, in canonical spelling, with defaults written out."""
     whole: dict[str, Any] = {
         "uid": spec.uid,
         "seed": spec.seed,
@@ -300,7 +345,9 @@ def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str,
         whole["schedule"] = list(spec.schedule)
     whole |= {
         "factors": [_plain_factor(factor) for factor in spec.factors if factor.choice is None],
-        "zip": {axis.name: [one.name for one in axis.factors] for axis in spec.axes if len(axis.factors) > 1},
+        "zip": {
+            axis.name: [item.name for item in axis.factors] for axis in spec.axes if len(axis.factors) > 1
+        },
         "groups": {group: _members(spec, group) for group in spec.groups},
         "constraints": list(spec.constraints),
     }
@@ -310,7 +357,7 @@ def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str,
         whole["search"] = _plain_search(spec.search)
     whole |= {
         "seeds": {"policy": spec.seed_policy},
-        "outcomes": {one.name: _plain_outcome(asdict(one)) for one in spec.outcomes},
+        "outcomes": {item.name: _plain_outcome(asdict(item)) for item in spec.outcomes},
         "analysis": _plain_analysis(spec.analysis),
         "execution": dict(execution) if execution is not None else None,
     }
@@ -318,9 +365,9 @@ def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str,
 
 
 def identity(spec: DesignSpec, whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the hash of the design ``whole`` (resolved) is made of.
+    """Return the parts of the resolved design ``whole`` that its hash is computed from.
 
-    The order of the axes belongs to it, as the sample does; the canonical form of a mapping has none.
+    They include the order of the axes, because the sample depends on it; the canonical form of a mapping has no order.
     """
     kept = {key: value for key, value in whole.items() if key not in _NO_IDENTITY}
     if "sampler" in kept:
@@ -336,7 +383,7 @@ def _plain_analysis(analysis: AnalysisSpec) -> dict[str, Any]:
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in asdict(analysis).items()
     }
-    # what says nothing does not change the hash, which designs had before there were these keys
+    # leave out empty values, so that designs without these keys keep their hash
     if not analysis.discover:
         del plain["discover"]
     if analysis.robustness is None:
@@ -363,7 +410,9 @@ def _plain_factor(factor: Factor) -> dict[str, Any]:
             "high": _plain_end(factor.high, whole),
         }
         entry |= {"dist": factor.dist, **factor.params}
-    return entry | {"create": factor.create, "when": factor.when}
+    entry |= {"create": factor.create, "when": factor.when}
+    # designs without the key keep their hash
+    return entry | ({"uncertain": True} if factor.uncertain else {})
 
 
 def _plain_search(search: SearchSpec) -> dict[str, Any]:
@@ -374,6 +423,8 @@ def _plain_search(search: SearchSpec) -> dict[str, Any]:
         "prune": search.prune,
         "objectives": list(search.objectives),
         "confirm": search.confirm,
+        "confirm_pruned": search.confirm_pruned,
+        "failures": search.failures,
     }
 
 

@@ -8,8 +8,8 @@ To add one to this package:
 2. Add ``NAME`` to the registry, which is one line: ``SAMPLERS`` in ``design/samplers/__init__.py``, or
    ``METHODS`` in ``design/methods/__init__.py``.
 
-To add one from a distribution of your own, declare it as an entry point, whose name is that of the
-sampler or method. It is used as soon as the distribution is installed::
+To add one from another distribution, declare an entry point with the name of the
+sampler or method. It is available as soon as the distribution is installed::
 
     [project.entry-points."palaestrai_mosaik.samplers"]
     halton = "my_package.halton:HALTON"
@@ -17,8 +17,8 @@ sampler or method. It is used as soon as the distribution is installed::
     [project.entry-points."palaestrai_mosaik.analysis_methods"]
     correlation = "my_package.correlation:CORRELATION"
 
-What goes with what is said once. A method lists the ``samplers`` that it fits; a sampler lists in
-``methods`` those that analyse its points by default, which then fit it, too.
+Each pair of sampler and method is declared once. A method lists the ``samplers`` that it supports. A sampler lists
+in ``methods`` those that analyse its points by default; these then support it, too.
 """
 
 from __future__ import annotations
@@ -32,43 +32,49 @@ from palaestrai_mosaik.importing import load_entry_point
 
 
 class Named(Protocol):
-    """What a registry holds: it has a name."""
+    """An item of a registry, which has a name."""
 
     @property
     def name(self) -> str:
-        """The name by which designs refer to it."""
+        """The name in designs."""
 
 
 T = TypeVar("T", bound=Named)
 
 
 class Registry(Mapping[str, T]):
-    """Objects of the class ``kind`` by name: ``own``, then the entry points of ``group``.
+    """Samplers or methods by name: those of this package, then those of entry points.
 
-    Entry points are read where a name is not in ``own``, or where all names are asked for; a name of
-    ``own`` cannot be replaced. A lookup raises :class:`~palaestrai_mosaik.errors.NameResolutionError`,
-    which names the distribution, where an entry point cannot be used.
+    Entry points are read only if a name is not in ``own``, or if all names are requested. A name in ``own`` cannot be
+    replaced. If an entry point cannot be used, a lookup raises
+    :class:`~palaestrai_mosaik.errors.NameResolutionError`, which names the distribution.
+
+    Args:
+        kind: class of the items.
+        label: name of the kind of items, for messages.
+        group: group of the entry points.
+        own: items of this package.
     """
 
     def __init__(self, kind: type[T], label: str, group: str, own: Iterable[T]):
         self._kind, self._label, self._group = kind, label, group
-        self._own = {one.name: one for one in own}
+        self._own = {item.name: item for item in own}
         self._loaded: dict[EntryPoint, T] = {}
 
     def __getitem__(self, name: str) -> T:
         if name in self._own:
             return self._own[name]
-        found = list(entry_points(group=self._group, name=name))
-        if not found:
+        entries = list(entry_points(group=self._group, name=name))
+        if not entries:
             raise KeyError(name)
-        if len(found) > 1:
-            sources = ", ".join(sorted(_distribution(entry) for entry in found))
+        if len(entries) > 1:
+            sources = ", ".join(sorted(_distribution(entry) for entry in entries))
             raise NameResolutionError(
                 f"several distributions bring a {self._label} {name!r}: {sources}; keep one of them"
             )
-        if found[0] not in self._loaded:
-            self._loaded[found[0]] = self._load(found[0])
-        return self._loaded[found[0]]
+        if entries[0] not in self._loaded:
+            self._loaded[entries[0]] = self._load(entries[0])
+        return self._loaded[entries[0]]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own
@@ -80,15 +86,15 @@ class Registry(Mapping[str, T]):
     def _load(self, entry: EntryPoint) -> T:
         source = f"the {self._label} {entry.name!r} of the distribution {_distribution(entry)}"
         try:
-            found = load_entry_point(entry)
+            item = load_entry_point(entry)
         except NameResolutionError as error:
             raise NameResolutionError(f"{source} cannot be loaded: {error}") from error.__cause__
-        if not isinstance(found, self._kind):
+        if not isinstance(item, self._kind):
             kind = f"{self._kind.__module__}:{self._kind.__qualname__}"
-            raise NameResolutionError(f"{source} must be a {kind}, found {type(found).__qualname__}")
-        if found.name != entry.name:
-            raise NameResolutionError(f"{source} calls itself {found.name!r}: the two names must be equal")
-        return found
+            raise NameResolutionError(f"{source} must be a {kind}, found {type(item).__qualname__}")
+        if item.name != entry.name:
+            raise NameResolutionError(f"{source} calls itself {item.name!r}: the two names must be equal")
+        return item
 
 
 def _distribution(entry: EntryPoint) -> str:

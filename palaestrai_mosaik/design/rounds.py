@@ -1,7 +1,7 @@
-"""The rounds of a design that grows: what its folder keeps of them.
+"""The rounds of a design that grows, as its folder records them.
 
-The rows of such a design are those that its sampler draws, and then those that :mod:`palaestrai_mosaik.rounds` adds
-when the former have been executed. Rows that are there stay as they are.
+The sampler of such a design draws the first rows; :mod:`palaestrai_mosaik.rounds` adds rows
+after all earlier rows have been executed. Existing rows never change.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from palaestrai_mosaik.text import count
 from .model import DesignSpec
 from .samplers import SAMPLERS
 
-#: what is measured of a round -> the types that it may have
+#: keys of a round's measurements -> their types
 _KINDS: Mapping[str, type | UnionType] = {
     **dict.fromkeys(("rows", "n", "runs", "holds", "lost"), int),
     **dict.fromkeys(("interval", "overlap"), int | float | None),
     **dict.fromkeys(("index", "factor", "outcome", "refused"), str),
 }
-#: the keys of the manifest
+#: keys in the manifest
 ROUNDS, ENDED = "rounds", "rounds_ended"
 
 
@@ -31,9 +31,9 @@ class Rounds:
     """The rounds of a folder.
 
     Attributes:
-        measured: of each round, in order: ``rows`` (of the design, with this round), and what was measured when they had
-            been executed.
-        ended: why no more rows are added; empty: they may be.
+        measured: for each round, in order: ``rows`` (of the design, including this round), and the measurements after
+            their execution.
+        ended: reason for adding no more rows; empty if they may be added.
     """
 
     measured: tuple[Mapping[str, Any], ...]
@@ -41,16 +41,19 @@ class Rounds:
 
     @property
     def number(self) -> int:
-        """How many rounds there are, with the one that is not measured yet."""
+        """The number of rounds, including the one that has not been measured yet."""
         return len(self.measured)
 
     def entries(self) -> dict[str, Any]:
-        """Return them as entries of a manifest."""
-        return {ROUNDS: [dict(one) for one in self.measured], ENDED: self.ended}
+        """Convert the rounds to entries of a manifest."""
+        return {ROUNDS: [dict(measurements) for measurements in self.measured], ENDED: self.ended}
 
     def lines(self) -> list[str]:
-        """Return a line for each round: how many rows it made, and what was measured then."""
-        return [f"round {number}: {_description(one)}" for number, one in enumerate(self.measured, start=1)]
+        """Describe each round's rows and measurements in a line."""
+        return [
+            f"round {number}: {_description(measurements)}"
+            for number, measurements in enumerate(self.measured, start=1)
+        ]
 
 
 def _description(measured: Mapping[str, Any]) -> str:
@@ -65,36 +68,39 @@ def _description(measured: Mapping[str, Any]) -> str:
         )
         return f"{rows}, widest interval ±{measured['interval']:.3g}{of}"
     if "holds" in measured:
-        told = (
+        text = (
             f"{rows}, the condition holds in {measured['holds']:,} of {count(int(measured['runs']), 'run')}"
         )
         if measured.get("lost"):
-            told += f" ({measured['lost']:,} more have no value)"
+            text += f" ({measured['lost']:,} more have no value)"
         if measured["overlap"] is not None:
-            told += f", boxes have {100 * measured['overlap']:.0f} % in common with those of the round before"
-        return told
+            text += f", boxes have {100 * measured['overlap']:.0f} % in common with those of the round before"
+        return text
     return f"{rows}, not all executed"
 
 
 def in_rounds(spec: DesignSpec) -> bool:
-    """Return whether rows are added to the design when those before have been executed."""
+    """Return whether rows are added to the design after earlier ones have been executed."""
     return spec.search is None and SAMPLERS[spec.sampler.name].in_rounds(spec)
 
 
 def first_round(spec: DesignSpec, rows: int) -> Rounds | None:
-    """Return the rounds of a folder that is new; ``None`` where there is no other round to come."""
+    """Return the rounds of a new folder; None if no other round will follow."""
     return Rounds(({"rows": rows},)) if in_rounds(spec) else None
 
 
 def rounds_in(manifest: Mapping[str, Any]) -> Rounds | None:
-    """Return the rounds that a manifest has; ``None``: none, or it was edited."""
+    """Read the rounds of a manifest; None if it has none, or was edited."""
     measured, ended = manifest.get(ROUNDS), manifest.get(ENDED)
     if not isinstance(measured, list) or not isinstance(ended, str) or not measured:
         return None
-    sound = all(isinstance(one, dict) and type(one.get("rows")) is int and _is_sound(one) for one in measured)
+    sound = all(
+        isinstance(measurements, dict) and type(measurements.get("rows")) is int and _is_sound(measurements)
+        for measurements in measured
+    )
     return Rounds(tuple(measured), ended) if sound else None
 
 
 def _is_sound(measured: Mapping[str, Any]) -> bool:
-    """Whether a round has what :func:`_description` reads."""
+    """Return whether a round's measurements have the types that :func:`_description` expects."""
     return all(isinstance(measured[key], _KINDS[key]) for key in _KINDS.keys() & measured.keys())

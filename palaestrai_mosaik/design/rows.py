@@ -1,4 +1,4 @@
-"""The rows of a design: what the sampler gives, without those that constraints reject."""
+"""The rows of a design: the sample, without the rows that constraints reject."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .model import INACTIVE, DesignSpec
 from .sample import Sample
 from .samplers import sample
 
-#: points that are decoded at a time, so that memory does not grow with their number
+#: number of points to decode at a time, so that memory does not grow with the sample
 _CHUNK = 1000
-#: runs of a design: as many as a folder may sensibly hold, and far more than are executed
+#: largest number of runs of a design: about as many files as a folder can hold, and far more than can be executed
 MOST_RUNS = 10_000_000
-#: of so many combinations of levels at most, one row each is representative
+#: largest number of combinations of levels in representative rows
 MOST_COMBINATIONS = 100
-#: how many faults and factors of a row a message names
+#: largest number of faults, and of factors of a row, in a message
 _FAULTS, _FACTORS = 20, 8
 _NUMBERS = re.compile(r"[0-9][0-9.e+-]*")
 
 
 @dataclass(frozen=True)
 class SampledRows:
-    """The points of the rows that a design has, numbered from 0; ``drawn``: with those rejected."""
+    """The points of a design's rows, numbered from 0; ``drawn`` also counts the rejected points."""
 
     sample: Sample
     drawn: int
@@ -45,9 +45,10 @@ class SampledRows:
 
 @dataclass(frozen=True, slots=True)
 class ExpandedRow:
-    """A row, its values, its documents, the ``name`` below which its seeds hang.
+    """A row with its values and documents.
 
-    ``first`` is the number of the first row with equal documents.
+    ``name`` is the path of its seeds in the tree of seeds; ``first`` is the number of the first row with equal
+    documents.
     """
 
     number: int
@@ -58,10 +59,10 @@ class ExpandedRow:
 
 
 def draw_rows(spec: DesignSpec) -> SampledRows:
-    """Draw the sample of ``spec`` and leave out what its constraints reject.
+    """Draw the sample of ``spec``, without the rows that its constraints reject.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where no row is left, or the rows make
-    more than :data:`MOST_RUNS` runs.
+    Raises:
+        DocumentError: no row is left, or there are more than :data:`MOST_RUNS` runs.
     """
     drawn = sample(spec)
     rows = _kept(spec, drawn)
@@ -93,12 +94,19 @@ def _kept(spec: DesignSpec, drawn: Sample) -> SampledRows:
 def expand(rows: SampledRows, expansion: Expansion) -> Iterator[ExpandedRow]:
     """Yield all rows in order with their documents, one at a time.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with everything that is wrong in any
-    row, after the last of them; rows are yielded up to the first that is not sound.
+    Warnings about the analysis are added to ``expansion``.
+
+    Raises:
+        DocumentError: rows are invalid, or not enough for the requested analysis. Rows are yielded up to the first
+            invalid one; the error follows after the last row, with the problems of all rows.
     """
     spec = expansion.spec
     faults = RowFaults(spec)
+    # sensitivity methods are slow to import
+    from .before_runs import PlannedAnalysis
+
     firsts: dict[str, int] = {}
+    planned = PlannedAnalysis(spec, rows.sample)
     equal: Counter[str] = Counter()
     decoded = (enumerate(values, start) for start, values in _decoded(spec, rows.sample.unit))
     for number, values in chain.from_iterable(decoded):
@@ -110,31 +118,37 @@ def expand(rows: SampledRows, expansion: Expansion) -> Iterator[ExpandedRow]:
         if faults.count:
             continue
         if spec.seed_policy == "common":
-            # equal documents have equal seeds, too: never where every row has its own
+            # rows with equal documents also have equal seeds, unless every row has its own
             name: RowName = ()
             first = firsts.setdefault(documents.hash("", 0), number)
         else:
             digest = expansion.digest(values)
             name, first = ("row", digest, equal[digest]), number
             equal[digest] += 1
+        planned.add(values, first)
         yield ExpandedRow(number, values, documents, name, first)
     if faults.count:
         raise DocumentError(faults.problems())
+    lacking = list(planned.problems())
+    if lacking:
+        raise DocumentError(lacking)
+    for problem in planned.advice():
+        expansion.warn(problem)
 
 
 def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values]:
-    """Return the values of some rows, by their numbers, that stand for all.
+    """Return the values of some rows, by number, that represent all rows.
 
-    Each level of each factor is in one of them, each factor without levels at its least and at its greatest value. Levels that
-    are no numbers (classes, names, lists) make documents of another structure, so every combination of them that
-    occurs is in one, up to :data:`MOST_COMBINATIONS`.
+    They include each level of each factor, and the smallest and the largest value of each factor without levels. Levels
+    that are no numbers (classes, names, lists) change the structure of documents, so all of their combinations that
+    occur are included, up to :data:`MOST_COMBINATIONS`.
     """
     structural = [
         factor.name
         for factor in spec.factors
         if any(isinstance(level, str) or not is_scalar(level) for level in factor.levels)
     ]
-    found: dict[int, Values] = {}
+    rows_by_number: dict[int, Values] = {}
     seen: set[tuple[str, str]] = set()
     combinations: set[tuple[str, ...]] = set()
     ends: dict[tuple[str, bool], tuple[float, int, Values]] = {}
@@ -148,7 +162,7 @@ def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values
             combination = tuple(repr(values[name]) for name in structural)
             new = combination not in combinations and len(combinations) < MOST_COMBINATIONS
             if new or not levels <= seen:
-                found[number] = values
+                rows_by_number[number] = values
                 seen |= levels
                 combinations.add(combination)
             for factor in spec.factors:
@@ -159,23 +173,23 @@ def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values
                     key = (factor.name, sign < 0)
                     if key not in ends or sign * value < ends[key][0]:
                         ends[key] = (sign * value, number, values)
-    found.update((number, values) for _, number, values in ends.values())
-    return dict(sorted(found.items()))
+    rows_by_number.update((number, values) for _, number, values in ends.values())
+    return dict(sorted(rows_by_number.items()))
 
 
 def all_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values]:
-    """Return the values of all rows, by their numbers."""
+    """Return the values of all rows, by number."""
     return {n: v for start, decoded in _decoded(spec, rows.sample.unit) for n, v in enumerate(decoded, start)}
 
 
 def _decoded(spec: DesignSpec, unit: FloatArray) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yield the values of some rows at a time, with the number of the first of them."""
+    """Yield the values of some rows at a time, with the number of their first row."""
     for start in range(0, len(unit), _CHUNK):
         yield start, decode(spec, unit[start : start + _CHUNK])
 
 
 class RowFaults:
-    """What is wrong in rows; what differs in numbers only is one fault."""
+    """Collects the problems of rows; problems that differ only in numbers are one fault."""
 
     def __init__(self, spec: DesignSpec):
         self._spec = spec
@@ -184,18 +198,18 @@ class RowFaults:
         self.count = 0
 
     def add(self, number: int, values: Values, problems: Iterable[Problem]) -> None:
-        """Take note of what is wrong in the row ``number``."""
+        """Add the problems of the row ``number``."""
         self.count += 1
         for key, problem in {_fault(problem): problem for problem in problems}.items():
             self._first.setdefault(key, (number, values, problem))
             self._rows[key] = self._rows.get(key, 0) + 1
 
     def problems(self) -> list[Problem]:
-        """Return every fault once, with the first row that has it."""
+        """Return every fault once, with its first row."""
         problems = []
         for key, (number, values, problem) in list(self._first.items())[:_FAULTS]:
-            others = self._rows[key] - 1
-            rows = f"row {number}" + (f" and {others:,} other{'s' * (others > 1)}" if others else "")
+            more = self._rows[key] - 1
+            rows = f"row {number}" + (f" and {more:,} other{'s' * (more > 1)}" if more else "")
             message = f"{problem.message} (in {rows}, where {_shown(values)})"
             problems.append(Problem(message, problem.path, self._spec.source, problem.line))
         if len(self._first) > _FAULTS:
@@ -209,5 +223,5 @@ def _fault(problem: Problem) -> tuple[str, str]:
 
 
 def _shown(values: Values) -> str:
-    shown = [f"{name} = {str(value)[:60]}" for name, value in values.items() if value is not INACTIVE]
-    return listed(shown, _FACTORS)
+    items = [f"{name} = {str(value)[:60]}" for name, value in values.items() if value is not INACTIVE]
+    return listed(items, _FACTORS)

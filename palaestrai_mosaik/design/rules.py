@@ -1,4 +1,4 @@
-"""Which sampler, factors, options and methods go together: checked when a design is loaded."""
+"""Rules for combinations of sampler, factors, options and methods, which are checked when a design is loaded."""
 
 from __future__ import annotations
 
@@ -21,84 +21,99 @@ from .search import check_search
 
 Found = tuple[Place, str]
 
-#: samplers whose rows may be left out one by one
+#: name of the sampler that ``max_runs`` can take rows out of
 _FACTORIAL = "factorial"
-#: Weights differ where they differ by more than this.
+#: Largest difference between weights that count as equal.
 _ALIKE = 1e-9
 
 
 def check_sampler(spec: DesignSpec) -> list[Found]:
-    """Return what is wrong with the sampler, its options, and the analysis: places and messages.
+    """Return the problems of the sampler, its options, and the analysis, as places and messages.
 
-    ``spec`` is a complete design, whose factors are sound each for itself.
+    Args:
+        spec: a complete design with valid factors.
     """
     sampler = _look_up(SAMPLERS, "sampler", spec.sampler.name)
     if isinstance(sampler, str):
         return [(("sampler",), sampler), *_methods(spec, None)]
     if spec.search is not None:
         return [*check_search(spec), *_methods(spec, sampler)]
-    found = [*_options(spec, sampler), *_size(spec, sampler)]
-    if not found:
-        found = [*_axes(spec, sampler), *_groups(spec, sampler), *sampler.check(spec)]
-    if not found:
-        found = [*_max_runs(spec, sampler), *_numbers(spec, sampler)]
-    return [*found, *_constraints(spec, sampler), *_methods(spec, sampler)]
+    problems = [*_options(spec, sampler), *_size(spec, sampler)]
+    if not problems:
+        problems = [*_axes(spec, sampler), *_groups(spec, sampler), *sampler.check(spec)]
+    if not problems:
+        problems = [*_max_runs(spec, sampler), *_numbers(spec, sampler)]
+    return [*problems, *_constraints(spec, sampler), *_methods(spec, sampler)]
 
 
 def check_robustness(spec: DesignSpec) -> Iterator[Found]:
-    """Yield what is wrong with ``robustness`` of the analysis of ``spec``, whose factors and outcomes are sound."""
-    asked, place = spec.analysis.robustness, ("analysis", "robustness")
-    if asked is None:
+    """Yield the problems of the analysis's ``robustness``.
+
+    Args:
+        spec: a design with valid factors and outcomes.
+    """
+    robustness, path = spec.analysis.robustness, ("analysis", "robustness")
+    if robustness is None:
         return
     factors = {factor.name: factor for factor in spec.factors}
     axis_of = {factor.name: axis for axis in spec.axes for factor in axis.factors}
     axis_of |= {axis.name: axis for axis in spec.axes}
-    by = asked.by or spec.analysis.compare or [name for name, factor in factors.items() if factor.nominal]
+    by = (
+        robustness.by or spec.analysis.compare or [name for name, factor in factors.items() if factor.nominal]
+    )
     if not by:
         yield (
-            place,
+            path,
             "robustness needs 'by', the factors of the decision: no factor is a choice or has levels without order",
         )
-    unknown = [name for name in asked.by if name not in factors]
+    unknown = [name for name in robustness.by if name not in factors]
     for name in unknown:
-        yield (*place, "by"), f"by names {name!r}, which is no factor{did_you_mean(name, factors)}"
-    for name in asked.by:
+        yield (*path, "by"), f"by names {name!r}, which is no factor{did_you_mean(name, factors)}"
+    for name in robustness.by:
         if name in factors and factors[name].kind != "levels":
-            yield (*place, "by"), f"by names {name!r}, which has no levels that could be compared"
-    # (without 'by' and 'compare', each of the factors is a decision of its own, and the others are scenarios)
-    decided = {axis_of[name].name for name in asked.by or spec.analysis.compare if name in axis_of}
-    for name in asked.over:
+            yield (*path, "by"), f"by names {name!r}, which has no levels that could be compared"
+    # without 'by' and 'compare', each factor is a decision of its own, and the others are scenarios
+    decided = {axis_of[name].name for name in robustness.by or spec.analysis.compare if name in axis_of}
+    for name in robustness.over:
         if name not in axis_of:
-            yield (*place, "over"), f"over names {name!r}, which is no factor{did_you_mean(name, axis_of)}"
+            yield (*path, "over"), f"over names {name!r}, which is no factor{did_you_mean(name, axis_of)}"
         elif axis_of[name].name in decided:
             yield (
-                (*place, "over"),
+                (*path, "over"),
                 f"over names {name!r}, which is a factor of the decision (by), or zipped with one",
             )
     if by and not unknown and all(axis.name in decided for axis in spec.axes):
         yield (
-            place,
+            path,
             "robustness needs a factor beside those of the decision (by): else there are no scenarios",
         )
     if not any(outcome.better for outcome in spec.outcomes):
-        yield place, "robustness needs to know what is good: give an outcome better: higher, or better: lower"
-    for text in asked.satisfice:
-        with suppress(DocumentError):  # (which was reported)
+        yield path, "robustness needs to know what is good: give an outcome better: higher, or better: lower"
+    for text in robustness.satisfice:
+        with suppress(DocumentError):  # reported already
             if STATUS in read_condition(text, [outcome.name for outcome in spec.outcomes]).names:
                 yield (
-                    (*place, "satisfice"),
+                    (*path, "satisfice"),
                     f"the condition {text!r} names the status: scenarios have outcomes, no status",
                 )
 
 
 def check_without_value(name: str, keys: Sequence[str]) -> tuple[list[Found], list[Found]]:
-    """Return what is wrong with, and what is doubtful about, options of the sampler ``name`` that have no value."""
+    """Check the sampler options ``keys``, which are written without a value.
+
+    Args:
+        name: name of the sampler.
+        keys: names of the options.
+
+    Returns:
+        The errors, and the warnings.
+    """
     sampler = _look_up(SAMPLERS, "sampler", name)
     if isinstance(sampler, str):
         return [], []
     flags = {option.name: option.default for option in sampler.options if option.check is flag}
-    known = {"name", "n", *(option.name for option in sampler.options)}
-    wrong: list[Found] = [(("sampler", key), _unknown(key, sampler)) for key in keys if key not in known]
+    names = {"name", "n", *(option.name for option in sampler.options)}
+    wrong: list[Found] = [(("sampler", key), _unknown(key, sampler)) for key in keys if key not in names]
     doubtful: list[Found] = [
         (
             ("sampler", key),
@@ -111,9 +126,12 @@ def check_without_value(name: str, keys: Sequence[str]) -> tuple[list[Found], li
 
 
 def default_methods(spec: DesignSpec) -> tuple[str, ...]:
-    """Return the methods that fit the sampler, the factors and the number of rows.
+    """Return the default methods: those that support the sampler, the factors and the number of rows.
 
-    ``spec`` names none itself. Given points may stand for anything, so none is chosen for them.
+    Explicit points have none, because they may be any sample.
+
+    Args:
+        spec: a design that names no method.
     """
     if not spec.axes:
         return ()
@@ -130,7 +148,7 @@ def _is_default(spec: DesignSpec, sampler: Sampler, method: Method) -> bool:
 
 
 def fits(method: Method, sampler: Sampler) -> bool:
-    """Whether the samples of ``sampler`` fit ``method``: one of the two names the other."""
+    """Return whether ``method`` supports the samples of ``sampler``: one of the two names the other."""
     return sampler.name in method.samplers or method.name in sampler.methods
 
 
@@ -140,38 +158,38 @@ def _options(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
         if name not in options:
             yield ("sampler", name), _unknown(name, sampler)
             continue
-        wanted = options[name].check(value)
-        if wanted is not None:
-            yield ("sampler", name), f"{name} must be {wanted}, found {show(value)}"
+        allowed = options[name].check(value)
+        if allowed is not None:
+            yield ("sampler", name), f"{name} must be {allowed}, found {show(value)}"
 
 
 def _unknown(name: str, sampler: Sampler) -> str:
-    known = [*(["n"] if sampler.size != "none" else []), *(option.name for option in sampler.options)]
-    allowed = f"allowed: {', '.join(known)}" if known else "it has none"
-    return f"unknown option {name!r} of the sampler {sampler.name}{did_you_mean(name, known)}; {allowed}"
+    names = [*(["n"] if sampler.size != "none" else []), *(option.name for option in sampler.options)]
+    allowed = f"allowed: {', '.join(names)}" if names else "it has none"
+    return f"unknown option {name!r} of the sampler {sampler.name}{did_you_mean(name, names)}; {allowed}"
 
 
 def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
     n: Any = spec.sampler.n
-    place: Place = ("sampler", "n")
+    path: Place = ("sampler", "n")
     if sampler.alias is not None and sampler.alias in spec.sampler.options:
         if n is not None:
-            yield place, f"n and {sampler.alias} are the same; keep one of them"
+            yield path, f"n and {sampler.alias} are the same; keep one of them"
             return
-        n, place = spec.sampler.options[sampler.alias], ("sampler", sampler.alias)
+        n, path = spec.sampler.options[sampler.alias], ("sampler", sampler.alias)
     if n is None:
         if sampler.size == "required":
             yield (("sampler",), f"the sampler {sampler.name} needs n, the number of its {sampler.unit}")
     elif sampler.size == "none":
-        yield place, f"the sampler {sampler.name} takes no n: its rows follow from the factors"
+        yield path, f"the sampler {sampler.name} takes no n: its rows follow from the factors"
     elif not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        yield place, f"n must be a whole number of at least 1, found {show(n)}"
+        yield path, f"n must be a whole number of at least 1, found {show(n)}"
     elif n > MAX_VALUES:
-        yield place, f"n must be at most {MAX_VALUES:,}, found {show(n)}"
+        yield path, f"n must be at most {MAX_VALUES:,}, found {show(n)}"
     else:
         wrong = sampler.size_check(spec, n)
         if wrong is not None:
-            yield place, wrong
+            yield path, wrong
 
 
 def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
@@ -205,7 +223,7 @@ def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
 
 
 def _written(factor: Factor) -> Place:
-    """Return where ``factor`` stands; one of the schedule is told at the sampler."""
+    """Return the path of ``factor`` in the document; for a factor of the schedule, that of the sampler."""
     return ("factors", factor.name) if factor.choice is None else ("sampler",)
 
 
@@ -218,7 +236,7 @@ def _groups(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
     if not spec.groups:
         return
     if not sampler.groups:
-        able = ", ".join(one.name for one in SAMPLERS.values() if one.groups)
+        able = ", ".join(other.name for other in SAMPLERS.values() if other.groups)
         yield ("groups",), f"the sampler {sampler.name} knows no groups; leave them out, or choose {able}"
     elif len(units(spec)) == 1:
         yield ("groups",), "one group holds all factors, so there is nothing to tell apart"
@@ -250,7 +268,7 @@ def _max_runs(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
 
 
 def _fitting(spec: DesignSpec, sampler: Sampler, most: int) -> str | None:
-    """Return how few of what its rows are proportional to keep a sample at ``most`` rows."""
+    """Describe the largest size that keeps a sample at ``most`` rows; None if no option scales the rows."""
     scales_with = sampler.scales_with(spec)
     if scales_with is None:
         return None
@@ -263,7 +281,7 @@ def _fitting(spec: DesignSpec, sampler: Sampler, most: int) -> str | None:
 
 
 def _numbers(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
-    """Yield that the sample is too large for a memory, and for all that is made of it."""
+    """Yield a problem if the sample is too large for memory and for later steps."""
     rows, axes = sampler.rows(spec), len(spec.axes)
     if sampler.name == _FACTORIAL and spec.max_runs is not None:
         rows = min(rows, spec.max_runs)
@@ -277,7 +295,7 @@ def _numbers(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
 
 
 def _look_up(registry: Registry[T], what: str, name: str) -> T | str:
-    """Return what has the name, or what is wrong with it."""
+    """Return the item with this name, or the problem if there is no usable one."""
     try:
         return registry[name]
     except KeyError:
@@ -301,9 +319,9 @@ def _methods(spec: DesignSpec, sampler: Sampler | None) -> Iterator[Found]:
 def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str]:
     if not fits(method, sampler):
         samplers = dict.fromkeys(
-            [*method.samplers, *(one.name for one in SAMPLERS.values() if fits(method, one))]
+            [*method.samplers, *(item.name for item in SAMPLERS.values() if fits(method, item))]
         )
-        fitting = [one.name for one in METHODS.values() if fits(one, sampler)]
+        fitting = [item.name for item in METHODS.values() if fits(item, sampler)]
         yield (
             f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(samplers)}); "
             f"methods that fit {sampler.name}: {', '.join(fitting) or 'none'}"
@@ -313,7 +331,7 @@ def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str
     if refused and sampler.made_for != method.name:
         yield f"{method.name} does not hold for {joined(refused)}: {method.reason}; pawn and delta do"
     if spec.groups and not method.groups:
-        able = [one.name for one in METHODS.values() if one.groups and fits(one, sampler)]
+        able = [item.name for item in METHODS.values() if item.groups and fits(item, sampler)]
         yield f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
     missing = method.check(spec)
     if missing is not None:

@@ -1,21 +1,21 @@
-"""How the runs of a design and their files are called."""
+"""Names of the runs of a design, and of their files."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-#: the document of a run, relative to the folder
+#: path of a run's document, relative to the folder
 _RUN_FILE = re.compile(r"runs/[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.yml")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-#: characters of a uid that a file name keeps; file systems take 255 bytes with all suffixes
+#: largest number of characters of a uid in a file name; file systems allow 255 bytes with all suffixes
 _LONGEST = 100
 
 
 def slug(uid: str) -> str:
-    """Return ``uid`` as a name for a file or folder, safe on every file system.
+    """Convert ``uid`` to a name for a file or folder, safe on every file system.
 
-    A uid that is such a name already is kept. Any other is cut down to letters, digits,
+    A safe uid is kept. Any other is reduced to letters, digits and
     ``._-``, and ends with a digest of the whole, so that two uids never share a name.
     """
     name = _UNSAFE.sub("_", uid).strip("._-")[:_LONGEST]
@@ -31,13 +31,13 @@ def run_uid(design: str, row: int, repetition: int) -> str:
 
 
 def is_run_file(name: str) -> bool:
-    """Whether ``name`` could be that of a run's document, as :func:`run_file` makes it.
+    """Return whether ``name`` could be a result of :func:`run_file`.
 
-    Names of files of the run are made of it, so it must lead nowhere else.
+    Other files of the run are named after it, so it must not lead out of its folder.
     """
     return _RUN_FILE.fullmatch(name) is not None
 
 
 def run_file(design: str, row: int, repetition: int) -> str:
-    """Return the document of a run, relative to the folder."""
+    """Return the path of a run's document, relative to the folder."""
     return f"runs/{run_uid(slug(design), row, repetition)}.yml"

@@ -1,6 +1,7 @@
-"""``search/settings.csv``: every setting of a search and what became of it, for people, and for all that needs no Optuna.
+"""``search/settings.csv``: every setting of a search and its result, readable without Optuna.
 
-It is made of the journal, and follows it within seconds while the search goes on.
+The table is made from the journal, and follows it within seconds during the search. Its columns are the fields of
+`SettingRecord`. With several objectives, each has a column ``values_NAME``, as in the tables of Optuna.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.text import listed
 
-#: the file, relative to the folder of the design
+#: path of the file, relative to the folder of the design
 SETTINGS = "search/settings.csv"
 
 SettingState = Literal["running", "complete", "pruned", "failed", "retried"]
-#: settings that are named on a line
+#: largest number of settings named in a line of text
 _NAMED = 10
 
 
@@ -29,14 +30,21 @@ _NAMED = 10
 class SettingRecord:
     """A setting: the row of the design with this number.
 
-    ``values`` are the means of the objectives over its seeds, none where it is not complete; for a pruned one, the last
-    that it had reported. ``runs`` says how many of its runs were executed, ``steps`` how many steps of environments they
-    took, ``seconds`` how long. ``first`` is the number of the setting with identical documents, if there is an earlier
-    one. ``rejected``: proposals in its place that constraints rejected. ``worker`` executed it; ``asked`` and ``told``
-    are times, UTC in ISO 8601. ``why`` says what a pruner or a failure said.
-
-    A setting that failed is ``retried`` once somebody wants it executed once more. Another one does that: its ``retries``
-    is the number of the one that failed.
+    Attributes:
+        number: number of the row.
+        state: state of the setting. A failed one becomes ``"retried"`` as soon as a user asks to execute it again.
+        values: means of the objectives over its seeds; empty if it is not complete. The last reported value if it was
+            pruned.
+        runs: number of its executed runs.
+        steps: number of steps of environments in them.
+        seconds: their duration.
+        first: number of the earlier setting with identical documents, if there is one.
+        rejected: number of proposals that constraints rejected before this one.
+        worker: worker that executed it.
+        asked: time of its proposal, UTC in ISO 8601.
+        told: time of its result, UTC in ISO 8601.
+        why: message of the pruner or the failure.
+        retries: number of the failed setting that this one executes again.
     """
 
     number: int
@@ -55,17 +63,33 @@ class SettingRecord:
 
 
 _NAMES = tuple(field.name for field in fields(SettingRecord))
+_VALUES, _VALUE = "values", "values_{}"
 
 
-def write_settings(path: Path, settings: Sequence[SettingRecord]) -> None:
-    """Put the table of a search in place in the design folder ``path``."""
+def write_settings(path: Path, settings: Sequence[SettingRecord], objectives: Sequence[str]) -> None:
+    """Write the table of a search into a design folder, replacing the former one.
+
+    Args:
+        path: the design folder.
+        settings: all settings, in order.
+        objectives: names of the objectives, in order.
+
+    Raises:
+        ExecutionError: the table cannot be written.
+    """
+    columns = [_VALUE.format(name) for name in objectives] if len(objectives) > 1 else [_VALUES]
+    index = _NAMES.index(_VALUES)
+    before, after = _NAMES[:index], _NAMES[index + 1 :]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_NAMES)
-    for one in settings:
-        cells = {name: getattr(one, name) for name in _NAMES}
-        cells["values"] = " ".join(map(repr, one.values))
-        writer.writerow(["" if cell is None else cell for cell in cells.values()])
+    writer.writerow([*before, *columns, *after])
+    for setting in settings:
+        # a setting that is not complete has no values
+        values = [*map(repr, setting.values), *[""] * len(columns)][: len(columns)]
+        cells = (
+            [getattr(setting, name) for name in before] + values + [getattr(setting, name) for name in after]
+        )
+        writer.writerow(["" if cell is None else cell for cell in cells])
     try:
         files.make_folder((path / SETTINGS).parent)
         files.write_text(path / SETTINGS, text.getvalue(), durable=False)
@@ -74,9 +98,13 @@ def write_settings(path: Path, settings: Sequence[SettingRecord]) -> None:
 
 
 def read_settings(path: Path) -> list[SettingRecord]:
-    """Return the settings of the search in the design folder ``path``, in order; none where there are none yet.
+    """Read the settings of the search in the design folder ``path``, in order.
 
-    Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the table was edited.
+    Returns:
+        The settings; an empty list if the table does not exist yet.
+
+    Raises:
+        ExecutionError: the table was edited.
     """
     try:
         with files.open_text(path / SETTINGS, newline="") as stream:
@@ -95,7 +123,7 @@ def _records(lines: Iterator[dict[str, str]] | csv.DictReader[str]) -> Iterator[
         yield SettingRecord(
             int(line["number"]),
             state,  # type: ignore[arg-type]
-            tuple(map(float, line["values"].split())),
+            _values(line),
             int(line["runs"]),
             int(line["steps"]),
             float(line["seconds"]),
@@ -105,29 +133,41 @@ def _records(lines: Iterator[dict[str, str]] | csv.DictReader[str]) -> Iterator[
             line["asked"],
             line["told"],
             line["why"],
-            # (an older table has no such column)
+            # older tables have no such column
             int(line["retries"]) if line.get("retries") else None,
         )
 
 
+def _values(line: dict[str, str]) -> tuple[float, ...]:
+    if _VALUES in line:
+        # older tables have all objectives in this column
+        return tuple(map(float, line[_VALUES].split()))
+    cells = [cell for name, cell in line.items() if name.startswith(_VALUE.format(""))]
+    if not cells:
+        raise KeyError(_VALUES)
+    return tuple(float(cell) for cell in cells if cell)
+
+
 def count_failed(settings: Sequence[SettingRecord]) -> int:
-    """Return how many settings have failed, and are not to be executed again; repeats of others are left out."""
-    return sum(one.state == "failed" and one.first is None for one in settings)
+    """Return how many settings have failed and will not be executed again, without duplicates of others."""
+    return sum(setting.state == "failed" and setting.first is None for setting in settings)
 
 
 def failure_reasons(settings: Sequence[SettingRecord]) -> dict[int, str]:
-    """Return why settings have failed, by their numbers."""
-    return {one.number: one.why for one in settings if one.state == "failed"}
+    """Return the failure messages of settings, by number."""
+    return {setting.number: setting.why for setting in settings if setting.state == "failed"}
 
 
 def retries_of(settings: Sequence[SettingRecord]) -> dict[int, int | None]:
-    """Return the setting that executes a failed one again, by the number of the failed one; ``None``: none does yet."""
-    found: dict[int, int | None] = {one.number: None for one in settings if one.state == "retried"}
-    return found | {one.retries: one.number for one in settings if one.retries is not None}
+    """Map each failed setting that is retried to the setting that executes it again, or to None until there is one."""
+    retries: dict[int, int | None] = {
+        setting.number: None for setting in settings if setting.state == "retried"
+    }
+    return retries | {setting.retries: setting.number for setting in settings if setting.retries is not None}
 
 
 def retries_text(settings: Sequence[SettingRecord]) -> str:
-    """Return which failed settings are executed again, and as which others; empty where there are none."""
-    found = retries_of(settings).items()
-    words = [f"{failed} (not yet)" if by is None else f"{failed} as {by}" for failed, by in found]
+    """Describe which failed settings are executed again, and as which settings; empty without any."""
+    retries = retries_of(settings).items()
+    words = [f"{failed} (not yet)" if by is None else f"{failed} as {by}" for failed, by in retries]
     return f"tried again: setting {listed(words, most=_NAMED)}" if words else ""

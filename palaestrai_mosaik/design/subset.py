@@ -1,14 +1,14 @@
-"""A part of a factorial design: balanced, and spread over all combinations.
+"""Subsets of a factorial design that are balanced, and spread over all combinations.
 
-Rows are taken one after the other, each the best by three criteria in order: its levels are
-those taken least so far; the pairs of its levels are; it lies far from the rows taken. The
+Rows are taken one after the other. Each is the best by three criteria, in this order: its levels have been
+taken least often so far; so have its pairs of levels; it lies far from the rows taken. The
 distance is Gower's (1971, "A general coefficient of similarity"): 0 or 1 along a nominal axis,
 the difference of ranks along others.
 
-The rows are then improved: a level that came too often gives way to one that came too rarely,
-and two rows exchange a level where that makes the pairs more even, or the rows lie further apart
+The rows are then improved: a level that is too frequent is replaced by one that is too rare,
+and two rows exchange a level if that makes the pairs more even or moves the rows further apart
 (Li and Wu, 1997, "Columnwise-pairwise algorithms with applications to the construction of
-supersaturated designs"). Nothing of the size of rows times rows is kept.
+supersaturated designs"). Memory does not grow with the square of the number of rows.
 """
 
 from __future__ import annotations
@@ -26,24 +26,28 @@ from .decode import decode, keep
 from .model import INACTIVE, DesignSpec
 from .sample import Sample
 
-#: Whether there is a row with these levels.
+#: Returns whether there is a row with these levels.
 Allowed = Callable[[tuple[int, ...]], bool]
 
-#: rows that are decoded at a time
+#: number of rows to decode at a time
 _CHUNK = 1000
-#: Among the rows whose levels are best, so many are compared by their pairs.
+#: Largest number of rows with the best levels to compare by their pairs.
 _SHORTLIST = 400
-#: exchanges that are tried: so many per row and axis, and at most so many in all
+#: number of exchanges to try per row and axis, and largest number in total
 _TRIES, _MOST_TRIES = 200, 30_000
-#: distance that equal rows count as
+#: distance of equal rows
 _NEAREST = 1e-3
 
 
 def capped(spec: DesignSpec, drawn: Sample, size: int) -> Sample:
-    """Return at most ``size`` rows of the factorial that the constraints allow, in its order.
+    """Select at most ``size`` rows of a factorial, and keep their order.
 
-    ``drawn`` are all its rows, all that the constraints allow, or candidates (`samplers.candidates`).
     Rows that differ only in inactive factors count as one.
+
+    Args:
+        spec: the design.
+        drawn: all rows of the factorial, all rows that the constraints allow, or candidates (`samplers.candidates`).
+        size: largest number of rows.
     """
     if not len(drawn.unit):
         return drawn
@@ -55,7 +59,7 @@ def capped(spec: DesignSpec, drawn: Sample, size: int) -> Sample:
 
     # row i holds the i-th value of every factor
     most = max(len(values) for values in levels)
-    values = decode(spec, np.stack([np.resize(one, most) for one in levels], axis=1))
+    values = decode(spec, np.stack([np.resize(coordinates, most) for coordinates in levels], axis=1))
 
     def allowed(row: tuple[int, ...]) -> bool:
         pairs = zip(spec.axes, row, strict=True)
@@ -64,14 +68,16 @@ def capped(spec: DesignSpec, drawn: Sample, size: int) -> Sample:
         )
 
     taken = subset(candidates, nominal, size, random, None if whole else allowed)
-    unit = np.stack([one[column] for one, column in zip(levels, taken.T, strict=True)], axis=1)
+    unit = np.stack(
+        [coordinates[column] for coordinates, column in zip(levels, taken.T, strict=True)], axis=1
+    )
     arguments = {**drawn.arguments, "max_runs": size, "chosen_from": len(candidates)}
     warnings = (*drawn.warnings, *_warning(drawn.arguments, len(taken), len(candidates), size))
     return Sample(unit, np.arange(len(unit), dtype=np.int64), arguments, warnings)
 
 
 def _warning(arguments: Mapping[str, Any], taken: int, candidates: int, size: int) -> Iterator[str]:
-    """Yield how many rows are taken, and of how many, where some are left out."""
+    """Yield a warning with the number of selected rows, if some are left out."""
     if "looked_at" in arguments:
         seen = f"{arguments['looked_at']:,} of {arguments['combinations']:,} combinations were looked at"
         if taken < size:
@@ -91,24 +97,29 @@ def subset(
     random: np.random.Generator,
     allowed: Allowed | None = None,
 ) -> IntArray:
-    """Return ``size`` rows of ``codes``, rising, or all if there are not more.
+    """Select ``size`` rows of ``codes``, in ascending order; all rows if there are not more.
 
-    ``codes`` (rows, axes): ranks of levels from 0, no row twice; ``nominal``: which axes have no
-    order. ``allowed``: whether another row may be taken, too, where ``codes`` are not all there are.
-    Of a full factorial every level of an axis is taken equally often, +-1.
+    In a subset of a full factorial, the levels of an axis are equally frequent, +-1.
+
+    Args:
+        codes: (rows, axes) ranks of levels from 0, without duplicates.
+        nominal: for each axis, whether it has no order.
+        size: number of rows.
+        random: the random generator.
+        allowed: returns whether another row exists; None if ``codes`` are all rows.
     """
     if size >= len(codes):
         return codes
-    # What is left out of a whole is as balanced as what is taken, if the whole is balanced.
+    # if the whole is balanced, the remainder is as balanced as the selected rows
     fewer = min(size, len(codes) - size) if allowed is None and _is_balanced(codes) else size
-    known = {tuple(row) for row in codes.tolist()}
+    all_rows = {tuple(row) for row in codes.tolist()}
     first = codes[_Greedy(codes, nominal, random).take(fewer)]
     chosen = _Improved(
-        first, codes.max(axis=0) + 1, nominal, known.__contains__ if allowed is None else allowed
+        first, codes.max(axis=0) + 1, nominal, all_rows.__contains__ if allowed is None else allowed
     )
     chosen.balance(random)
     chosen.exchange(random)
-    rows = chosen.known if fewer == size else known - chosen.known
+    rows = chosen.known if fewer == size else all_rows - chosen.known
     return np.array(sorted(rows), dtype=np.int64)
 
 
@@ -118,24 +129,24 @@ def _is_balanced(codes: IntArray) -> bool:
 
 def _coded(unit: FloatArray) -> tuple[list[FloatArray], IntArray]:
     """Return the coordinates of every axis, and the rows as ranks among them."""
-    found = [np.unique(column, return_inverse=True) for column in unit.T]
-    return [levels for levels, _ in found], np.stack([ranks for _, ranks in found], axis=1)
+    columns = [np.unique(column, return_inverse=True) for column in unit.T]
+    return [levels for levels, _ in columns], np.stack([ranks for _, ranks in columns], axis=1)
 
 
 def _candidates(spec: DesignSpec, unit: FloatArray, codes: IntArray) -> IntArray:
-    """Return the rows that the constraints allow; equal but for inactive factors once."""
+    """Return the rows that the constraints allow, without duplicates that differ only in inactive factors."""
     if not spec.constraints and not any(factor.when for factor in spec.factors):
         return codes
     allowed: list[int] = []
-    known: set[tuple[int, ...]] = set()
+    keys: set[tuple[int, ...]] = set()
     for start in range(0, len(codes), _CHUNK):
         values = decode(spec, unit[start : start + _CHUNK])
         for index in keep(spec, values):
             row = values[index]
             off = [all(row[factor.name] is INACTIVE for factor in axis.factors) for axis in spec.axes]
             key = tuple(np.where(off, -1, codes[start + index]).tolist())
-            if key not in known:
-                known.add(key)
+            if key not in keys:
+                keys.add(key)
                 allowed.append(start + index)
     return codes[allowed]
 
@@ -148,15 +159,15 @@ class _Distance:
         self._ends = np.maximum(counts - 1, 1)
 
     def crowding(self, rows: IntArray, row: IntArray) -> FloatArray:
-        """Return how near to ``row`` each of ``rows`` (rows, axes) is, large for near."""
+        """Return the closeness of each of ``rows``, (rows, axes), to ``row``: large if they are near."""
         gaps = np.abs(rows - row) / self._ends
         gaps[:, self._nominal] = gaps[:, self._nominal] > 0
-        found: FloatArray = 1 / (gaps.mean(axis=1) + _NEAREST) ** 2
-        return found
+        closeness: FloatArray = 1 / (gaps.mean(axis=1) + _NEAREST) ** 2
+        return closeness
 
 
 class _Greedy:
-    """Takes rows one after the other, and knows how often each level and pair was taken."""
+    """Takes rows one after the other, and counts how often each level and pair was taken."""
 
     def __init__(self, codes: IntArray, nominal: Sequence[bool], random: np.random.Generator):
         self._codes = codes
@@ -174,7 +185,7 @@ class _Greedy:
         self._taken = np.zeros(len(codes), dtype=bool)
 
     def take(self, size: int) -> IntArray:
-        """Take ``size`` rows; return their indices."""
+        """Take ``size`` rows, and return their indices."""
         for _ in range(size):
             row = self._best()
             self._taken[row] = True
@@ -202,7 +213,7 @@ class _Greedy:
 
 
 class _Improved:
-    """Rows that are changed level by level; ``known``: all of them as tuples."""
+    """Rows that are changed level by level; ``known`` contains all of them as tuples."""
 
     def __init__(self, rows: IntArray, counts: IntArray, nominal: Sequence[bool], allowed: Allowed):
         self._rows = rows.copy()
@@ -218,13 +229,13 @@ class _Improved:
         return uses.reshape(self._counts[i], self._counts[j])
 
     def balance(self, random: np.random.Generator) -> None:
-        """Replace levels that come too often, in one row each, as far as other rows are allowed."""
+        """Replace levels that are too frequent, in one row each, as far as other rows are allowed."""
         for axis, count in enumerate(self._counts):
             while self._replace(axis, np.bincount(self._rows[:, axis], minlength=count), random):
                 pass
 
     def _replace(self, axis: int, use: IntArray, random: np.random.Generator) -> bool:
-        """Replace one level of ``axis`` that comes twice more often than another, or more."""
+        """Replace one level of ``axis`` that occurs at least two times more than another; return False if impossible."""
         for often in np.argsort(-use, kind="stable"):
             for rarely in np.argsort(use, kind="stable"):
                 if use[often] - use[rarely] < 2:
@@ -237,10 +248,10 @@ class _Improved:
         return False
 
     def exchange(self, random: np.random.Generator) -> None:
-        """Let random pairs of rows exchange a level; levels alone stay as they are.
+        """Let random pairs of rows exchange a level, which keeps the frequencies of levels.
 
-        At first whenever the pairs of levels do not become less even, which lets it wander; then
-        of those that leave the pairs only what takes the rows further from each other.
+        In the first half, every exchange is accepted unless it makes the pairs of levels less even, so that the search
+        can wander. Later, exchanges that do not change the pairs must move the rows further apart.
         """
         size, axes = self._rows.shape
         tries = min(_TRIES * size * axes, _MOST_TRIES) if axes > 1 else 0
@@ -257,12 +268,12 @@ class _Improved:
                 continue
             self._put(pair, rows)
 
-    def _unevenness(self, axis: int, one: IntArray, other: IntArray) -> int:
-        """Return by how much the sum of squares of the uses of pairs grows if the rows exchange a level."""
+    def _unevenness(self, axis: int, row: IntArray, other_row: IntArray) -> int:
+        """Return the increase of the sum of squared frequencies of pairs, if the two rows exchange a level."""
         grown = 0
-        a, b = one[axis], other[axis]
-        for second in range(len(one)):
-            c, d = one[second], other[second]
+        a, b = row[axis], other_row[axis]
+        for second in range(len(row)):
+            c, d = row[second], other_row[second]
             if second == axis or c == d:
                 continue
             uses = self._pair_use[axis, second] if axis < second else self._pair_use[second, axis].T
@@ -270,16 +281,16 @@ class _Improved:
         return grown
 
     def _wider(self, pair: list[int], new: IntArray) -> bool:
-        """Whether ``new`` in place of the two rows lie further from the others."""
-        others = np.delete(self._rows, pair, axis=0)
+        """Return whether ``new`` would be further from the other rows than the two rows that it replaces."""
+        remaining = np.delete(self._rows, pair, axis=0)
         before, after = (
-            sum(float(self._distance.crowding(others, row).sum()) for row in rows)
+            sum(float(self._distance.crowding(remaining, row).sum()) for row in rows)
             for rows in (self._rows[pair], new)
         )
         return after < before
 
     def _put(self, indices: list[int], new: IntArray) -> bool:
-        """Put ``new`` in place of the rows at ``indices`` if that is allowed; tell whether it was."""
+        """Replace the rows at ``indices`` by ``new`` if these are allowed; return whether they were."""
         rows = [tuple(row) for row in new.tolist()]
         if any(row in self.known or not self._allowed(row) for row in rows):
             return False

@@ -1,4 +1,4 @@
-"""The keys and words of a design document, and what each may hold: one table for checks and JSON Schema."""
+"""The keys and words of a design document, and their values: one table for checks and JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from palaestrai_mosaik.experiment.fields import FLAG, MAYBE_TEXT, TEXT, integer,
 from palaestrai_mosaik.experiment.located import Fault, Field, Schema, Section, show
 
 from .execution import EXECUTION
-from .model import Distribution, Fold, Pruner, SearchSampler, SeedPolicy, Topic
+from .model import Distribution, Failures, Fold, Pruner, SearchSampler, SeedPolicy, Topic
 
-#: keys that name the run and are set for each
+#: keys that identify a run, and are set for each
 IDENTITY = ("uid", "seed", "experiment_uid")
-#: what of a factor belongs to continuous values, and what to levels
+#: keys of a factor for continuous values, and for levels
 CONTINUOUS = ("low", "high", "dist", "type", "mean", "std", "mode")
 DISCRETE = ("levels", "labels", "weights", "ordered")
 
@@ -26,9 +26,10 @@ FOLDS: tuple[Fold, ...] = get_args(Fold)
 POLICIES: tuple[SeedPolicy, ...] = get_args(SeedPolicy)
 SEARCH_SAMPLERS: tuple[SearchSampler, ...] = get_args(SearchSampler)
 PRUNERS: tuple[Pruner, ...] = get_args(Pruner)
+FAILURES: tuple[Failures, ...] = get_args(Failures)
 TYPES = ("float", "int")
 BETTER = ("higher", "lower")
-#: of each distribution: the parameters beside ``low`` and ``high``
+#: parameters of each distribution beside ``low`` and ``high``
 PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "uniform": (),
     "loguniform": (),
@@ -36,9 +37,9 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "normal": ("mean", "std"),
     "lognormal": ("mean", "std"),
 }
-#: distributions that need no ``low`` and ``high``; given, they cut the distribution off
+#: distributions that do not need ``low`` and ``high``, which truncate them
 UNBOUNDED = ("normal", "lognormal")
-#: what an outcome may be of: words, and beginnings of ``BEGINNING.NAME``
+#: values of an outcome's ``of``: words, and prefixes of ``PREFIX.NAME``
 OF_WORDS = ("objective", "steps")
 OF_BEGINNINGS = ("reward", "reading", "setpoint", "statistic")
 #: names that are columns of the design's table
@@ -80,12 +81,13 @@ FACTOR = Section(
         "weights": Field(maybe({"type": "array", "items": _POSITIVE, "minItems": 2})),
         "ordered": FLAG,
         "create": FLAG,
+        "uncertain": FLAG,
         "when": MAYBE_TEXT.called("when (an expression over factors)"),
     },
     required=("path",),
 )
 SEEDS = Section("seeds", {"policy": _word(POLICIES, "common", "policy of seeds")})
-#: what an outcome may be taken of
+#: values of an outcome's ``of``
 OF: Schema = {"type": "string", "pattern": f"^({'|'.join(OF_WORDS)}|({'|'.join(OF_BEGINNINGS)})\\..+)$"}
 OUTCOME = Section(
     "an outcome",
@@ -139,6 +141,8 @@ SEARCH = Section(
         "prune": _word(PRUNERS, "none"),
         "objectives": _SEVERAL,
         "confirm": integer(0, default=0),
+        "confirm_pruned": integer(0, default=0),
+        "failures": _word(FAILURES, "worst"),
     },
     required=("budget",),
     spellings={"pruner": "prune"},
@@ -216,7 +220,7 @@ PHASE = Section(
         "phase_config": _ALTERNATIVES,
     },
 )
-#: an agent among the definitions: its sensors and actuators may come from the schedule
+#: an agent's definition; its sensors and actuators may come from the schedule
 AGENT = replace(run.AGENT, title="an agent's definition", required=("name", "muscle"))
 AGENT_WITH_BODIES = replace(AGENT, required=run.AGENT_WITH_BODIES.required)
 
@@ -301,11 +305,11 @@ DESIGN = Section(
 def design_schema() -> Schema:
     """Return the JSON Schema (draft 2020-12) of design documents as plain data.
 
-    It checks keys, words and which keys go together. It cannot read other files or resolve names, so
+    It checks keys, words and which keys may be combined. It cannot read other files or resolve names, so
     loading checks more.
     """
     run = json_schema()
-    # A design that extends another need not repeat what that one gives, in none of its parts.
+    # A design that extends another need not repeat any part of it.
     top = DESIGN.schema() | {"anyOf": [{"required": ["extends"]}, {"required": ["seed"]}]}
     return {
         "$schema": run["$schema"],
@@ -313,7 +317,7 @@ def design_schema() -> Schema:
         **top,
         "$defs": {
             **run["$defs"],
-            # a run document, without what is set for each run
+            # a run document, without the keys that are set for each run
             "base": {"type": "object", "properties": run["properties"], "additionalProperties": False},
             "definitions": DEFINITIONS.schema(),
             "design_phase": PHASE.schema(),

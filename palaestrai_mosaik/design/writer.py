@@ -1,14 +1,13 @@
-"""Writes the folder of a design: all of it or nothing.
+"""Writes the folder of a design atomically.
 
-The files are made in a hidden folder. A target that does not exist is that folder, renamed.
-In one that exists the files are exchanged one by one: the former ones go to a hidden folder,
-and come back if anything fails. With those of another design go ``analysis/`` and ``report/``,
-which are about its results; ``results/``, ``jobs/`` and whatever else lies there is never touched.
-If even that is cut off (the process is killed), the hidden folder's name says how far it went, and
-the next attempt brings the former files back.
+The files are written to a hidden folder. If the target does not exist, the hidden folder is renamed.
+Otherwise files are exchanged one by one: the former files are moved to a hidden folder,
+and moved back if anything fails. If another design is replaced, its ``analysis/`` and ``report/`` are removed,
+too; ``results/``, ``jobs/`` and all other files are never touched. If the process is killed during the exchange,
+the next attempt sees from the hidden folder's name how to restore the former files.
 
-Two locks are held: one of who generates into the target, from first to last, so that hidden folders
-that are found belong to nobody; that of who executes it, while files are exchanged.
+Two locks are held: the generating lock of the target from first to last, so that hidden folders
+can only be leftovers; and the execution lock while files are exchanged.
 """
 
 from __future__ import annotations
@@ -54,21 +53,25 @@ from .run_names import run_file, run_uid
 from .sample import Sample
 
 Outcome = Literal["new", "replaced", "updated", "unchanged"]
-#: how many files a message names
+#: largest number of files named in a message
 _NAMED = 5
-#: what goes when the folder of another design takes the place of this one
+#: files and folders that are removed if another design is replaced
 _FORMER = (*GENERATED, folder.ANALYSIS, folder.REPORT)
-#: how the name of a hidden folder and of a lock ends
+#: suffix of the names of hidden folders and locks
 _HIDDEN = ".generating"
-#: characters of the target's name that they keep: it may be as long already as a name can be
+#: largest number of characters of the target's name in them, because it may have the maximum length already
 _LONGEST = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a folder; ``warnings``: what is to be told of its documents.
+    """The result of writing a folder.
 
-    ``updated``: the design is the same, but for where its folder is and how it is executed.
+    Attributes:
+        path: the folder.
+        outcome: how the folder changed. ``"updated"``: the design is the same, except for its output folder or its
+            execution.
+        warnings: warnings about its documents.
     """
 
     path: Path
@@ -81,34 +84,38 @@ def write_folder(
 ) -> Written:
     """Write the folder of ``spec`` to ``path``.
 
-    A folder of the same design is left as it is, but for the keys ``output`` and ``execution`` of
-    its ``design.yml``. One of another design, or with other files than this design makes, is
-    replaced with ``force`` only; what was analysed of another design goes with it.
+    If the folder of the same design exists, only the keys ``output`` and ``execution`` of
+    its ``design.yml`` are updated. The folder of another design, or one with other files than this design generates, is
+    replaced only with ``force``; analyses of another design are removed with it.
 
-    ``progress`` is called with the number of runs that are written, and of all.
+    Args:
+        spec: the design.
+        path: the folder.
+        force: whether to replace an existing folder.
+        progress: called with the number of runs written so far, and their total.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where that is refused, a document
-    is not sound, or another process generates into the folder or executes it; nothing is changed then.
+    Raises:
+        DocumentError: replacing was refused, a document is invalid, or another process generates into the folder or
+            executes it. Nothing has changed then.
     """
-    # where the path is a link, the folder that it points to is meant
     if spec.search is not None:
         refuse(
             Path(spec.source), "a search proposes its settings one by one: arsenai tune, in place of generate"
         )
-    target = Path(os.path.realpath(path))
-    files.add_root(target)
-    _holds_design(target)  # not even a lock is put into anything else
     try:
+        # where the user has named a link, the folder that it points to is meant
+        target = files.real_root(path)
+        _holds_design(target)  # not even a lock is put into anything else
         with _parents(target), ExitStack() as held:
-            place = target if target.is_dir() else target.parent
-            held.enter_context(_lock(place, target))
+            parent = target if target.is_dir() else target.parent
+            held.enter_context(_lock(parent, target))
             _check(target, spec, force)
             expansion = Expansion(spec)
             rows, rounds = _kept_rows(target, spec) or _new_rows(spec)
-            with _scratch(place, target) as scratch:
+            with _scratch(parent, target) as scratch:
                 _fill(scratch, (rows, rounds), expansion, progress)
-                # minutes may have passed, and a folder be where none was
-                if place != target and target.is_dir():
+                # the target may have been created in the meantime
+                if parent != target and target.is_dir():
                     held.enter_context(_lock(target, target))
                 outcome = _put_in_place(scratch, target, spec, force)
     except BlockingIOError as error:
@@ -119,26 +126,26 @@ def write_folder(
 
 
 def grow_folder(grown: DesignFolder, rows: SampledRows, rounds: Rounds) -> DesignFolder:
-    """Write the folder of a design with rows of another round, and return it. What is there stays as it is.
+    """Add the rows of another round to the folder of a design, and return it. Existing rows do not change.
 
     Args:
         grown: the folder.
         rows: all of its rows, the former ones first.
-        rounds: its rounds, with that of the new rows.
+        rounds: its rounds, including that of the new rows.
 
     Raises:
-        DocumentError: a document is not sound, or another process generates into the folder or executes it. Nothing
+        DocumentError: a document is invalid, or another process generates into the folder or executes it. Nothing
             has changed then.
     """
-    target = Path(os.path.realpath(grown.path))
     try:
+        target = files.real_root(grown.path)
         with _lock(target, target), _scratch(target, target) as scratch:
             if read_manifest(target) != grown.manifest:
                 refuse(
                     target, "the folder was generated again, or has grown, since it was opened; open it again"
                 )
             if rows.count == grown.manifest["counts"]["rows"]:
-                # nothing but what is known of the rounds
+                # only the state of the rounds has changed
                 text = manifest_text(grown.manifest | rounds.entries())
                 files.write_text(target / folder.MANIFEST, text, durable=False)
             else:
@@ -146,9 +153,9 @@ def grow_folder(grown: DesignFolder, rows: SampledRows, rounds: Rounds) -> Desig
                 with _not_executed(target):
                     _exchange(scratch, target, GENERATED)
     except BlockingIOError as error:
-        refuse(target, f"the folder {error.strerror}: wait for it, or end it")
+        refuse(grown.path, f"the folder {error.strerror}: wait for it, or end it")
     except OSError as error:
-        refuse(target, f"the folder cannot be written: {error.strerror or error}")
+        refuse(grown.path, f"the folder cannot be written: {error.strerror or error}")
     return DesignFolder.open(grown.path)
 
 
@@ -158,33 +165,33 @@ def _new_rows(spec: DesignSpec) -> tuple[SampledRows, Rounds | None]:
 
 
 def _kept_rows(target: Path, spec: DesignSpec) -> tuple[SampledRows, Rounds | None] | None:
-    """Return the rows of a folder of this design that has grown: it does not shrink. ``None`` where it has not.
+    """Return the rows of a folder of this design that has grown, because it must not shrink; None if it has not grown.
 
-    Whether no more rows are added is decided again: ``until`` may have changed.
+    If ``until`` has changed, whether to add more rows is decided again.
     """
     if not (target / folder.MANIFEST).is_file():
         return None
-    known = read_manifest(target)
-    rounds = rounds_in(known)
-    if known["design"]["hash"] != spec.hash or rounds is None or rounds.number == 1:
+    former = read_manifest(target)
+    rounds = rounds_in(former)
+    if former["design"]["hash"] != spec.hash or rounds is None or rounds.number == 1:
         return None
-    written = dict(read_checksums(target / folder.CHECKSUMS)).get(folder.SAMPLE)
-    if not (target / folder.SAMPLE).is_file() or _digest(target / folder.SAMPLE) != written:
+    checksum = dict(read_checksums(target / folder.CHECKSUMS)).get(folder.SAMPLE)
+    if not (target / folder.SAMPLE).is_file() or _digest(target / folder.SAMPLE) != checksum:
         refuse(
             target / folder.SAMPLE,
             f"the rows of {rounds.number} rounds stood here, and the file was edited or is missing; put it back, or "
             "generate the design into another folder (-o) and execute that with the store of this one: what was "
             "executed is not executed again",
         )
-    counts = known["counts"]
-    sample = read_sample(target, known)
+    counts = former["counts"]
+    sample = read_sample(target, former)
     if (target / folder.DESIGN).is_file() and load(target / folder.DESIGN).resolved != spec.resolved:
         rounds = replace(rounds, ended="")
     return SampledRows(sample, counts["drawn"]), rounds
 
 
 def _holds_design(target: Path) -> bool:
-    """Return whether a design's folder is there; refuse anything else but an empty folder or nothing."""
+    """Return whether the target holds a design's folder. Refuse anything but that, an empty folder or none."""
     if not os.path.lexists(target):
         return False
     if not target.is_dir():
@@ -201,10 +208,10 @@ def _holds_design(target: Path) -> bool:
 
 
 def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
-    """Refuse a target that must not be written to; return whether a design is there already."""
+    """Refuse a target that must not be written to, and return whether it holds a design."""
     if os.path.lexists(target / REPLACING) or os.path.lexists(target / REPLACED):
-        for place in (target / REPLACING, target / REPLACED):
-            _refuse_foreign(place)
+        for path in (target / REPLACING, target / REPLACED):
+            _refuse_foreign(path)
         with _not_executed(target):
             _recover(target)
     if not _holds_design(target):
@@ -220,7 +227,7 @@ def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
     return True
 
 
-# ----- what is written
+# ----- contents
 
 
 def _fill(
@@ -274,7 +281,7 @@ def _fill(
 
 
 def planned_run(expansion: Expansion, row: ExpandedRow, repetition: int) -> tuple[PlannedRun, str | None]:
-    """Return a run, and its document where it has one of its own."""
+    """Return a run, and its document; None instead of a duplicate document."""
     design = expansion.spec.uid
     uid, first = run_uid(design, row.number, repetition), run_uid(design, row.first, repetition)
     file = run_file(design, row.first, repetition)
@@ -287,7 +294,7 @@ def planned_run(expansion: Expansion, row: ExpandedRow, repetition: int) -> tupl
 
 
 def labels_of(factor: Factor) -> Callable[[Any], str]:
-    """Return the function that writes a factor's values into the table: labels of levels, numbers."""
+    """Build the function that formats a factor's values for the table: labels of levels, or numbers."""
     if factor.kind != "levels" or factor.choice is not None:
         return lambda value: "" if value is INACTIVE else str(value)
     by_level = {repr(level): label for level, label in zip(factor.levels, factor.labels, strict=True)}
@@ -311,7 +318,7 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-# ----- where it is written
+# ----- the target, locks and hidden folders
 
 
 def _is_hidden(name: str) -> bool:
@@ -319,7 +326,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _hidden(target: Path) -> str:
-    """Return how the names of hidden folders and locks begin that are of this target alone."""
+    """Return the prefix of the names of hidden folders and locks, which is unique to the target."""
     name = target.name
     if len(name) > _LONGEST:
         digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:10]
@@ -327,38 +334,37 @@ def _hidden(target: Path) -> str:
     return f".{name}."
 
 
-def _lock(place: Path, target: Path) -> FileLock:
-    return FileLock(place / f"{_hidden(target)}lock{_HIDDEN}", "is being generated by")
+def _lock(parent: Path, target: Path) -> FileLock:
+    return FileLock(parent / f"{_hidden(target)}lock{_HIDDEN}", "is being generated by")
 
 
 @contextmanager
 def _parents(target: Path) -> Iterator[None]:
-    """Make the folders above the target; if there is no target in the end, none of them is left."""
-    made = [parent for parent in (target.parent, *target.parent.parents) if not parent.exists()]
+    """Create the folders above the target, and remove them again if the block raises."""
+    created = [parent for parent in (target.parent, *target.parent.parents) if not parent.exists()]
     try:
         files.make_folder(target.parent, parents=True)
         yield
     except BaseException:
-        for parent in made:
-            with suppress(OSError):  # somebody else has put something into it
+        for parent in created:
+            with suppress(OSError):  # another process has put something into it
                 files.remove_folder(parent)
         raise
 
 
 @contextmanager
-def _scratch(place: Path, target: Path) -> Iterator[Path]:
-    """Give a folder in a hidden one on the target's file system, of which nothing is left in the end.
+def _scratch(parent: Path, target: Path) -> Iterator[Path]:
+    """Yield a new folder in a hidden one on the target's file system; the hidden folder is removed in the end.
 
-    The lock is held, so those of the same target that are found were left by a process that was
-    killed: they go, too.
+    Hidden folders of the same target are removed, too: the lock is held, so they are leftovers of killed processes.
     """
     begin = _hidden(target)
-    left = re.compile(rf"{re.escape(begin)}[a-z0-9_]{{8}}{re.escape(_HIDDEN)}")
-    for entry in [entry for entry in place.iterdir() if left.fullmatch(entry.name)]:
+    leftover = re.compile(rf"{re.escape(begin)}[a-z0-9_]{{8}}{re.escape(_HIDDEN)}")
+    for entry in [entry for entry in parent.iterdir() if leftover.fullmatch(entry.name)]:
         files.remove_tree(entry)
-    hidden = files.make_hidden(place, begin, _HIDDEN)
+    hidden = files.make_hidden(parent, begin, _HIDDEN)
     try:
-        # the hidden one is for its owner only, what becomes the target is as any other folder
+        # the hidden folder is private to its owner, the target has the permissions of any other folder
         scratch = hidden / "new"
         files.make_folder(scratch)
         yield scratch
@@ -395,27 +401,27 @@ def _put_in_place(scratch: Path, target: Path, spec: DesignSpec, force: bool) ->
 
 @contextmanager
 def _not_executed(target: Path) -> Iterator[None]:
-    """Hold the lock of those who execute the folder, so that no document changes under their runs."""
+    """Hold the execution lock, so that no document changes under a run."""
     lock = execution_lock(target, "is being generated anew by")
-    made = not lock.path.parent.exists()
+    created = not lock.path.parent.exists()
     try:
         with lock:
             yield
     finally:
-        if made:
+        if created:
             with suppress(OSError):
                 files.remove_folder(lock.path.parent)
 
 
 def _differences(scratch: Path, target: Path) -> list[str]:
-    """Return the generated files that differ; the versions that made them are no difference."""
+    """Return the generated files that differ; the versions that generated them may differ."""
     names = {name for name in GENERATED if name not in (folder.MANIFEST, folder.RUNS)}
-    for place in (scratch, target):
-        if (place / folder.RUNS).is_dir():
-            names |= {f"{folder.RUNS}/{name}" for name in os.listdir(place / folder.RUNS)}
+    for path in (scratch, target):
+        if (path / folder.RUNS).is_dir():
+            names |= {f"{folder.RUNS}/{name}" for name in os.listdir(path / folder.RUNS)}
     changed = [name for name in sorted(names) if _bytes(scratch / name) != _bytes(target / name)]
     former, new = read_manifest(target), read_manifest(scratch)
-    # (what is known of rounds follows from the rows)
+    # the state of the rounds follows from the rows
     no_difference: dict[str, Any] = {"versions": None, ROUNDS: None, ENDED: None}
     if former | no_difference != new | no_difference:
         changed.append(folder.MANIFEST)
@@ -423,10 +429,10 @@ def _differences(scratch: Path, target: Path) -> list[str]:
 
 
 def _only_settings(changed: list[str], scratch: Path, target: Path) -> bool:
-    """Whether nothing but keys that are no part of the design's identity differs, and nobody edited them."""
+    """Return whether only keys outside of the design's identity differ, and the former files are unedited."""
     if not {folder.DESIGN, folder.CHECKSUMS}.issuperset(changed) or not (target / folder.CHECKSUMS).is_file():
         return False
-    former, new = (dict(read_checksums(place / folder.CHECKSUMS)) for place in (target, scratch))
+    former, new = (dict(read_checksums(path / folder.CHECKSUMS)) for path in (target, scratch))
     unedited = (target / folder.DESIGN).is_file() and former.get(folder.DESIGN) == _digest(
         target / folder.DESIGN
     )
@@ -438,7 +444,7 @@ def _bytes(file: Path) -> bytes | None:
 
 
 def _exchange(scratch: Path, target: Path, former: tuple[str, ...]) -> None:
-    """Put the files of ``scratch`` into ``target``, for the ``former`` ones: all or none."""
+    """Replace the files named ``former`` in ``target`` by those of ``scratch``: all or none."""
     replacing, replaced = target / REPLACING, target / REPLACED
     try:
         files.make_folder(replacing, exist_ok=False)
@@ -455,10 +461,10 @@ def _exchange(scratch: Path, target: Path, former: tuple[str, ...]) -> None:
 
 
 def _recover(target: Path) -> None:
-    """Bring back what an exchange that was cut off has put aside."""
+    """Move back the files that an interrupted exchange has moved out."""
     replacing, replaced = target / REPLACING, target / REPLACED
-    for place in (replaced, replacing):
-        _refuse_foreign(place)
+    for path in (replaced, replacing):
+        _refuse_foreign(path)
     if replaced.exists():
         for name in GENERATED:
             files.remove_tree(target / name)
@@ -469,13 +475,13 @@ def _recover(target: Path) -> None:
         files.remove_folder(replacing)
 
 
-def _refuse_foreign(place: Path) -> None:
-    """Refuse what no exchange has left: it is somebody else's, and not to be moved."""
-    if not os.path.lexists(place):
+def _refuse_foreign(path: Path) -> None:
+    """Refuse to move files that no exchange has left behind."""
+    if not os.path.lexists(path):
         return
-    foreign = "a link" if place.is_symlink() else "no folder" if not place.is_dir() else ""
+    foreign = "a link" if path.is_symlink() else "no folder" if not path.is_dir() else ""
     if not foreign:
-        other = sorted(set(os.listdir(place)) - set(_FORMER))
+        other = sorted(set(os.listdir(path)) - set(_FORMER))
         foreign = f"a folder with {listed(other, _NAMED)}" if other else ""
     if foreign:
-        refuse(place, f"this is {foreign}, and nothing that generating a design leaves behind: move it away")
+        refuse(path, f"this is {foreign}, and nothing that generating a design leaves behind: move it away")

@@ -3,7 +3,7 @@
 Source: AgentNet's ``BaseEnvironment`` (the seed "Environment"), in numpy: an environment is
 described by the shapes of its states, observations and actions, and by one function from
 ``(last_states, actions)`` to ``(new_states, observations)``, all with a leading ``batch_id``
-axis. Rewards, ends, and a reset of some incarnations are added to it here.
+axis. This module adds rewards, ends, and the reset of some of the incarnations.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ Kinds = Sequence[tuple[tuple[int, ...], np.dtype[Any]]]
 
 
 def kinds_of(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]], flat: bool = False) -> Kinds:
-    """Return the declared kinds; ``flat``: of one float64 array with all of them side by side."""
+    """Return (shape, dtype) of each array; with ``flat``, of the one float64 array that joins them all."""
     if flat:
         return [((sum(int(np.prod(shape)) for shape in shapes),), np.dtype(np.float64))]
     return [(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
 
 def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
-    """Return where each array lies in a row of all of them."""
+    """Return the slice that each array occupies in a row of all arrays, flattened and joined."""
     ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
-    """Return the arrays side by side, each row flattened: a (count, n) float64 matrix.
+    """Join the arrays as a (count, n) float64 matrix, each row flattened.
 
-    One array that is such a matrix already is returned as it is.
+    A single array that already is such a matrix is returned without a copy.
     """
     if not arrays:
         return np.empty((count, 0))
@@ -59,11 +59,11 @@ def flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
 
 
 def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Array]:
-    """Return ``given``, one array (count, \\*shape) for each of ``kinds``.
+    """Check ``given``, one array (count, \\*shape) for each of ``kinds``, and return it as a list.
 
-    Raises :class:`ContractError` where they are not what was declared; ``what`` names them in errors.
+    Raises :class:`ContractError` for another shape or dtype; ``what`` names the arrays in the message.
     """
-    # a list is found at once, and other sequences by what they are registered as
+    # list first: it is the quick check, an abstract Sequence takes a look into a registry
     if not isinstance(given, (list, Sequence)) or len(given) != len(kinds):
         found = f"{len(given)}" if isinstance(given, Sequence) else type(given).__name__
         raise ContractError(f"{what}s must be a list of {len(kinds)} arrays, found {found}")
@@ -81,9 +81,9 @@ def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Arra
 
 
 def checked_rewards(given: npt.ArrayLike, count: int, names: Sequence[str], who: str) -> FloatMatrix:
-    """Return new rewards (count, names); where there is one, (count,) will do.
+    """Return a new array of rewards (count, names). A single reward may come as (count,).
 
-    Raises :class:`ContractError` for another shape, and for what is no number.
+    Raises :class:`ContractError` for another shape or a dtype that is not numeric.
     """
     rewards = np.asarray(given)
     if rewards.shape == (count,) and len(names) == 1:
@@ -97,12 +97,12 @@ def checked_rewards(given: npt.ArrayLike, count: int, names: Sequence[str], who:
 
 
 def checked_ends(answer: Any, count: int, who: str) -> tuple[BoolVector, BoolVector]:
-    """Return new vectors (terminated, truncated), both (count,).
+    """Return new arrays (terminated, truncated), both (count,).
 
-    Raises :class:`ContractError` for another shape, and for what is no boolean.
+    Raises :class:`ContractError` for another shape or a dtype that is not bool.
     """
     try:
-        terminated, truncated = (np.array(one) for one in answer)
+        terminated, truncated = (np.array(end) for end in answer)
     except (TypeError, ValueError):
         raise ContractError(f"{who}: get_ends must return (terminated, truncated), not {answer!r}") from None
     for what, flags in (("terminated", terminated), ("truncated", truncated)):
@@ -116,22 +116,22 @@ def checked_ends(answer: Any, count: int, who: str) -> tuple[BoolVector, BoolVec
 def actions_of(
     setpoints: FloatMatrix, kinds: Kinds, parts: Sequence[slice], active: BoolVector, who: str
 ) -> list[Array]:
-    """Return new actions (count, \\*shape) of set-points (count, n); ``parts``: :func:`slices_of`.
+    """Cut set-points (count, n) into new actions (count, \\*shape), at the slices ``parts``.
 
-    ``active`` (count,): those whose action matters. Raises :class:`ActionError` where one of them
-    wants a whole number and has no set-point (NaN).
+    ``active`` (count,) marks the incarnations that act. Raises :class:`ActionError` if one
+    of them has no set-point (NaN) for an action of an integer or boolean dtype.
     """
     actions = []
     for i, (part, (shape, dtype)) in enumerate(zip(parts, kinds, strict=True)):
-        given = setpoints[:, part]
+        values = setpoints[:, part]
         if dtype.kind != "f":
-            missing: BoolVector = np.asarray(np.isnan(given).any(axis=1))
+            missing: BoolVector = np.asarray(np.isnan(values).any(axis=1))
             if missing.any() and not active.all():
-                given = np.where(missing[:, None] & ~active[:, None], 0.0, given)
+                values = np.where(missing[:, None] & ~active[:, None], 0.0, values)
                 missing &= active
             if missing.any():
                 raise ActionError(f"{who}: action {i} of incarnation {missing.argmax()} has no set-point")
-        actions.append(given.reshape(len(setpoints), *shape).astype(dtype))
+        actions.append(values.reshape(len(setpoints), *shape).astype(dtype))
     return actions
 
 
@@ -139,17 +139,41 @@ Arrays = Sequence[Array]
 Shapes = Sequence[tuple[int, ...]]
 
 
+def _declare(
+    environment: BatchEnvironment, kind: str, shapes: Shapes | None, dtypes: Sequence[npt.DTypeLike] | None
+) -> None:
+    """Set the instance's shapes and dtypes, which take precedence over those of the class."""
+    if shapes is not None:
+        setattr(environment, f"{kind}_shapes", _checked_shapes(f"{kind}_shapes", shapes))
+    if dtypes is not None:
+        if isinstance(dtypes, str) or not isinstance(dtypes, Sequence):
+            raise ContractError(f"{kind}_dtypes must be a list of dtypes, one for each shape, not {dtypes!r}")
+        setattr(environment, f"{kind}_dtypes", tuple(dtypes))
+
+
+def _checked_shapes(name: str, declared: Any) -> Shapes:
+    """Return the shapes as tuples. Raises :class:`ContractError` for anything else, such as one bare shape."""
+    shapes: Sequence[Any] = (
+        declared if isinstance(declared, Sequence) and not isinstance(declared, str) else [None]
+    )
+    if not all(
+        isinstance(shape, Sequence) and all(type(size) is int and size > 0 for size in shape)
+        for shape in shapes
+    ):
+        raise ContractError(f"{name} must be a list of shapes, such as [(2,), ()], not {declared!r}")
+    return tuple(tuple(shape) for shape in shapes)
+
+
 @dataclass(slots=True)
 class BatchState:
-    """One state of all ``B`` incarnations. All arrays are new and not written to again.
+    """One state of all ``B`` incarnations. Its arrays are new and never written to again.
 
     Attributes:
-        readings: (B, n): all observations of an incarnation, flattened, in the order of the declared ones.
+        readings: (B, n): all observations of an incarnation, flattened, in the declared order.
         rewards: (B, r).
         terminated: (B,).
         truncated: (B,).
-        recorded: (B, m), only in environments that replay: the set-points that were in truth given on these
-            readings.
+        recorded: (B, m): the set-points recorded for these readings, in environments that replay.
     """
 
     readings: FloatMatrix
@@ -162,17 +186,17 @@ class BatchState:
 class BatchEnvironment(World):
     """``batch`` incarnations of one environment that step together as arrays.
 
-    To define one, say its shapes (and, where the defaults do not hold, dtypes, names and
-    spaces) and implement :meth:`get_action_results` and :meth:`get_first_states`; rewards and
-    ends have defaults. A subclass with parameters of its own passes ``batch``, ``first`` and
-    ``max_steps`` on to ``super().__init__``. Shapes are those of one incarnation, without the
-    leading ``batch_id`` axis. The default dtypes are float64 for states and observations and
-    int32 for actions. Every function below is one of its arguments and :attr:`rngs` alone: the
-    framework holds the states.
+    To define one, declare its shapes and, if the defaults do not fit, its dtypes, names and spaces, in
+    the class or as arguments of ``super().__init__``. Then implement :meth:`get_action_results` and
+    :meth:`get_first_states`; rewards and ends have defaults. A subclass with other parameters passes
+    ``batch``, ``first`` and ``max_steps`` on to ``super().__init__``. Shapes are those of one
+    incarnation, without the leading ``batch_id`` axis. The default dtypes are float64 for states and
+    observations and int32 for actions. Every method below depends only on its arguments and
+    :attr:`rngs`: the framework holds the states.
 
     In the document, incarnation ``k`` has the sensors ``<uid>.<k>.<observation name>`` and the
     actuators ``<uid>.<k>.<action name>``, each one channel of the observation's (action's)
-    shape. Every incarnation ends, and starts anew, on its own: see ``docs/timing.md``.
+    shape. Every incarnation ends and restarts independently: see ``docs/timing.md``.
     """
 
     state_shapes: Shapes = ((),)
@@ -186,44 +210,68 @@ class BatchEnvironment(World):
     action_dtypes: Sequence[npt.DTypeLike] | None = None
     #: ``None``: ``observation``, ``observation_1``, ...
     observation_names: Sequence[str] | None = None
+    #: the names of the observations that may be missing (NaN), an error in all others
+    missing_observations: Sequence[str] = ()
     #: ``None``: ``action``, ``action_1``, ...
     action_names: Sequence[str] | None = None
     reward_names: Sequence[str] = ("reward",)
-    #: wherever a list of observations is returned, it holds one float64 array (batch, numbers): all
-    #: declared ones side by side, whatever their dtypes. Faster where there are many small ones.
+    #: every list of observations holds one float64 array (batch, numbers) that joins all declared
+    #: observations, whatever their dtypes. Faster with many small observations.
     flat_observations: ClassVar[bool] = False
-    #: the same for actions, where they are given and where they are returned
+    #: the same for every list of actions, both arguments and results
     flat_actions: ClassVar[bool] = False
-    #: the environment replays: its states bring the set-points that were in truth given
-    #: (:meth:`get_recorded_actions`), and what an agent chooses has no effect
+    #: the environment replays: its states come with the recorded set-points
+    #: (:meth:`get_recorded_actions`), and an agent's choice has no effect
     replays: ClassVar[bool] = False
+    missing_remedy = "name its observation in missing_observations"
     #: one generator for each incarnation, new for every episode of the phase
     rngs: Sequence[np.random.Generator]
-    #: (batch,): the incarnations whose results will be used; the others have ended
+    #: mask (batch,) of the incarnations that have not ended; only their results are used
     active: BoolVector
-    #: who holds its states
+    #: holds the states
     _stepper: BatchStepper
 
-    def __init__(self, batch: int = 1, first: int = 0, max_steps: int | None = None):
-        """Make the incarnations.
+    def __init__(  # noqa: PLR0913 (AgentNet's arguments, and ours)
+        self,
+        state_shapes: Shapes | None = None,
+        observation_shapes: Shapes | None = None,
+        action_shapes: Shapes | None = None,
+        state_dtypes: Sequence[npt.DTypeLike] | None = None,
+        observation_dtypes: Sequence[npt.DTypeLike] | None = None,
+        action_dtypes: Sequence[npt.DTypeLike] | None = None,
+        *,
+        batch: int = 1,
+        first: int = 0,
+        max_steps: int | None = None,
+    ):
+        """Create the incarnations.
 
         Args:
+            state_shapes: the shape of each state of one incarnation; ``None``: the class attribute.
+            observation_shapes: the shape of each observation; ``None``: the class attribute.
+            action_shapes: the shape of each action; ``None``: the class attribute.
+            state_dtypes: one for each shape; ``None``: the class attribute (float64).
+            observation_dtypes: one for each shape; ``None``: the class attribute (float64).
+            action_dtypes: one for each shape; ``None``: the class attribute (int32).
             batch: number of incarnations, at least 1.
-            first: the first of them draws the seeds of this number.
-            max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+            first: the seed number of the first incarnation.
+            max_steps: number of steps after which an incarnation is truncated; ``None``: no limit.
 
         Raises:
-            ContractError: one of them is something else.
+            ContractError: an argument has the wrong type or is too small.
         """
         for name, value, least in (("batch", batch, 1), ("first", first, 0), ("max_steps", max_steps, 1)):
             if value is None and name == "max_steps":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ContractError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        _declare(self, "state", state_shapes, state_dtypes)
+        _declare(self, "observation", observation_shapes, observation_dtypes)
+        _declare(self, "action", action_shapes, action_dtypes)
         self.batch = batch
         self.first = first
         self.max_steps = max_steps
-        # unless the class says that it never does
+        # a class may set ends = False, which overrides the rest
         self.ends = self.ends and (
             max_steps is not None or type(self).get_ends is not BatchEnvironment.get_ends
         )
@@ -237,13 +285,13 @@ class BatchEnvironment(World):
             )
 
     def render(self) -> Any:
-        """Return the picture of the first incarnation."""
+        """Render the first incarnation."""
         return self.get_frame([array[0] for array in self._stepper.states])
 
     def get_frame(self, state: Arrays) -> Any:
-        """Return the picture of an incarnation in a state, a uint8 array (height, width, 3).
+        """Render one incarnation as a uint8 array (height, width, 3).
 
-        Needed only where a document requests frames: those of the first incarnation are stored.
+        Needed only if a document requests frames: those of the first incarnation are stored.
 
         Args:
             state: one array for each declared shape of a state.
@@ -252,59 +300,60 @@ class BatchEnvironment(World):
 
     @abstractmethod
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
-        """Return the new states and the observations of a step.
+        """Compute the new states and the observations of a step.
 
-        Called with all incarnations at once; :attr:`active` says which results will be used.
+        Called with all incarnations at once; :attr:`active` marks those that count.
 
         Args:
             last_states: one array ``(batch, *shape)`` for each declared shape of a state.
-            actions: likewise, for each declared shape of an action.
+            actions: one array ``(batch, *shape)`` for each declared shape of an action.
 
         Returns:
-            The new states, and the observations, each as a list of arrays ``(batch, *shape)``, one for each
+            The new states and the observations, each a list of arrays ``(batch, *shape)``, one for each
             declared shape. They are kept, so they must not be written to again.
         """
 
     @abstractmethod
     def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
-        """Return ``(states, observations)`` with which ``incarnations`` (n,) begin: ``(n, *shape)``.
+        """Return the first ``(states, observations)`` of some incarnations, ``(n, *shape)`` each.
 
-        A first state is never the last one, and has no rewards.
+        A first state is never the last one of an episode, and has no rewards.
 
-        ``incarnations`` are their places in the batch: ``self.rngs[k]`` is the generator of ``k``.
+        Args:
+            incarnations: (n,), indices in the batch: ``self.rngs[k]`` is the generator of ``k``.
         """
 
     def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> npt.ArrayLike:
-        """Return the rewards of a step: (batch, rewards), or (batch,) where there is one."""
+        """Return the rewards of a step: (batch, rewards), or (batch,) if there is only one."""
         return np.zeros((self.batch, len(self.reward_names)))
 
     def get_ends(self, new_states: Arrays) -> tuple[npt.ArrayLike, npt.ArrayLike]:
         """Return ``(terminated, truncated)``, both (batch,) of booleans.
 
-        :attr:`max_steps` is looked after by the framework.
+        The framework applies :attr:`max_steps` itself.
         """
         never = np.zeros(self.batch, dtype=bool)
         return never, never
 
     def get_recorded_actions(self, states: Arrays) -> Arrays:
-        """Return the actions that were in truth taken in ``states``: ``(batch, *shape)`` each.
+        """Return the actions recorded in ``states``, ``(batch, *shape)`` each.
 
-        Only asked of environments that replay.
+        Only called for environments that replay.
         """
         raise NotImplementedError(f"{type(self).__name__} replays, but has no get_recorded_actions")
 
     def get_observation_spaces(self) -> Sequence[Space]:
-        """Return one space for each observation, of its shape; the default is unbounded."""
+        """Return one space of the declared shape for each observation; unbounded by default."""
         return [_unbounded(s, t) for s, t in zip(self.observation_shapes, self._observations(), strict=True)]
 
     def get_action_spaces(self) -> Sequence[Space]:
-        """Return one space for each action, of its shape; the default is all that its dtype holds."""
+        """Return one space of the declared shape for each action; by default the full range of its dtype."""
         return [_unbounded(s, t) for s, t in zip(self.action_shapes, self._actions(), strict=True)]
 
     def get_idle_actions(self) -> Arrays:
-        """Return the actions (of one incarnation) that hold until an agent acts.
+        """Return the actions of one incarnation that hold until an agent acts.
 
-        The default is 0, or the bound that is nearest to it. NaN: none holds.
+        The default is 0, or the bound nearest to it. NaN means that no action holds.
         """
         nearest = [np.clip(0.0, space.flat_low, space.flat_high) for space in self.get_action_spaces()]
         if self.flat_actions:
@@ -315,12 +364,15 @@ class BatchEnvironment(World):
         ]
 
     def setup(self) -> EnvironmentBaseline:
-        """Tell what one incarnation offers, with uids that lack its number."""
+        """Return the baseline of one incarnation; its uids lack the incarnation's number."""
         observations, actions = self.get_observation_spaces(), self.get_action_spaces()
         self._fits("observation", self.observation_shapes, observations)
         self._fits("action", self.action_shapes, actions)
         sensors = [
-            SensorInformation(space.unflatten(np.clip(0.0, space.flat_low, space.flat_high)), space, name)
+            SensorInformation(
+                *(space.unflatten(np.clip(0.0, space.flat_low, space.flat_high)), space, name),
+                may_be_missing=name in self.missing_observations,
+            )
             for name, space in zip(self._names("observation"), observations, strict=True)
         ]
         idle = flat([np.asarray(value) for value in self.get_idle_actions()], 1)[0]
@@ -335,8 +387,10 @@ class BatchEnvironment(World):
 
     def _names(self, kind: str) -> list[str]:
         shapes = self.observation_shapes if kind == "observation" else self.action_shapes
-        given = self.observation_names if kind == "observation" else self.action_names
-        names = [kind if not i else f"{kind}_{i}" for i in range(len(shapes))] if given is None else given
+        declared = self.observation_names if kind == "observation" else self.action_names
+        names = (
+            [kind if not i else f"{kind}_{i}" for i in range(len(shapes))] if declared is None else declared
+        )
         if len(names) != len(shapes):
             raise ContractError(
                 f"{type(self).__name__} declares {len(shapes)} {kind}_shapes, but {len(names)} {kind}_names"
@@ -352,13 +406,13 @@ class BatchEnvironment(World):
             )
 
     def _dtypes(self, kind: str, default: npt.DTypeLike) -> list[np.dtype[Any]]:
-        shapes, given = getattr(self, f"{kind}_shapes"), getattr(self, f"{kind}_dtypes")
-        dtypes = [default] * len(shapes) if given is None else given
+        shapes, declared = getattr(self, f"{kind}_shapes"), getattr(self, f"{kind}_dtypes")
+        dtypes = [default] * len(shapes) if declared is None else declared
         if len(dtypes) != len(shapes):
             raise ContractError(
                 f"{type(self).__name__} declares {len(shapes)} {kind}_shapes, but {len(dtypes)} {kind}_dtypes"
             )
-        return [np.dtype(one) for one in dtypes]
+        return [np.dtype(dtype) for dtype in dtypes]
 
     def _states(self) -> list[np.dtype[Any]]:
         return self._dtypes("state", np.float64)
@@ -371,10 +425,10 @@ class BatchEnvironment(World):
 
 
 class BatchStepper:
-    """Steps a batched environment from state to state: what its mosaik simulator does.
+    """Steps a batched environment from state to state, as its mosaik simulator does.
 
-    Holds the states, checks every shape and dtype, counts the steps of every incarnation, and
-    lets those that have ended begin again. Also the way to drive one without a world::
+    It holds the states, checks every shape and dtype, counts the steps of every incarnation, and
+    restarts those that have ended. It also drives an environment without a world::
 
         stepper = BatchStepper(environment)  # after setup, with rngs
         state = stepper.reset()
@@ -398,11 +452,11 @@ class BatchStepper:
 
     @property
     def states(self) -> Arrays:
-        """The states of all incarnations, as the environment declares them; not to be written to."""
+        """The states of all incarnations, in the declared order. Read-only."""
         return self._states
 
     def reset(self) -> BatchState:
-        """Let all incarnations begin; return their first state."""
+        """Start an episode in all incarnations and return their first state."""
         environment, count = self.environment, self.environment.batch
         environment.active = np.ones(count, dtype=bool)
         self._ended = np.zeros(count, dtype=bool)
@@ -423,8 +477,8 @@ class BatchStepper:
 
         Args:
             setpoints: (batch, n_setpoints).
-            resets: incarnations that have ended restart, so that this is the first state of another episode
-                of theirs; without, they stay in their last state and give no reward.
+            resets: whether incarnations that have ended start another episode, with its first state in the
+                result. Otherwise they stay in their last state, with a reward of 0.
         """
         environment, count, ended = self.environment, self.environment.batch, self._ended
         some = np.count_nonzero(ended) > 0
@@ -433,25 +487,24 @@ class BatchStepper:
         new, observations = self._pair(
             environment.get_action_results(self._states, actions), "get_action_results", count
         )
-        given = environment.get_rewards(self._states, actions, new)
-        rewards = checked_rewards(given, count, environment.reward_names, self._who)
+        values = environment.get_rewards(self._states, actions, new)
+        rewards = checked_rewards(values, count, environment.reward_names, self._who)
         terminated, truncated = checked_ends(environment.get_ends(new), count, self._who)
         readings = flat(observations, count)
         if some:
-            # what ended before is written over, and these may be the environment's own arrays
-            new, readings = [one.copy() for one in new], readings.copy()
+            # the rows of ended incarnations are overwritten below, and these may be the environment's own arrays
+            new, readings = [array.copy() for array in new], readings.copy()
         self._ticks += 1
         if environment.max_steps is not None:
-            truncated |= (self._ticks >= environment.max_steps) & ~terminated
-        truncated &= ~terminated
+            truncated |= self._ticks >= environment.max_steps
         if some:
             rewards[ended] = 0.0
             terminated[ended] = truncated[ended] = False
             if resets:
                 self._begin_again(np.flatnonzero(ended), new, readings)
             else:
-                for one, before in zip(new, self._states, strict=True):
-                    one[ended] = before[ended]
+                for array, last in zip(new, self._states, strict=True):
+                    array[ended] = last[ended]
                 readings[ended] = self._last.readings[ended]
                 terminated[ended] = self._last.terminated[ended]
                 truncated[ended] = self._last.truncated[ended]
@@ -461,27 +514,27 @@ class BatchStepper:
         return self._last
 
     def end(self, places: IndexVector) -> None:
-        """Cut the running episodes of ``places`` short: the next step that resets begins others."""
+        """Cut the running episodes of ``places`` short; the next step with ``resets`` starts new ones."""
         self._ended = self._ended.copy()
         self._ended[places] = True
 
-    def _begin_again(self, places: IndexVector, states: list[Array], readings: FloatMatrix) -> None:
-        first, observations = self._first(places)
-        for one, begun in zip(states, first, strict=True):
-            one[places] = begun
-        readings[places] = flat(observations, len(places))
-        self._ticks[places] = 0
+    def _begin_again(self, indices: IndexVector, states: list[Array], readings: FloatMatrix) -> None:
+        first, observations = self._first(indices)
+        for array, first_array in zip(states, first, strict=True):
+            array[indices] = first_array
+        readings[indices] = flat(observations, len(indices))
+        self._ticks[indices] = 0
 
-    def _first(self, places: IndexVector) -> tuple[list[Array], list[Array]]:
-        return self._pair(self.environment.get_first_states(places), "get_first_states", len(places))
+    def _first(self, indices: IndexVector) -> tuple[list[Array], list[Array]]:
+        return self._pair(self.environment.get_first_states(indices), "get_first_states", len(indices))
 
     def _recorded(self) -> FloatMatrix | None:
         environment = self.environment
         if not environment.replays:
             return None
-        given = environment.get_recorded_actions(self._states)
+        actions = environment.get_recorded_actions(self._states)
         what, count = f"{self._who}: get_recorded_actions: action", environment.batch
-        return flat(checked_arrays(given, self._action_kinds, count, what), count)
+        return flat(checked_arrays(actions, self._action_kinds, count, what), count)
 
     def _pair(self, answer: Any, what: str, count: int) -> tuple[list[Array], list[Array]]:
         what = f"{self._who}: {what}"
@@ -496,8 +549,8 @@ class BatchStepper:
 
 
 def _held(states: Sequence[Array]) -> list[Array]:
-    """Return ``states`` for the environment to look at: who writes to them would falsify the step."""
-    views = [one.view() for one in states]
+    """Return read-only views of ``states``: an environment that wrote to them would falsify the step."""
+    views = [state.view() for state in states]
     for view in views:
         view.flags.writeable = False
     return views

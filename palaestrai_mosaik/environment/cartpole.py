@@ -18,8 +18,9 @@ class BatchCartPole(BatchEnvironment):
     """Balance a pole on a cart, with the equations and numbers of ``CartPole-v1``.
 
     Sensor ``observation`` (4,), float32: position (m) and velocity (m/s) of the cart, angle (rad) and angular
-    velocity (rad/s) of the pole. Actuator ``action``: push to the left (0) or to the right (1). It terminates
-    where the cart leaves 2.4 m or the pole 12 degrees. The first state is uniform: each number within 0.05.
+    velocity (rad/s) of the pole. Actuator ``action``: push to the left (0) or to the right (1). An episode
+    terminates if the cart leaves 2.4 m or the pole 12 degrees. The first state is uniform: each number within
+    0.05.
 
     Sources: Barto, Sutton and Anderson 1983, "Neuronlike adaptive elements that can solve difficult learning
     control problems"; Florian 2007, "Correct equations for the dynamics of the cart-pole system"; Gymnasium's
@@ -27,9 +28,9 @@ class BatchCartPole(BatchEnvironment):
 
     Args:
         batch: number of incarnations.
-        first: the first of them draws the seeds of this number.
-        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
-        sutton_barto_reward: the reward is 0, and -1 where it terminates, instead of 1 for every step.
+        first: the seed number of the first incarnation.
+        max_steps: number of steps after which an incarnation is truncated; ``None``: no limit.
+        sutton_barto_reward: the reward is -1 on termination and otherwise 0, instead of 1 for every step.
     """
 
     #: position (m), velocity (m/s), angle (rad), angular velocity (rad/s)
@@ -51,7 +52,7 @@ class BatchCartPole(BatchEnvironment):
         max_steps: int | None = 500,
         sutton_barto_reward: bool = False,
     ):
-        super().__init__(batch, first, max_steps)
+        super().__init__(batch=batch, first=first, max_steps=max_steps)
         self.sutton_barto_reward = bool(sutton_barto_reward)
 
     def get_observation_spaces(self) -> Sequence[Space]:
@@ -67,7 +68,7 @@ class BatchCartPole(BatchEnvironment):
         return states, _observed(states)
 
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
-        place, speed, angle, turn = last_states
+        position, speed, angle, turn = last_states
         force = np.where(actions[0] == 1, self.FORCE, -self.FORCE)
         cosine, sine = np.cos(angle), np.sin(angle)
         push = (force + self.MOMENT * turn**2 * sine) / self.TOTAL
@@ -77,7 +78,7 @@ class BatchCartPole(BatchEnvironment):
         moving = push - self.MOMENT * turning * cosine / self.TOTAL
         # Euler: the old velocities move cart and pole
         states = [
-            place + self.STEP * speed,
+            position + self.STEP * speed,
             speed + self.STEP * moving,
             angle + self.STEP * turn,
             turn + self.STEP * turning,
@@ -95,11 +96,11 @@ class BatchCartPole(BatchEnvironment):
     def get_frame(self, state: Arrays) -> npt.NDArray[np.uint8]:
         from PIL import Image, ImageDraw
 
-        place, _, angle, _ = (float(one) for one in state)
+        position, _, angle, _ = (float(value) for value in state)
         # pixels; the limits of the cart are at the borders
         width, height, ground = 300, 200, 150
         scale = width / (2 * self.FARTHEST)
-        x, y = width / 2 + place * scale, ground - 10
+        x, y = width / 2 + position * scale, ground - 10
         image = Image.new("RGB", (width, height), "white")
         draw = ImageDraw.Draw(image)
         draw.line((0, ground, width, ground), "black")
@@ -109,13 +110,13 @@ class BatchCartPole(BatchEnvironment):
         return np.asarray(image)
 
     def _fallen(self, states: Arrays) -> BoolVector:
-        place, _, angle, _ = states
-        fallen: BoolVector = (np.abs(place) > self.FARTHEST) | (np.abs(angle) > self.STEEPEST)
+        position, _, angle, _ = states
+        fallen: BoolVector = (np.abs(position) > self.FARTHEST) | (np.abs(angle) > self.STEEPEST)
         return fallen
 
 
 def _observed(states: Arrays) -> Arrays:
-    seen = np.empty((len(states[0]), 4), dtype=np.float32)
-    for i, one in enumerate(states):
-        seen[:, i] = one
-    return [seen]
+    observations = np.empty((len(states[0]), 4), dtype=np.float32)
+    for i, state in enumerate(states):
+        observations[:, i] = state
+    return [observations]

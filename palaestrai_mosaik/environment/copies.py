@@ -11,36 +11,39 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import load
+from palaestrai_mosaik.importing import broken_overrides, load
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, IndexVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .batch import Arrays, BatchEnvironment
-from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
+from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together, World
+from .faults import baseline_faults, refusal, reward_faults, state_faults
 
 
 class Copies(BatchEnvironment):
     """Several environments of one class, side by side.
 
-    For environments that are not written with arrays (Gymnasium's, say): their agents are asked as one batch,
+    For environments that are not written with arrays, such as Gymnasium's: their agents act as one batch,
     but the copies are stepped one after the other. Sensors, actuators, rewards and step size are those of a
-    copy; copy ``k`` draws from ``rngs[k]``. What it says as ``world_state`` is not kept.
+    copy; copy ``k`` draws from ``rngs[k]``. Its ``world_state`` is not kept.
 
-    The copies hold their states themselves, so that the state of this environment is no more than the number
-    of the copy and what it has said last; a copy cannot be set back to an earlier state. An exception of a
-    copy comes with a note that says which one it was.
+    The copies hold their states themselves, so the state of this environment is only the number
+    of the copy and its last result; a copy cannot be set back to an earlier state. An exception of a
+    copy carries a note with the copy's number.
 
     Args:
         name: ``package.module:Class``, or the class itself.
         params: the parameters of each copy; ``None``: none.
         batch: number of copies.
-        first: the first of them draws the seeds of this number.
-        max_steps: a copy that has made so many steps is truncated; ``None``: never.
+        first: the seed number of the first copy.
+        max_steps: number of steps after which a copy is truncated; ``None``: no limit.
 
     Raises:
         NameResolutionError: there is no such class.
-        ContractError: it is no ``Environment``, or its copies offer different things.
+        ContractError: it is no ``Environment``, or its copies have different baselines.
     """
+
+    #: number of the copy; its last rewards; terminated; truncated
 
     #: number of the copy; its last rewards; whether it has terminated, or was truncated
     state_dtypes = (np.int64, np.float64, np.bool_, np.bool_)
@@ -56,7 +59,7 @@ class Copies(BatchEnvironment):
         first: int = 0,
         max_steps: int | None = None,
     ):
-        super().__init__(batch, first, max_steps)
+        super().__init__(batch=batch, first=first, max_steps=max_steps)
         make = _named(name) if isinstance(name, str) else name
         self.copies: list[Environment] = []
         for k in range(self.batch):
@@ -69,18 +72,22 @@ class Copies(BatchEnvironment):
                     f"{name!r} wants to know which set-points are new (hold_setpoints is false): in a batch they hold"
                 )
             self.copies.append(copy)
+        self.missing_remedy = self.copies[0].missing_remedy
         self.step_size = self.copies[0].step_size
         self.ends = self.copies[0].ends or max_steps is not None
 
     def setup(self) -> EnvironmentBaseline:
-        """Set all copies up; what the first one offers holds for all."""
+        """Set all copies up and return the baseline of the first one, which all must share."""
         described = []
         for k, copy in enumerate(self.copies):
             copy.uid, copy.step_size = f"{self.uid}.{k}", self.step_size
             with self._noted(k):
                 copy.baseline = copy.setup()
+            faults = list(baseline_faults(copy.baseline))
+            if faults:
+                raise refusal(f"{self._where(k)}, setup", faults)
             channels = (copy.baseline.sensors, copy.baseline.actuators, copy.baseline.rewards)
-            described.append([[(one.uid, one.space) for one in kind] for kind in channels])
+            described.append([[(item.uid, item.space) for item in kind] for kind in channels])
             if described[k] != described[0]:
                 raise ContractError(f"{self._where(k)} does not offer the same as the first one")
         baseline = self.copies[0].baseline
@@ -101,17 +108,20 @@ class Copies(BatchEnvironment):
         self._numbers = np.arange(self.batch, dtype=np.int64)
         return baseline
 
+    def source_of(self, sensor: str | None) -> str:
+        return self.copies[0].source_of(sensor)
+
     def enable_frames(self) -> None:
         with self._noted(0):
             self.copies[0].uid = self.uid
             self.copies[0].enable_frames()
 
     def render(self) -> Any:
-        """Return the picture of the first copy."""
+        """Render the first copy."""
         return self.copies[0].render()
 
     def shutdown(self) -> None:
-        """Shut all copies down, also where one of them fails; raises what the first one raised."""
+        """Shut all copies down, even if one fails; then raise the first exception."""
         failed: Exception | None = None
         for k, copy in enumerate(self.copies):
             try:
@@ -123,9 +133,9 @@ class Copies(BatchEnvironment):
             raise failed
 
     def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
-        places: list[int] = incarnations.tolist()
-        said = []
-        for k in places:
+        indices: list[int] = incarnations.tolist()
+        results = []
+        for k in indices:
             copy = self.copies[k]
             copy.rng, copy.worker, copy.episode = self.rngs[k], self.worker, self.episode
             with self._noted(k):
@@ -135,8 +145,8 @@ class Copies(BatchEnvironment):
                 raise ContractError(
                     f"{self._where(k)} ended with the first state of an episode, which in a batch is never the last"
                 )
-            said.append(state)
-        readings, rewards, *ends = self._rows(places, *columns_of(said))
+            results.append(state)
+        readings, rewards, *ends = self._rows(indices, *columns_of(results))
         return [incarnations.astype(np.int64), rewards, *ends], [readings]
 
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
@@ -151,15 +161,15 @@ class Copies(BatchEnvironment):
             never = np.zeros(self.batch, dtype=bool)
             return [self._numbers, np.zeros(shapes[1]), never, never], [np.zeros(shapes[0])]
         try:
-            said = together.step(places, setpoints)
+            results = together.step(places, setpoints)
         except Exception as error:
             self._note(error, together.at)
             raise
-        rows: list[Any] = list(self._rows(places, *said))
+        rows: list[Any] = list(self._rows(places, *results))
         if not everyone:
-            for i, some in enumerate(rows):
-                rows[i] = np.zeros((self.batch, *some.shape[1:]), some.dtype)
-                rows[i][places] = some
+            for i, values in enumerate(rows):
+                rows[i] = np.zeros((self.batch, *values.shape[1:]), values.dtype)
+                rows[i][places] = values
         readings, *states = rows
         return [self._numbers, *states], [readings]
 
@@ -174,38 +184,42 @@ class Copies(BatchEnvironment):
     def _rows(
         self, places: Sequence[int], readings: Any, rewards: Any, terminated: Any, truncated: Any
     ) -> tuple[FloatMatrix, FloatMatrix, BoolVector, BoolVector]:
-        """Return what the copies at ``places`` have said as arrays with one row for each."""
+        """Return the results of the copies at ``places`` as arrays with one row for each."""
         count = len(places)
         expected = (count, self._n_readings), (count, len(self.reward_names))
         try:
             rows = np.asarray(readings, np.float64), np.asarray(rewards, np.float64)
             fits = (rows[0].shape, rows[1].shape) == expected
         except ValueError:
-            # lists of different lengths
+            # ragged lists
             fits = False
         if not fits:
-            for k, mine, gained in zip(places, readings, rewards, strict=True):
-                self._check(k, mine, gained)
-            # a reward that is no sequence stands for one
+            for k, values, gained in zip(places, readings, rewards, strict=True):
+                self._check(k, EnvironmentState(values, gained))
+            # a copy's single reward may be a scalar
             rows = rows_of(readings, expected[0]), rows_of(rewards, expected[1])
-        return *rows, np.asarray(terminated, dtype=bool), np.asarray(truncated, dtype=bool)
+        flags = np.asarray(terminated), np.asarray(truncated)
+        if not all(flag.dtype == np.bool_ for flag in flags):
+            for k, *values in zip(places, readings, rewards, terminated, truncated, strict=True):
+                self._check(k, EnvironmentState(*values))
+        return *rows, flags[0].astype(bool), flags[1].astype(bool)
 
     def check_state(self, k: int, state: Any) -> None:
-        """Raise :class:`ContractError` if what copy ``k`` has returned is no state."""
+        """Raise :class:`ContractError` if the result of copy ``k`` is not a state."""
         if not isinstance(state, EnvironmentState):
-            raise ContractError(f"{self._where(k)} returned {type(state).__name__}, not EnvironmentState")
+            self._check(k, state)
 
-    def _check(self, k: int, readings: Any, rewards: Any) -> None:
-        found = (np.shape(readings), np.shape(rewards) or (1,))
-        declared = ((self._n_readings,), (len(self.reward_names),))
-        if found != declared:
-            raise ContractError(
-                f"{self._where(k)} returned readings of shape {found[0]} and rewards of shape {found[1]}; declared "
-                f"are {declared[0]} and {declared[1]}"
-            )
+    def _check(self, k: int, state: Any) -> None:
+        baseline = self.copies[k].baseline
+        assert baseline is not None
+        faults = list(state_faults(state, baseline.sensors))
+        if isinstance(state, EnvironmentState):
+            faults += reward_faults(state.rewards, baseline.rewards)
+        if faults:
+            raise refusal(self._where(k), faults)
 
     def _where(self, k: int) -> str:
-        return f"copy {k} of {type(self.copies[k]).__name__} (environment {self.uid!r})"
+        return f"copy {k} of environment {self.uid!r} ({self.copies[k].source_of(None)})"
 
     @contextmanager
     def _noted(self, k: int) -> Iterator[None]:
@@ -216,12 +230,12 @@ class Copies(BatchEnvironment):
             raise
 
     def _note(self, error: Exception, k: int) -> None:
-        # the uid is given after the copies have been made
+        # copies are made before the uid is set
         error.add_note(f"in copy {k}" + (f" of environment {self.uid!r}" if self.uid else ""))
 
 
 class _OneByOne(Together):
-    """Steps copies of any environment."""
+    """Steps copies of any environment one after the other."""
 
     def __init__(self, batch: Copies):
         self.batch = batch
@@ -243,7 +257,7 @@ class _OneByOne(Together):
 def columns_of(
     states: Sequence[EnvironmentState],
 ) -> tuple[list[Any], list[Any], list[bool], list[bool]]:
-    """Return the readings, rewards and ends of some states."""
+    """Split states into lists of readings, rewards, terminated and truncated."""
     return (
         [state.readings for state in states],
         [state.rewards for state in states],
@@ -253,10 +267,10 @@ def columns_of(
 
 
 def rows_of(given: Sequence[Any], shape: tuple[int, int]) -> FloatMatrix:
-    """Return what was ``given`` row by row as an array of this ``shape``."""
+    """Copy the rows of ``given``, sequences or scalars, into an array of this ``shape``."""
     rows = np.empty(shape)
-    for row, mine in zip(rows, given, strict=True):
-        row[:] = mine
+    for row, values in zip(rows, given, strict=True):
+        row[:] = values
     return rows
 
 
@@ -266,17 +280,19 @@ def _named(name: str) -> Callable[..., Environment]:
     if not module_name or not class_name:
         raise NameResolutionError(f"{name!r} is not a class name of the form 'package.module:Class'")
     try:
-        found = load(name)
+        loaded = load(name)
     except NameResolutionError as error:
         raise NameResolutionError(f"{name!r}: {error}") from error.__cause__
-    if not isinstance(found, type):
+    if not isinstance(loaded, type):
         near = did_you_mean(
             class_name, [k for k, v in vars(sys.modules[module_name]).items() if isinstance(v, type)]
         )
         raise NameResolutionError(
-            f"{name!r}: the module {module_name!r} has a {type(found).__name__} and no class {class_name!r}{near}"
+            f"{name!r}: the module {module_name!r} has a {type(loaded).__name__} and no class {class_name!r}{near}"
         )
-    if not issubclass(found, Environment):
-        # before it is called with what the document says
+    if not issubclass(loaded, Environment):
+        # refuse it before it is called with the document's params
         raise ContractError(f"{name!r} makes a {class_name}, which is no Environment")
-    return found
+    for fault in broken_overrides(loaded, World):
+        raise ContractError(f"{name!r}: {fault}")
+    return loaded

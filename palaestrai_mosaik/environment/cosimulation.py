@@ -1,7 +1,7 @@
 """The contract of a co-simulation, a group of mosaik simulators, and the checks of its plan.
 
-Agents connect straight to the entities of these simulators. A sensor is an attribute of
-an entity (or one place of a vector attribute), and so is an actuator.
+Agents connect directly to the entities of these simulators. A sensor is an attribute of
+an entity or one element of a vector attribute, and so is an actuator.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from .environment import EnvironmentState, World
 
 @dataclass(frozen=True, slots=True)
 class SimulatorSpec:
-    """How to start one simulator; exactly one of ``python``, ``cmd``, ``connect`` and ``factory`` is given.
+    """How to start a simulator, by exactly one of ``python``, ``cmd``, ``connect`` and ``factory``.
 
     Args:
-        uid: what entities call it.
+        uid: the name by which entities refer to it.
         python: ``module:Class`` in this process.
         cmd: a command line with ``%(addr)s`` (and ``%(python)s``).
         connect: ``host:port`` of a running one.
         factory: a function that returns a ``mosaik_api_v3.Simulator`` (for simulators that share objects with
             the environment).
-        params: for the simulator's ``init``.
+        params: keywords of the simulator's ``init``.
         cwd: with ``cmd``, the working directory of the command; ``None``: that of this process.
         env: with ``cmd``, environment variables of the command.
-        timeout: seconds that one answer of a remote simulator (``cmd``, ``connect``) may take; to start, and
-            for ``init``, it has at least 10.
+        timeout: seconds that a remote simulator (``cmd``, ``connect``) may take for one answer, and at least
+            10 for its start and ``init``.
     """
 
     uid: str
@@ -49,9 +49,9 @@ class SimulatorSpec:
 
 @dataclass(frozen=True, slots=True)
 class EntitySpec:
-    """One entity: created from ``model`` of ``simulator``, or a child of ``parent``.
+    """An entity, created from ``model`` of ``simulator``, or a child of ``parent``.
 
-    A child is found among the parent's children by its mosaik id ``eid``.
+    A child is looked up among the parent's children by its mosaik id ``eid``.
     """
 
     uid: str
@@ -77,7 +77,7 @@ class ConnectionSpec:
 
 @dataclass(frozen=True, slots=True)
 class SensorPort:
-    """``attribute`` of ``entity`` is a sensor; ``index`` picks one place of a vector."""
+    """A sensor that reads ``attribute`` of ``entity``, or the element ``index`` of a vector attribute."""
 
     information: SensorInformation
     entity: str
@@ -87,15 +87,14 @@ class SensorPort:
 
 @dataclass(frozen=True, slots=True)
 class ActuatorPort:
-    """``attribute`` of ``entity`` is an actuator.
+    """An actuator that sets ``attribute`` of ``entity``.
 
-    With ``index`` the attribute takes a vector of length ``size``: an agent sends NaN in
-    the places that it does not set, and the entity keeps what it had there. Without it
-    the attribute takes the plain value, and the information's value is what it gets
-    until an agent has acted.
+    With ``index`` the attribute takes a vector of length ``size``: an agent sends NaN for the
+    elements that it does not set, and the entity keeps their values. Without ``index``
+    the attribute takes the plain value, and receives the information's value until an agent acts.
 
     Vectors and values of spaces that hold several numbers are numpy arrays. A remote
-    simulator (``cmd``, ``connect``) gets them as JSON: lists, with null in place of NaN.
+    simulator (``cmd``, ``connect``) receives them as JSON lists, with null for NaN.
     """
 
     information: ActuatorInformation
@@ -109,10 +108,9 @@ class ActuatorPort:
 class CoSimulationPlan:
     """Everything that the world must build for one episode.
 
-    ``clocks`` are (entity, attribute) pairs that receive the time of the agents' last
-    step. A simulator without any input would run ahead of the agents, unless mosaik makes
-    every simulator wait for those that it feeds, which costs a quarter of the speed. One
-    that takes the clock as an input waits by itself.
+    ``clocks`` are (entity, attribute) pairs that receive the time of the agents' last step. A simulator
+    without inputs would run ahead of the agents, unless mosaik makes every simulator wait for its
+    successors, which costs a quarter of the speed. With the clock as an input it waits by itself.
     """
 
     simulators: Sequence[SimulatorSpec]
@@ -125,56 +123,56 @@ class CoSimulationPlan:
 
 @dataclass(frozen=True, slots=True)
 class WorldPlan(CoSimulationPlan):
-    """A plan with the simulators, entities and connections of a world that is built elsewhere.
+    """A plan with the simulators, entities and connections of a world built elsewhere.
 
-    Sensors and actuators name the entities by mosaik's full ids.
+    Sensors and actuators refer to entities by mosaik's full ids.
     """
 
     #: returns mosaik's world and the entities by full id, or an awaitable of both
     build: Callable[[], Any] = field(kw_only=True)
-    #: seconds that one answer of a simulator in another process may take
+    #: seconds that a simulator in another process may take for one answer
     timeout: float = field(kw_only=True)
-    #: what an agent gets of an entity's value, by (entity, attribute)
+    #: conversion of an entity's value to an agent's reading, by (entity, attribute)
     readings: Mapping[tuple[str, str], Callable[[Any], Any]] = field(kw_only=True)
-    #: what an entity gets of a set-point
+    #: conversion of a set-point to an entity's value
     setpoint: Callable[[Any], Any] = field(kw_only=True)
-    #: takes what returns the set-points in force, (n_setpoints,), NaN where nobody has set one
+    #: receives a function that returns the set-points in force, (n_setpoints,), NaN for unset ones
     acting: Callable[[Callable[[], FloatVector]], None] = field(kw_only=True)
 
 
 class CoSimulation(World):
     """An environment made of mosaik simulators. ``setup`` and ``plan`` are mandatory.
 
-    Simulators start afresh with every episode; what shall live on (a parsed grid, say)
-    belongs to this object and reaches them through ``params`` or ``factory``.
+    Simulators are started anew for every episode; anything that outlasts an episode, such as a parsed
+    grid, belongs to this object and reaches them through ``params`` or ``factory``.
     """
 
     def reset(self) -> None:
-        """Prepare for a new episode (before its simulators are started)."""
+        """Prepare for a new episode, before its simulators are started."""
         return None
 
     @abstractmethod
     def plan(self) -> CoSimulationPlan:
         """Return the simulators, entities, connections, sensors and actuators.
 
-        Called before every episode. Sensors and actuators must be those of the baseline
+        Called before every episode. Sensors and actuators must be those of the baseline,
         in the same order.
         """
 
     def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
-        """Turn readings into a state: rewards and the end. The default never ends and has no rewards.
+        """Compute the rewards and the end of an episode. By default, it never ends and has no rewards.
 
         Args:
             time: the time of the readings, in ticks.
-            readings: shape ``(n_readings,)``, all sensors in the baseline's order. They may be kept (nobody
-                writes to them again).
+            readings: shape ``(n_readings,)``, all sensors in the baseline's order. May be kept, since it is
+                never written to again.
         """
         return EnvironmentState(readings)
 
 
 @dataclass(slots=True)
 class PlanPaths:
-    """Where each part of a plan stands in its document, in the plan's order."""
+    """The document path of each part of a plan, in the plan's order."""
 
     simulators: list[str] = field(default_factory=list)
     entities: list[str] = field(default_factory=list)
@@ -184,7 +182,7 @@ class PlanPaths:
 
     @classmethod
     def of(cls, plan: CoSimulationPlan) -> PlanPaths:
-        """Return the paths of a plan that came from no document: ``entities.3`` and so on."""
+        """Make paths for a plan without a document: ``entities.3`` and so on."""
 
         def paths(name: str) -> list[str]:
             return [f"{name}.{i}" for i in range(len(getattr(plan, name)))]
@@ -199,12 +197,12 @@ class PlanPaths:
 
 
 def plan_problems(plan: CoSimulationPlan, paths: PlanPaths | None = None) -> list[Problem]:
-    """Return all that is wrong in how the parts of ``plan`` refer to each other.
+    """Return all inconsistencies between the parts of ``plan``.
 
-    Found are: names given twice, names of simulators and entities that do not exist,
-    children listed before their parents, simulators that wait for each other within
-    one time, initial values that mosaik would refuse, actuators that meet in one place.
-    Whether a simulator knows a model or an attribute shows only once it has started.
+    The checks find duplicate names, unknown simulators and entities, children listed before their
+    parents, simulators that wait for each other within one time, initial values that mosaik would
+    refuse, and actuators with the same target. Whether a simulator has a model or an attribute is
+    only known once it runs.
     """
     paths = paths or PlanPaths.of(plan)
     simulator_of, problems = _check_entities(plan, paths)
@@ -217,8 +215,8 @@ def plan_problems(plan: CoSimulationPlan, paths: PlanPaths | None = None) -> lis
     return problems
 
 
-def _unknown(kind: str, name: str, known: Iterable[str], path: str) -> Problem:
-    names = list(known)
+def _unknown(kind: str, name: str, candidates: Iterable[str], path: str) -> Problem:
+    names = list(candidates)
     hint = did_you_mean(name, names) or f"; there are: {', '.join(names[:10]) or 'none'}"
     return Problem(f"unknown {kind} {name!r}{hint}", path)
 
@@ -236,11 +234,11 @@ def _check_simulators(simulators: Sequence[SimulatorSpec], paths: list[str]) -> 
             "connect": spec.connect,
             "factory": spec.factory,
         }
-        given = [name for name, way in ways.items() if way is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none of them"
+        ways_given = [name for name, way in ways.items() if way is not None]
+        if len(ways_given) != 1:
+            listed = " and ".join(ways_given) or "none of them"
             problems.append(
-                Problem(f"a simulator has exactly one of python, cmd, connect; found {found}", path)
+                Problem(f"a simulator has exactly one of python, cmd, connect; found {listed}", path)
             )
     return problems
 
@@ -271,7 +269,7 @@ def _check_entities(plan: CoSimulationPlan, paths: PlanPaths) -> tuple[dict[str,
 
 
 def _entity_faults(entity: EntitySpec) -> list[tuple[str, str]]:
-    """Return (key, message) for what does not belong together in one entity."""
+    """Return (key, message) for keys of one entity that contradict each other."""
     faults: list[tuple[str, str]] = []
     if entity.parent is None:
         if not entity.model:
@@ -316,13 +314,13 @@ def _check_cycles(
     connections: Sequence[ConnectionSpec], paths: list[str], simulator_of: dict[str, str]
 ) -> list[Problem]:
     """Find simulators that would wait for each other within one time."""
-    # here, so that an environment in another interpreter can do without it
+    # imported here, so that an environment in another interpreter works without networkx
     import networkx as nx
 
     graph = nx.DiGraph()
     for spec, path in zip(connections, paths, strict=True):
         ends = simulator_of.get(spec.source), simulator_of.get(spec.target)
-        # who may ask for data gets it within one time, however attributes are connected
+        # an asynchronous request is answered within one time, even if the attributes are time-shifted
         if (spec.async_requests or not (spec.time_shifted or spec.weak)) and all(ends):
             graph.add_edge(*ends, path=path)
     problems: list[Problem] = []
@@ -361,7 +359,7 @@ def _check_ports(
 
 
 def _check_targets(actuators: Sequence[ActuatorPort], paths: list[str]) -> list[Problem]:
-    """Find actuators that would overwrite each other, and vectors of unclear length."""
+    """Find actuators that would overwrite each other, and vectors of inconsistent length."""
     problems: list[Problem] = []
     users: dict[tuple[str, str], list[tuple[ActuatorPort, str]]] = {}
     for port, path in zip(actuators, paths, strict=True):

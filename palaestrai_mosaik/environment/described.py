@@ -1,10 +1,10 @@
-"""A co-simulation that is described in a run document, or by a Python function.
+"""Co-simulations described in a run document or by a Python function.
 
-Nothing here stops at the first fault: the reader notes each one and goes on, so that a
-researcher sees them all at once.
+The reader does not stop at the first fault: it collects all of them, so that a researcher sees them at
+once.
 
-The document's ``params`` name the simulators, what is created in them, how data flows,
-and what agents may see and set::
+The document's ``params`` name the simulators, their entities, the data flows, and the sensors and
+actuators of agents::
 
     params:
       step_size: 900              # ticks between two observations
@@ -27,7 +27,7 @@ or name a function that returns a :class:`CoSimulationPlan`::
 
     params: {build: "mypackage.grid:plan", params: {size: 3}, step_size: 900}
 
-Simulators join as they are; they need not know of agents.
+Simulators need no adaptation; they need not know about agents.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from palaestrai_mosaik.errors import (
     did_you_mean,
 )
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_origin, import_module, refusal
+from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation, Space
 from palaestrai_mosaik.types.arrays import FloatVector
 
@@ -64,19 +65,23 @@ from .cosimulation import (
     plan_problems,
 )
 from .environment import EnvironmentBaseline, EnvironmentState
+from .seed_placeholder import misspelt_seeds
 
 _SIMULATOR_KEYS = ("python", "cmd", "connect", "params", "cwd", "env", "timeout")
 _ENTITY_KEYS = ("uid", "simulator", "model", "params", "count", "parent", "eid")
 _CONNECTION_KEYS = ("from", "to", "attributes", "time_shifted", "initial", "weak", "async_requests")
-_SENSOR_KEYS = ("uid", "entity", "attribute", "index", "space", "value")
-_ACTUATOR_KEYS = (*_SENSOR_KEYS, "size")
+_PORT_KEYS = ("uid", "entity", "attribute", "index", "space", "value")
+_SENSOR_KEYS = (*_PORT_KEYS, "may_be_missing")
+_ACTUATOR_KEYS = (*_PORT_KEYS, "size")
+#: unknown keys of one mapping that are reported; the others are counted
+_MOST_UNKNOWN = 100
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
-#: stands for a space that could not be read, so that the rest can still be checked
+#: replaces a space that could not be read, so that the checks can continue
 _ANY_NUMBER = Box(-np.inf, np.inf, shape=())
 
 
 class PlanReader:
-    """Reads the parts of a description; :attr:`problems` has what is wrong with them."""
+    """Reads the parts of a description and collects its faults in :attr:`problems`."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -91,24 +96,27 @@ class PlanReader:
         if not isinstance(value, Mapping):
             self.error(f"{what} must be a mapping, found {value!r}", path)
             return {}
-        for key in value:
-            if key not in allowed:
-                hint = did_you_mean(str(key), allowed)
-                self.error(
-                    f"unknown key {key!r} of {what}{hint}; allowed: {', '.join(allowed)}", _join(path, key)
-                )
+        unknown = [key for key in value if key not in allowed]
+        for key in unknown[:_MOST_UNKNOWN]:
+            hint = did_you_mean(str(key), allowed)
+            self.error(
+                f"unknown key {key!r} of {what}{hint}; allowed: {', '.join(allowed)}", _join(path, key)
+            )
+        if len(unknown) > _MOST_UNKNOWN:
+            more = count(len(unknown) - _MOST_UNKNOWN, "more unknown key")
+            self.error(f"{more} of {what}; allowed: {', '.join(allowed)}", path)
         return value
 
     def entries(
         self, value: Any, path: str, what: str, allowed: Sequence[str]
     ) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return (path, mapping) for every mapping in a list; report what is no mapping."""
+        """Return (path, mapping) for every mapping in a list; report all other items."""
         places = [(f"{path}.{i}", item) for i, item in enumerate(self.items(value, path))]
         read = [(place, item, self.mapping(item, place, what, allowed)) for place, item in places]
         return [(place, entry) for place, item, entry in read if isinstance(item, Mapping)]
 
     def items(self, value: Any, path: str) -> list[Any]:
-        """Return a list's items; nothing where it is left out."""
+        """Return a list's items, or ``[]`` for ``None``."""
         if value is None:
             return []
         if not isinstance(value, list | tuple):
@@ -117,7 +125,7 @@ class PlanReader:
         return list(value)
 
     def keywords(self, value: Any, path: str) -> dict[str, Any]:
-        """Return a mapping with text keys; nothing where it is left out."""
+        """Return a mapping with text keys, or ``{}`` for ``None``."""
         if value is None:
             return {}
         if not isinstance(value, Mapping):
@@ -129,7 +137,7 @@ class PlanReader:
         return {str(key): item for key, item in value.items()}
 
     def name(self, entry: Mapping[str, Any], key: str, path: str) -> str:
-        """Return a mandatory name; a number counts as its text (YAML reads ``uid: 0`` so)."""
+        """Return a mandatory name; an integer counts as text, because YAML reads ``uid: 0`` as one."""
         if key not in entry:
             self.error(f"{key} is missing", _join(path, key))
             return ""
@@ -144,7 +152,7 @@ class PlanReader:
         return value
 
     def whole(self, value: Any, path: str, least: int) -> int:
-        """Return a whole number that is ``least`` or more."""
+        """Check a whole number of at least ``least``."""
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             self.error(f"must be a whole number >= {least}, found {value!r}", path)
             return least
@@ -157,27 +165,27 @@ class PlanReader:
             self.error(f"must be of the form package.module:name, found {name!r}", path)
             return _nothing
         try:
-            # this package's functions are not made to be called by a document
+            # functions of this package are not meant to be called from a document
             module = import_module(module_name, ours=False)
         except NameResolutionError as error:
             self.error(f"cannot import {module_name!r}: {error}", path)
             return _nothing
-        found: Callable[..., Any] | None = getattr(module, attribute, None)
-        if not callable(found):
-            state = "has no" if found is None else "has no class or function"
+        target: Callable[..., Any] | None = getattr(module, attribute, None)
+        if not callable(target):
+            state = "has no" if target is None else "has no class or function"
             self.error(f"{module_name!r} {state} {attribute!r}{did_you_mean(attribute, dir(module))}", path)
             return _nothing
         try:
-            check_origin(found, name, ours=False)
+            check_origin(target, name, ours=False)
         except NameResolutionError as error:
             self.error(str(error), path)
             return _nothing
-        return found
+        return target
 
     # --- the parts of a plan --------------------------------------------------------------
 
-    def plan(self, params: Mapping[str, Any]) -> CoSimulationPlan:
-        """Read the whole description and check how its parts refer to each other."""
+    def plan(self, params: Mapping[str, Any]) -> tuple[CoSimulationPlan, PlanPaths]:
+        """Read the whole description, check its cross-references, and return it with the parts' paths."""
         for key in ("simulators", "entities"):
             if not params.get(key):
                 self.error(f"{key} is missing (or give build)", key)
@@ -189,27 +197,27 @@ class PlanReader:
             sensors=self._sensors(params.get("sensors"), paths.sensors),
             actuators=self._actuators(params.get("actuators"), paths.actuators),
         )
-        # What could not be read would only cause follow-up messages in the same place.
+        # A part that could not be read would only cause follow-up messages at the same path.
         broken = tuple(f"{problem.path}." for problem in self.problems)
         self.problems += [p for p in plan_problems(plan, paths) if not f"{p.path}.".startswith(broken)]
-        return plan
+        return plan, paths
 
     def _simulators(self, value: Any, paths: list[str]) -> list[SimulatorSpec]:
         specs = []
         for uid, entry in self.keywords(value, "simulators").items():
             path = f"simulators.{uid}"
             entry = self.mapping(entry, path, "a simulator", _SIMULATOR_KEYS)
-            given = {
+            starts = {
                 key: self.text(entry[key], f"{path}.{key}") for key in _SIMULATOR_KEYS[:3] if key in entry
             }
-            self._check_start(given, entry, path)
+            self._check_start(starts, entry, path)
             paths.append(path)
             specs.append(
                 SimulatorSpec(
                     uid=uid,
-                    python=given.get("python"),
-                    cmd=given.get("cmd"),
-                    connect=given.get("connect"),
+                    python=starts.get("python"),
+                    cmd=starts.get("cmd"),
+                    connect=starts.get("connect"),
                     params=self.keywords(entry.get("params"), f"{path}.params"),
                     cwd=self.text(entry["cwd"], f"{path}.cwd") if "cwd" in entry else None,
                     env={
@@ -221,20 +229,20 @@ class PlanReader:
             )
         return specs
 
-    def _check_start(self, given: Mapping[str, str], entry: Mapping[str, Any], path: str) -> None:
-        """Check how a simulator is to be started, as far as can be seen before it is."""
-        if given.get("python"):
-            self.function(given["python"], f"{path}.python")
-        if given.get("cmd") and "%(addr)s" not in given["cmd"]:
+    def _check_start(self, starts: Mapping[str, str], entry: Mapping[str, Any], path: str) -> None:
+        """Check the start of a simulator, as far as possible without starting it."""
+        if starts.get("python"):
+            self.function(starts["python"], f"{path}.python")
+        if starts.get("cmd") and "%(addr)s" not in starts["cmd"]:
             self.error("the command line must contain %(addr)s, the address to connect to", f"{path}.cmd")
-        if given.get("connect") and not _ADDRESS.fullmatch(given["connect"]):
-            self.error(f"must be host:port, found {given['connect']!r}", f"{path}.connect")
+        if starts.get("connect") and not _ADDRESS.fullmatch(starts["connect"]):
+            self.error(f"must be host:port, found {starts['connect']!r}", f"{path}.connect")
         for key, word in (("cmd", COMMANDS), ("connect", CONNECTIONS)):
-            fault = refusal(word) if given.get(key) else None
+            fault = refusal(word) if starts.get(key) else None
             if fault is not None:
                 self.error(fault, f"{path}.{key}")
         for key, ways in (("cwd", ("cmd",)), ("env", ("cmd",)), ("timeout", ("cmd", "connect"))):
-            if key in entry and given and not any(way in given for way in ways):
+            if key in entry and starts and not any(way in starts for way in ways):
                 self.error(f"{key} goes with {' or '.join(ways)} only", f"{path}.{key}")
 
     def _seconds(self, value: Any, path: str) -> float:
@@ -312,25 +320,26 @@ class PlanReader:
             space = self._space(entry, path)
             reading = entry.get("value")
             if reading is None:
-                # before the first observation: the value of the space nearest to zero
+                # the initial reading defaults to the space's value nearest to zero
                 reading = space.unflatten(np.clip(0.0, space.flat_low, space.flat_high))
             elif reading not in space:
                 self.error(f"{reading!r} is not in {space}", f"{path}.value")
+            information = SensorInformation(reading, space, uid, self._flag(entry, "may_be_missing", path))
             paths.append(path)
-            ports.append(SensorPort(SensorInformation(reading, space, uid), entity, attribute, index))
+            ports.append(SensorPort(information, entity, attribute, index))
         return ports
 
     def _actuators(self, value: Any, paths: list[str]) -> list[ActuatorPort]:
         entries = self.entries(value, "actuators", "an actuator", _ACTUATOR_KEYS)
-        read = [self._port(entry, path) for path, entry in entries]
-        # Where the length of a vector is not given, it reaches to the last place that is used.
+        targets = [self._port(entry, path) for path, entry in entries]
+        # By default, a vector ends at its largest index in use.
         sizes: dict[tuple[str, str], int] = {}
-        for _, entity, attribute, index in read:
+        for _, entity, attribute, index in targets:
             if index is not None:
                 key = entity, attribute
                 sizes[key] = max(sizes.get(key, 0), index + 1)
         ports = []
-        for (path, entry), (uid, entity, attribute, index) in zip(entries, read, strict=True):
+        for (path, entry), (uid, entity, attribute, index) in zip(entries, targets, strict=True):
             space = self._space(entry, path)
             try:
                 information = ActuatorInformation(entry.get("value"), space, uid)
@@ -367,7 +376,7 @@ class PlanReader:
 
 
 def _nothing(**_: Any) -> None:
-    """Stand in for a function that could not be imported; the reader has the reason."""
+    """Replace a function that could not be imported; the reader has recorded the reason."""
 
 
 def _join(path: str, key: object) -> str:
@@ -382,36 +391,42 @@ class DescribedCoSimulation(CoSimulation):
     """A co-simulation made of the simulators that the document's ``params`` describe.
 
     Args:
-        **params: see the module's text. With ``build``, the description comes from that function, which is
-            called once with ``params`` as keywords; without it, from ``simulators``, ``entities``,
+        **params: see the module's docstring. With ``build``, the description comes from that function,
+            which is called once with ``params`` as keywords; otherwise from ``simulators``, ``entities``,
             ``connections``, ``sensors`` and ``actuators``.
 
     Raises:
-        DocumentError: carries everything that is wrong with ``params``, paths relative to them.
+        DocumentError: lists all problems of ``params``, with paths relative to them.
     """
+
+    missing_remedy = "give its sensor the key 'may_be_missing: true'"
 
     def __init__(self, **params: Any):
         reader = PlanReader()
         self._plan: CoSimulationPlan | None = None
+        self._paths: PlanPaths | None = None
+        #: warnings for the check of a document, with paths relative to ``params``; set by :meth:`setup`
+        self.warnings: list[Problem] = []
         if "build" in params:
             reader.mapping(params, "", "a co-simulation with build", (*_CLOCK, "build", "params"))
             self._build = reader.function(params["build"], "build")
             self._build_params = reader.keywords(params.get("params"), "params")
         else:
             reader.mapping(params, "", "a co-simulation", (*_CLOCK, *_PARTS, "build"))
-            self._plan = reader.plan(params)
+            self._plan, self._paths = reader.plan(params)
         self.step_size = reader.whole(params.get("step_size", 1), "step_size", least=1)
         end = params.get("end")
         self.end = None if end is None else reader.whole(end, "end", least=1)
-        # without an end, only a condition can end an episode: most simulators go on for ever
+        # without an end, only a condition can end an episode: most simulators never stop
         self.ends = self.end is not None
         self.start = _date(reader, params.get("start"))
         if reader.problems:
             raise DocumentError(reader.problems)
 
     def setup(self) -> EnvironmentBaseline:
-        """Return the sensors and actuators of the plan; there are no rewards of its own."""
+        """Return the plan's sensors and actuators; there are no rewards."""
         plan = self.plan()
+        self.warnings = misspelt_seeds(plan, self._paths or PlanPaths.of(plan))
         return EnvironmentBaseline(
             sensors=[port.information for port in plan.sensors],
             actuators=[port.information for port in plan.actuators],
@@ -419,7 +434,7 @@ class DescribedCoSimulation(CoSimulation):
         )
 
     def plan(self) -> CoSimulationPlan:
-        """Return the plan, the same for every episode; simulators start afresh in each."""
+        """Return the plan, the same for every episode; its simulators are started anew in each."""
         if self._plan is None:
             plan = self._build(**self._build_params)
             if not isinstance(plan, CoSimulationPlan):
@@ -431,8 +446,19 @@ class DescribedCoSimulation(CoSimulation):
             self._plan = plan
         return self._plan
 
+    def source_of(self, sensor: str | None) -> str:
+        plan = self.plan()
+        entity = next(port.entity for port in plan.sensors if port.information.uid == sensor)
+        specs = {spec.uid: spec for spec in plan.entities}
+        name = entity
+        while (parent := specs[name].parent) is not None:
+            name = parent
+        simulator = next(spec for spec in plan.simulators if spec.uid == specs[name].simulator)
+        start = simulator.python or simulator.cmd or simulator.connect or "a function of its plan"
+        return f"entity {entity!r} of simulator {simulator.uid!r} ({start})"
+
     def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
-        """Truncate the episode at the first state whose time is ``end`` or later."""
+        """Truncate the episode at the first state at or after the tick ``end``."""
         return EnvironmentState(readings, truncated=self.end is not None and time >= self.end)
 
 

@@ -1,4 +1,4 @@
-"""The contract of an environment: what a world must offer for agents to act in it."""
+"""The contract of an environment, the world that agents act in."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import RenderError
+from palaestrai_mosaik.importing import class_name
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Topology
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import initial_values
 
-#: something of several environments: a list, or an array with a row for each
+#: values of several environments: a list with an entry, or an array with a row, for each
 Rows = Sequence[Any] | npt.NDArray[Any]
 
 
 @dataclass(slots=True)
 class EnvironmentBaseline:
-    """What an environment offers, declared once before anything runs.
+    """The declaration of an environment, made once before anything runs.
 
     Attributes:
         sensors: the sensors, with their initial readings.
-        actuators: the actuators; a value, where given, is the set-point that holds until an agent gives
+        actuators: the actuators; a value, if any, is the set-point that holds until an agent sends
             another.
         rewards: the rewards that the environment itself computes, in the order of
             :attr:`EnvironmentState.rewards`.
         start: the date of tick 0.
         world_model: any static description to be stored.
-        topology: how its parts are connected, with the sensors and actuators of each, to be stored and drawn.
+        topology: the connections of its parts, with the sensors and actuators of each, to be stored and drawn.
     """
 
     sensors: Sequence[SensorInformation]
@@ -49,14 +50,16 @@ class EnvironmentState:
 
     Attributes:
         readings: the readings of all sensors in the order of the baseline, each flattened
-            (:meth:`Space.flatten`) and concatenated; shape ``(n_readings,)``, float64. An array of float64 is
-            handed on by reference, so an environment makes a new one for each state; a list, or an array of
-            another type, is converted.
-        rewards: one float for each declared reward.
-        terminated: the world itself ended (Gymnasium's sense).
+            (:meth:`Space.flatten`) and concatenated; shape ``(n_readings,)``, float64. A float64 array is
+            passed on by reference, so an environment must create a new one for each state; a list, or an array
+            of another dtype, is converted. All are finite, except that NaN marks a missing value of a sensor
+            declared with ``may_be_missing``.
+        rewards: one finite float for each declared reward. No agent receives those of an episode's first state,
+            which may be NaN.
+        terminated: the world itself ended (in Gymnasium's sense).
         truncated: time ran out.
-        world_state: whatever else shall be stored (JSON-able, or made so by the document's
-            ``state_transformer``).
+        world_state: anything else to store, JSON-serialisable or made so by the document's
+            ``state_transformer``.
     """
 
     readings: FloatVector
@@ -67,12 +70,12 @@ class EnvironmentState:
 
 
 class Together(Protocol):
-    """Steps several environments of one class, each once, and returns their results together.
+    """Steps several environments of one class together and returns their results as rows.
 
-    For environments that have something to save where many are stepped (:meth:`Environment.together`).
+    For environments that step faster together than one by one (:meth:`Environment.together`).
     """
 
-    #: which of them is being stepped, for the note at its exception
+    #: index of the environment being stepped, for the note at its exception
     at: int
 
     def step(
@@ -81,22 +84,21 @@ class Together(Protocol):
         """Step some of the environments.
 
         Args:
-            places: which of them.
+            places: their indices.
             setpoints: a read-only row for each.
 
         Returns:
-            Their readings, rewards, and whether they have terminated, and were truncated, one of each for
-            each of them, or arrays with a row for each that nobody writes to again. A row is what
-            :meth:`Environment.step` would return.
+            Readings, rewards, terminated and truncated, each with an entry (or an array's row) per
+            environment, equal to the result of :meth:`Environment.step`. The arrays are not written to again.
         """
 
 
 class World(ABC):
-    """What every kind of environment has: identity, clock, randomness, a life cycle.
+    """The base of all environments: identity, clock, randomness, life cycle.
 
     The constructor receives the document's ``params``. The framework then sets
     :attr:`uid`, calls :meth:`setup` once, and before every episode sets a fresh
-    :attr:`rng` (a function of seed, phase, uid, worker and episode alone).
+    :attr:`rng`, which depends only on seed, phase, uid, worker and episode.
     """
 
     #: mosaik ticks from one state to the next
@@ -105,15 +107,17 @@ class World(ABC):
     uid: str = ""
     #: the environment's own random generator, new for every episode
     rng: np.random.Generator
-    #: parameters that were given but have no effect, each with the reason; checking a document warns of them
+    #: parameters without effect, each with the reason; checking a document warns of them
     without_effect: Mapping[str, str] = {}
-    #: what :meth:`setup` returned
+    #: the result of :meth:`setup`
     baseline: EnvironmentBaseline | None = None
-    #: whether an episode can end by this environment's own doing
+    #: how to allow NaN in a sensor's readings, for error messages; empty if it cannot be allowed
+    missing_remedy: str = "declare its sensor with may_be_missing=True"
+    #: whether the environment itself can end an episode
     ends: bool = True
-    #: whether :meth:`setup` leaves behind what later ones of a process are faster by (files that
-    #: are read once, say), and no thread and no open file: such an environment is set up once
-    #: before processes are forked for many runs
+    #: whether :meth:`setup` speeds up later setups of the process (by caching files, for example) and
+    #: leaves no thread and no open file: such an environment is set up once before processes are forked
+    #: for many runs
     shares_setup: ClassVar[bool] = False
     #: worker index and episode number of the running episode
     worker: int = 0
@@ -121,30 +125,34 @@ class World(ABC):
 
     @abstractmethod
     def setup(self) -> EnvironmentBaseline:
-        """Prepare the environment and return what it offers. Called once."""
+        """Prepare the environment and return its baseline. Called once."""
 
     def state(self) -> Any:
-        """Return what of it lasts from episode to episode, to be pickled (``None``: nothing).
+        """Return the state that outlasts an episode, to be pickled, or ``None``.
 
-        Checkpoints of a run keep it: only an environment that keeps something from one episode to the next has to return it.
+        It is part of a run's checkpoints. Override it only if something is kept between episodes.
         """
         return None
 
     def restore(self, state: Any) -> None:
-        """Go on from what :meth:`state` returned, after :meth:`setup` in another process."""
+        """Continue from the result of :meth:`state`, after :meth:`setup` in another process."""
 
     def takes_reward(self, reward: Any) -> bool:
-        """Return whether it computes the document's ``reward`` itself; it then keeps the object.
+        """Return whether the environment computes the document's ``reward`` itself and keeps the object.
 
-        Called before :meth:`setup`. The reward is then among those of its baseline and its states.
+        Called before :meth:`setup`. If true, the baseline and the states include the reward.
         """
         return False
 
+    def source_of(self, sensor: str | None) -> str:
+        """Name the source of a sensor's readings (``None``: of the rewards), for error messages."""
+        return class_name(type(self))
+
     def enable_frames(self) -> None:
-        """Prepare for :meth:`render`; called before :meth:`setup`, only where the document requests frames.
+        """Prepare for :meth:`render`; called before :meth:`setup`, only if the document requests frames.
 
         Raises:
-            RenderError: it cannot render frames.
+            RenderError: the environment cannot render frames.
         """
         if type(self).render is World.render:
             raise RenderError(
@@ -155,11 +163,11 @@ class World(ABC):
     def render(self) -> Any:
         """Return a picture of the newest state, to be stored: Gymnasium's ``rgb_array``.
 
-        Called after :meth:`enable_frames`, for the states that the document requests. It draws no random
-        numbers and changes nothing that later states depend on.
+        Called after :meth:`enable_frames`, for the states that the document requests. It must not draw random
+        numbers, nor change anything that later states depend on.
 
         Returns:
-            A uint8 array (height, width, 3): red, green and blue. ``None``: this state has no picture.
+            A uint8 array (height, width, 3) of red, green and blue, or ``None`` if this state has no picture.
         """
         return None
 
@@ -168,11 +176,13 @@ class World(ABC):
 
 
 class Environment(World):
-    """An environment that is one class. ``setup`` and ``step`` are mandatory.
+    """An environment implemented by one class. ``setup`` and ``step`` are mandatory.
 
-    Time: :meth:`reset` gives the state at tick 0 of an episode; at every later multiple
+    :meth:`reset` returns the state at tick 0 of an episode; at every later multiple
     of :attr:`step_size` the framework calls :meth:`step` with the set-points in force.
     """
+
+    #: an actuator without a new set-point keeps its last one (otherwise it reads NaN)
 
     #: an actuator without a new set-point keeps its last one (else it reads NaN)
     hold_setpoints: ClassVar[bool] = True
@@ -180,7 +190,7 @@ class Environment(World):
     def reset(self) -> EnvironmentState:
         """Start a new episode and return its first state.
 
-        The default returns the readings and rewards of the baseline; override it where there is state.
+        The default returns the readings and rewards of the baseline; override it if the environment has state.
         """
         baseline = self.setup() if self.baseline is None else self.baseline
         parts = [s.space.flatten(s.value) for s in baseline.sensors]
@@ -191,14 +201,15 @@ class Environment(World):
     def step(self, setpoints: npt.NDArray[Any]) -> EnvironmentState:
         """Advance by :attr:`step_size` ticks and return the new state.
 
-        ``setpoints``: shape ``(n_setpoints,)``, read-only: the flattened set-points of all
-        actuators in the order of the baseline. float64, NaN where no set-point was ever
-        given; int64 if all actuators are integers (``Discrete``, for instance) and each has a set-point.
+        Args:
+            setpoints: shape ``(n_setpoints,)``, read-only: the flattened set-points of all actuators in the
+                order of the baseline. float64, with NaN for actuators that never received a set-point; int64
+                if all actuators are integers (``Discrete``, for instance) and each has a set-point.
         """
 
     @classmethod
     def together(cls, copies: Sequence[Any]) -> Together | None:
-        """Return what steps ``copies`` of this class faster than one by one (``None``: nothing does).
+        """Return an object that steps ``copies`` of this class faster than one by one, or ``None``.
 
         Called after their :meth:`setup`.
         """
@@ -208,12 +219,12 @@ class Environment(World):
 class Reward(ABC):
     """Computes one or more named rewards from an environment's state.
 
-    Named in the document beside an environment, it replaces the environment's own
+    If the document names one for an environment, it replaces the environment's own
     rewards. The constructor receives the document's ``params``.
     """
 
     def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
-        """Declare the rewards; called once. The place to look up sensors by uid."""
+        """Declare the rewards and look up sensors by uid. Called once."""
         from palaestrai_mosaik.types import Box
 
         return [RewardInformation(0.0, Box(-np.inf, np.inf, shape=()), type(self).__name__)]
@@ -227,14 +238,14 @@ class Reward(ABC):
 
 
 class EnvironmentStateTransformer(ABC):
-    """Changes an environment's state before it is stored; what agents see stays as it is."""
+    """Changes an environment's state before it is stored, not the state that agents see."""
 
     def setup(self, baseline: EnvironmentBaseline) -> None:
-        """Look at what the environment offers; called once, before the first state."""
+        """Inspect the environment's baseline; called once, before the first state."""
 
     def _join(self, environment: World) -> None:
         """Hook for adapters, called before the environment is set up."""
 
     @abstractmethod
     def __call__(self, environment_state: EnvironmentState) -> EnvironmentState:
-        """Return the state to store. Do not modify the one given: make another."""
+        """Return the state to store, a new object: do not modify the argument."""

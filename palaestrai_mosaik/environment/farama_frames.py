@@ -1,4 +1,4 @@
-"""Frames of environments of Gymnasium and games of PettingZoo: the render mode, and whether they can render."""
+"""Frames of Gymnasium's environments and PettingZoo's games: the render mode, and a trial rendering."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RGB_ARRAY = "rgb_array"
 
 
 def with_render_mode(kwargs: Mapping[str, Any], uid: str) -> dict[str, Any]:
-    """Return the keywords ``kwargs`` of the environment ``uid`` with the render mode ``rgb_array``.
+    """Return ``kwargs`` of the environment ``uid`` with the render mode ``rgb_array``.
 
     Raises:
-        RenderError: they ask for another render mode.
+        RenderError: ``kwargs`` request another render mode.
     """
     mode = kwargs.get("render_mode", RGB_ARRAY)
     if mode != RGB_ARRAY:
@@ -30,7 +30,7 @@ def with_render_mode(kwargs: Mapping[str, Any], uid: str) -> dict[str, Any]:
 
 
 def try_to_render(make: Callable[[Mapping[str, Any]], Any], kwargs: Mapping[str, Any], who: str) -> None:
-    """Render one frame of an environment that is made only for this, so that the other one does not notice.
+    """Render one frame of a separate environment, so that the one in use does not change.
 
     Args:
         make: makes the environment with keywords.
@@ -38,30 +38,30 @@ def try_to_render(make: Callable[[Mapping[str, Any]], Any], kwargs: Mapping[str,
         who: names the environment in messages.
 
     Raises:
-        RenderError: it cannot render frames.
-        ContractError: it cannot be made at all.
+        RenderError: the environment cannot render frames.
+        ContractError: the environment cannot be made, even without a render mode.
     """
     what = f"{who} cannot render frames"
     try:
-        made = make(kwargs)
+        environment = make(kwargs)
     except ContractError as error:
-        # (what is wrong without the render mode, too, is no matter of frames)
+        # without the render mode, this raises any error that has nothing to do with frames
         make({key: value for key, value in kwargs.items() if key != "render_mode"}).close()
         raise RenderError(f"{what}: with render_mode {RGB_ARRAY!r}, {error}") from error
     try:
-        modes = list((made.metadata or {}).get("render_modes") or ())
+        modes = list((environment.metadata or {}).get("render_modes") or ())
         if RGB_ARRAY not in modes:
             raise RenderError(
                 f"{what}: it does not have the render mode {RGB_ARRAY!r}, only: {', '.join(map(str, modes)) or 'none'}. "
                 "Remove 'frames' from its entry, or choose another environment"
             )
-        made.reset(seed=0)
-        frame = made.render()
+        environment.reset(seed=0)
+        frame = environment.render()
     except RenderError:
         raise
     except Exception as error:
         raise RenderError(f"{what}: {raised_at(error)}") from error
     finally:
-        made.close()
+        environment.close()
     if not isinstance(frame, np.ndarray):
         raise RenderError(f"{what}: its render() returned {type(frame).__name__}, and no array")

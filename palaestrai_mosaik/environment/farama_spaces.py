@@ -5,7 +5,7 @@ Needs the extra ``rl`` (or Gymnasium alone).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.importing import needed
 from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,
@@ -28,6 +29,8 @@ from palaestrai_mosaik.types import (
 )
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
+from .faults import Fault, refusal, reward_faults, shown
+
 try:
     from gymnasium import spaces
 except ImportError as error:
@@ -39,7 +42,7 @@ class Part:
     """One sensor or actuator: a part of an observation or action.
 
     ``way``: keys and indices that lead to it through ``Dict`` and ``Tuple`` spaces. A reading
-    is the value minus ``start`` (only a ``MultiDiscrete`` that does not start at 0 has one).
+    is the value minus ``start``, which differs from 0 only for some ``MultiDiscrete`` spaces.
     """
 
     uid: str
@@ -50,37 +53,37 @@ class Part:
 
     @cached_property
     def shifted(self) -> bool:
-        """Whether there is something to be subtracted."""
+        """Whether ``start`` is not 0."""
         return bool(np.any(self.start))
 
     def read(self, value: Any) -> FloatVector:
-        """Return this part of ``value`` as a flat vector."""
+        """Read this part of ``value`` as a flat vector."""
         for key in self.way:
             value = value[key]
         vector = np.array(value, dtype=np.float64).reshape(-1)
         return vector - np.reshape(self.start, -1) if self.shifted else vector
 
     def write(self, vector: FloatVector) -> Any:
-        """Return this part's value for its flat vector."""
+        """Convert a flat vector to this part's value."""
         if isinstance(self.original, spaces.Discrete):
             return self.original.dtype.type(vector[0])
         value = vector.astype(self.original.dtype).reshape(self.ours.shape)
         return value + self.start if self.shifted else value
 
     def read_all(self, values: Sequence[Any]) -> FloatMatrix | None:
-        """Return this part of several values as a row each (``None``: :meth:`read` says what is wrong, if anything is)."""
+        """Read this part of several values as rows, or return ``None`` if :meth:`read` must do so one by one."""
         try:
             for key in self.way:
                 values = [value[key] for value in values]
-            found = np.array(values, dtype=np.float64)
+            rows = np.array(values, dtype=np.float64)
         except (ValueError, TypeError, LookupError):
             return None
-        # an entry of other shape, but of as many numbers, is the same vector
-        found = found.reshape(len(values), -1)
-        return found - np.reshape(self.start, -1) if self.shifted else found
+        # an entry of another shape with as many numbers is the same vector
+        rows = rows.reshape(len(values), -1)
+        return rows - np.reshape(self.start, -1) if self.shifted else rows
 
     def write_all(self, vectors: FloatMatrix) -> Any:
-        """Return an array with this part's value for each of several flat vectors; not of shape ()."""
+        """Convert several flat vectors to an array of this part's values; its shape must not be ()."""
         if isinstance(self.original, spaces.Discrete):
             return vectors[:, 0].astype(self.original.dtype)
         assert self.ours.shape is not None
@@ -89,9 +92,9 @@ class Part:
 
 
 class Action:
-    """How an action of ``space`` is put together from the set-points of its actuators.
+    """Composes an action of ``space`` from the set-points of its actuators.
 
-    ``parts``: the actuators ``<uid>...`` in order; ``size``: how many numbers they take.
+    ``parts``: the actuators ``<uid>...`` in order; ``size``: the length of their set-points.
     """
 
     def __init__(self, uid: str, space: spaces.Space[Any]):
@@ -103,7 +106,7 @@ class Action:
             self.slices.append(slice(self.size, self.size + part.ours.size))
             self.size += part.ours.size
         only = self.parts[0] if len(self.parts) == 1 else None
-        #: the only part, if there is nothing around it and an action is a row of an array
+        #: the only part, if it is the whole action and actions can be rows of an array
         self._only = None
         if (
             only is not None
@@ -113,43 +116,81 @@ class Action:
             self._only = only
 
     def compose_all(self, setpoints: FloatMatrix) -> Any:
-        """Return the actions for several rows of ``setpoints`` at once.
+        """Compose the actions of several rows of ``setpoints`` at once.
 
-        ``None``: each has to be composed, because one has no set-point, or they are no rows of an array.
+        Returns ``None`` if each must be composed separately, because a set-point is missing (NaN) or the
+        actions cannot be rows of an array.
         """
         if self._only is None or np.count_nonzero(np.isnan(setpoints)):
             return None
         return self._only.write_all(setpoints)
 
     def compose(self, setpoints: FloatVector, owner: str) -> Any:
-        """Return the action that ``setpoints`` (size,) of environment ``owner`` stand for.
+        """Compose the action of environment ``owner`` from ``setpoints`` (size,).
 
-        Raises :class:`ActionError` for the first actuator without one (NaN).
+        Raises :class:`ActionError` naming the first actuator without a set-point (NaN).
         """
         only = self._only
         if only is not None and not np.count_nonzero(np.isnan(setpoints)):
             return only.write(setpoints)
         action: Any = None
-        for part, where in zip(self.parts, self.slices, strict=True):
-            if np.isnan(setpoints[where]).any():
+        for part, numbers in zip(self.parts, self.slices, strict=True):
+            if np.isnan(setpoints[numbers]).any():
                 raise ActionError(f"environment {owner!r}: actuator {part.uid!r} has no set-point")
-            action = _put(action, part.way, part.write(setpoints[where]))
+            action = _put(action, part.way, part.write(setpoints[numbers]))
         return _with_tuples(action, self.space)
 
 
 def sensors_of(parts: Sequence[Part]) -> list[SensorInformation]:
-    """Return a sensor for each part; it first reads what is nearest to 0."""
+    """Return a sensor for each part, with the value nearest to 0 as its first reading."""
     return [SensorInformation(nearest_to_zero(part.ours), part.ours, part.uid) for part in parts]
 
 
 def actuators_of(parts: Sequence[Part]) -> list[ActuatorInformation]:
-    """Return an actuator for each part; until an agent sets it, it is what is nearest to 0."""
+    """Return an actuator for each part, with the value nearest to 0 until an agent sets it."""
     return [ActuatorInformation(nearest_to_zero(part.ours), part.ours, part.uid) for part in parts]
 
 
-def reward(uid: str) -> RewardInformation:
-    """Return a reward that may be any number."""
-    return RewardInformation(0.0, Box(-np.inf, np.inf, shape=()), uid)
+def rewards_of(uid: str, space: Any = None) -> list[RewardInformation]:
+    """Return the rewards of a ``reward_space``: ``uid``, or ``uid.0``, ``uid.1`` and so on for a vector.
+
+    Without a space, there is one unbounded reward.
+    """
+    if not isinstance(space, spaces.Box) or space.shape in ((), (1,)):
+        return [RewardInformation(0.0, Box(-np.inf, np.inf, shape=()), uid)]
+    bounds = zip(space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist(), strict=True)
+    return [
+        RewardInformation(float(np.clip(0.0, *pair)), Box(*pair, shape=()), f"{uid}.{i}")
+        for i, pair in enumerate(bounds)
+    ]
+
+
+def gained(given: Any, declared: Sequence[RewardInformation], who: Callable[[], str]) -> tuple[float, ...]:
+    """Return the rewards of a step as one number for each ``declared`` reward.
+
+    Raises :class:`ContractError` for other numbers of rewards; ``who`` returns the words for their source.
+    """
+    if len(declared) == 1 and isinstance(given, int | float | np.number):
+        return (float(given),)
+    try:
+        values = np.asarray(given, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise refusal(who(), reward_faults(given, declared)) from None
+    if len(values) == len(declared):
+        return tuple(values.tolist())
+    uid = declared[0].uid.removesuffix(".0")
+    if len(values) > 1:
+        remedy = (
+            f"write `reward_space = gymnasium.spaces.Box(-numpy.inf, numpy.inf, ({len(values)},))` in the environment, "
+            f"which gives the rewards '{uid}.0' to '{uid}.{len(values) - 1}', or return one number"
+        )
+    else:
+        remedy = (
+            f"a wrapper that makes one reward of several has the attribute `reward_space = gymnasium.spaces.Box("
+            f"-numpy.inf, numpy.inf, ())`, which gives the reward {uid!r}"
+        )
+    rule = f"{count(len(declared), 'reward')} declared, others given"
+    raise refusal(who(), [Fault(rule, f"found {shown(given)}; {remedy}")])
 
 
 def parts_of(uid: str, space: spaces.Space[Any], way: tuple[str | int, ...] = ()) -> Iterator[Part]:
@@ -186,35 +227,35 @@ def _part(uid: str, space: spaces.Space[Any], way: tuple[str | int, ...]) -> Par
 
 
 def nearest_to_zero(space: Space) -> Any:
-    """Return the value of ``space`` that is nearest to 0 in all its numbers."""
+    """Return the value of ``space`` nearest to 0 in every number."""
     return space.unflatten(np.clip(0.0, space.flat_low, space.flat_high))
 
 
 def plain_info(info: Mapping[str, Any], without: str | None = None) -> dict[str, Any]:
-    """Return what of an info can be stored: words, numbers, arrays and lists of them, and mappings to them.
+    """Return the storable entries of an info: text, numbers, arrays and lists of them, and mappings of these.
 
-    ``without`` names an entry that is left out.
+    The entry ``without`` is left out.
     """
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in info.items():
         if key == without:
             continue
         if isinstance(value, Mapping):
             inner = plain_info(value)
             if inner:
-                found[str(key)] = inner
+                entries[str(key)] = inner
         elif isinstance(value, (bool, int, float, str, np.ndarray, np.number, np.bool_, list, tuple)):
             try:
                 array = np.asarray(value)
             except ValueError:  # a list of lists of different lengths
                 continue
             if array.dtype.kind in "biufU":
-                found[str(key)] = array.tolist()
-    return found
+                entries[str(key)] = array.tolist()
+    return entries
 
 
 def _put(action: Any, way: tuple[str | int, ...], value: Any) -> Any:
-    """Put ``value`` at its place in ``action``, whose ``Dict`` and ``Tuple`` spaces are dicts."""
+    """Insert ``value`` at ``way`` in ``action``, where dicts stand for ``Dict`` and ``Tuple`` spaces."""
     if not way:
         return value
     action = {} if action is None else action
@@ -224,10 +265,10 @@ def _put(action: Any, way: tuple[str | int, ...], value: Any) -> Any:
 
 def _with_tuples(action: Any, space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Dict):
-        # (of an entry that is empty itself there is no actuator)
-        given = {} if action is None else action
-        return {key: _with_tuples(given.get(key), entry) for key, entry in space.spaces.items()}
+        # an empty Dict or Tuple has no actuator and so no value
+        parts = {} if action is None else action
+        return {key: _with_tuples(parts.get(key), entry) for key, entry in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        given = {} if action is None else action
-        return tuple(_with_tuples(given.get(i), entry) for i, entry in enumerate(space.spaces))
+        parts = {} if action is None else action
+        return tuple(_with_tuples(parts.get(i), entry) for i, entry in enumerate(space.spaces))
     return action

@@ -1,7 +1,7 @@
-"""Environments with a formula as reward: known answers to try designs and analyses with.
+"""Environments with a formula as reward: known results to test designs and analyses with.
 
-The parameters ``x1``, ``x2``, ... of :class:`FunctionEnvironment` are the factors. The analytic
-sensitivity indices stand with each function; they hold for independent, uniform parameters.
+The parameters ``x1``, ``x2``, ... of :class:`FunctionEnvironment` are the factors. Each function's
+docstring states its analytic sensitivity indices, for independent, uniform parameters.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def branin(x: Sequence[float]) -> float:
     """Return Branin's function of x1 in [-5, 10] and x2 in [0, 15], to be minimised.
 
     Its minimum is 0.397887, at (-pi, 12.275), (pi, 2.275) and (9.42478, 2.475). Source: Branin 1972, "Widely convergent
-    method for finding multiple solutions of simultaneous nonlinear equations", IBM Journal of Research and Development 16.
+    method for finding multiple solutions of simultaneous nonlinear equations", IBM Journal of Research and
+    Development 16.
     """
     x1, x2 = x
     b, c, t = 5.1 / (4 * math.pi**2), 5 / math.pi, 1 / (8 * math.pi)
@@ -105,18 +106,17 @@ FUNCTIONS: Mapping[str, Callable[..., float]] = {
 class FunctionEnvironment(Environment):
     """Rewards every step with a function of its parameters.
 
-    The reward is called ``y``, as is the one sensor, which reads it; what is done to the one actuator,
-    ``idle``, has no effect. ``noise``, ``invalid`` and ``failures`` are there to see what becomes of an
-    analysis. All three are drawn from the environment's generator, so runs of one seed share them.
+    Both the reward and the only sensor are called ``y``; the only actuator, ``idle``, has no effect.
+    ``noise`` and ``failures`` show how an analysis copes with them. Both are drawn from the
+    environment's generator, so runs with one seed share them.
 
     Args:
         function: name of the function.
-        steps: the episode terminates after so many steps.
-        coefficients: the constants of the function; ``None``: its own.
+        steps: number of steps after which the episode terminates.
+        coefficients: the constants of the function; ``None``: its defaults.
         noise: standard deviation of a normal error of every reward.
-        invalid: the probability that all rewards of an episode are NaN.
         failures: the probability that the first step of an episode raises :class:`SimulationError`.
-        x: ``x1``, ``x2``, ... are what the function is taken of.
+        x: ``x1``, ``x2``, ...: the arguments of the function.
 
     Raises:
         ContractError: the function is unknown, or does not have these parameters.
@@ -128,7 +128,6 @@ class FunctionEnvironment(Environment):
         steps: int = 1,
         coefficients: Sequence[float] | None = None,
         noise: float = 0.0,
-        invalid: float = 0.0,
         failures: float = 0.0,
         **x: float,
     ):
@@ -143,18 +142,18 @@ class FunctionEnvironment(Environment):
                     f"unknown parameter {name!r} of FunctionEnvironment{did_you_mean(name, names)}; the "
                     f"parameters of the function are called x1, x2, ... without a gap"
                 )
-        given = [float(x[name]) for name in names]
+        arguments = [float(x[name]) for name in names]
         try:
-            self.y = FUNCTIONS[function](given, *([] if coefficients is None else [coefficients]))
+            self.y = FUNCTIONS[function](arguments, *([] if coefficients is None else [coefficients]))
         except ValueError:
-            found = f"{len(given)} parameters" + (
+            counts = f"{len(arguments)} parameters" + (
                 "" if coefficients is None else f" and {len(coefficients)} coefficients"
             )
-            raise ContractError(f"the function {function!r} cannot be taken of {found}") from None
+            raise ContractError(f"the function {function!r} cannot be taken of {counts}") from None
         self.steps = int(steps)
-        self.noise, self.invalid, self.failures = float(noise), float(invalid), float(failures)
+        self.noise, self.failures = float(noise), float(failures)
         self.done = 0
-        self._fails, self._spoils = False, False
+        self._fails = False
 
     def setup(self) -> EnvironmentBaseline:
         anything = Box(-np.inf, np.inf, shape=())
@@ -166,7 +165,8 @@ class FunctionEnvironment(Environment):
 
     def reset(self) -> EnvironmentState:
         self.done = 0
-        self._fails, self._spoils = self.rng.random(2) < (self.failures, self.invalid)
+        # the second number keeps the noise that follows as in published figures
+        self._fails = bool(self.rng.random(2)[0] < self.failures)
         return EnvironmentState(np.zeros(1), (0.0,))
 
     def step(self, setpoints: FloatVector) -> EnvironmentState:
@@ -174,6 +174,4 @@ class FunctionEnvironment(Environment):
             raise SimulationError("this episode fails, as `failures` asks for")
         self.done += 1
         y = self.y + self.noise * self.rng.standard_normal() if self.noise else self.y
-        reading = np.array([y])
-        reward = math.nan if self._spoils else y
-        return EnvironmentState(reading, (reward,), terminated=self.done >= self.steps)
+        return EnvironmentState(np.array([y]), (y,), terminated=self.done >= self.steps)

@@ -13,6 +13,7 @@ import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import (
+    class_name,
     import_module,
     limit,
     load,
@@ -27,7 +28,7 @@ from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
 from .farama_frames import try_to_render, with_render_mode
-from .farama_spaces import Action, actuators_of, parts_of, plain_info, reward, sensors_of
+from .farama_spaces import Action, actuators_of, gained, parts_of, plain_info, rewards_of, sensors_of
 
 try:
     import gymnasium
@@ -35,18 +36,19 @@ except ImportError as error:
     raise ImportError(f"this environment needs {needed(error)}: {install_extra('rl')}") from error
 
 
-#: keywords that ``gymnasium.make`` takes itself
+#: keywords of ``gymnasium.make`` itself
 _OF_MAKE = ("max_episode_steps", "disable_env_checker", "vector_kwargs")
 
 
 class GymnasiumEnvironment(Environment):
-    """The environment that ``gymnasium.make(id, **kwargs)`` makes.
+    """The environment made by ``gymnasium.make(id, **kwargs)``.
 
-    An observation is the sensor ``observation``, an action the actuator ``action``; an entry of a ``Dict`` or
-    ``Tuple`` is one of its own (``observation.<key>``, ``observation.<index>``). The reward is ``reward``.
-    What of its ``info`` are words, numbers and arrays is in the world's state as ``info``, and in that of
-    :func:`~palaestrai_mosaik.make`. One tick is one step. Every episode begins with a reset that is seeded
-    from :attr:`rng`. Until an agent sets an actuator, it is 0 or whatever of its space is nearest to it.
+    An observation is the sensor ``observation``, an action the actuator ``action``; each entry of a ``Dict``
+    or ``Tuple`` has its own (``observation.<key>``, ``observation.<index>``). The reward is ``reward``; with a
+    ``reward_space`` of several numbers, the rewards are ``reward.0``, ``reward.1`` and so on. Text, numbers
+    and arrays of its ``info`` are stored in the world's state under ``info``, and are part of the info of
+    :func:`~palaestrai_mosaik.make`. One tick is one step. Every episode starts with a reset that is seeded
+    from :attr:`rng`. Until an agent sets an actuator, it holds the value of its space nearest to 0.
 
     Args:
         id: Gymnasium's id; ``module:Name-v0`` imports the module. ``module:name`` is the function or class
@@ -55,6 +57,7 @@ class GymnasiumEnvironment(Environment):
         kwargs: keywords of the environment; ``None``: none.
     """
 
+    missing_remedy = ""
     #: whether frames are requested
     _frames = False
 
@@ -66,31 +69,37 @@ class GymnasiumEnvironment(Environment):
         self._world: gymnasium.Env[Any, Any] | None = None
 
     def enable_frames(self) -> None:
-        """Ask for the render mode ``rgb_array``. Raises :class:`RenderError` where the ``kwargs`` ask for another."""
+        """Request the render mode ``rgb_array``. Raises :class:`RenderError` if ``kwargs`` request another."""
         self.kwargs = with_render_mode(self.kwargs, self.uid)
         self._frames = True
 
     def setup(self) -> EnvironmentBaseline:
         """Make the environment.
 
-        Raises :class:`ContractError` for unknown ids and strange spaces, :class:`NameResolutionError` for a function
-        that does not exist, and :class:`RenderError` where frames are requested and cannot be rendered.
+        Raises :class:`ContractError` for unknown ids and unsupported spaces, :class:`NameResolutionError` for a
+        function that does not exist, and :class:`RenderError` if frames are requested and cannot be rendered.
         """
         if self._frames:
             try_to_render(partial(_make, self.id), self.kwargs, f"environment {self.uid!r} ({self.id})")
         world = self._world = _make(self.id, self.kwargs)
         self._observed = list(parts_of("observation", world.observation_space))
         self._action = Action("action", world.action_space)
+        self._rewards = rewards_of("reward", _reward_space(world))
         return EnvironmentBaseline(
             sensors=sensors_of(self._observed),
             actuators=actuators_of(self._action.parts),
-            rewards=[reward("reward")],
+            rewards=self._rewards,
         )
+
+    def source_of(self, sensor: str | None) -> str:
+        return f"Gymnasium's {self.id}"
 
     def reset(self) -> EnvironmentState:
         assert self._world is not None
         observation, info = self._world.reset(seed=int(self.rng.integers(2**31)))
-        return EnvironmentState(self._readings(observation), (0.0,), world_state=_world_state(info))
+        return EnvironmentState(
+            self._readings(observation), (0.0,) * len(self._rewards), world_state=_world_state(info)
+        )
 
     def step(self, setpoints: FloatVector) -> EnvironmentState:
         assert self._world is not None
@@ -98,27 +107,26 @@ class GymnasiumEnvironment(Environment):
         observation, gain, terminated, truncated, info = self._world.step(action)
         return EnvironmentState(
             self._readings(observation),
-            (float(gain),),
+            self.gains_of(gain),
             terminated=bool(terminated),
-            # both at once are possible; a world that has ended is not cut off
-            truncated=bool(truncated and not terminated),
+            truncated=bool(truncated),
             world_state=_world_state(info),
         )
 
     @classmethod
     def together(cls, copies: Sequence[GymnasiumEnvironment]) -> Together | None:
-        own = (cls.step, cls._readings) == (GymnasiumEnvironment.step, GymnasiumEnvironment._readings)
-        return _Together(copies) if own else None
+        inherited = (cls.step, cls._readings) == (GymnasiumEnvironment.step, GymnasiumEnvironment._readings)
+        return _Together(copies) if inherited else None
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the environment says of itself: how it can be shown, above all. It must have been set up."""
+        """The metadata of the environment, such as its render modes. Requires :meth:`setup`."""
         assert self._world is not None
         metadata: Mapping[str, Any] = self._world.metadata
         return metadata
 
     def render(self) -> Any:
-        """Show the state, in the way that ``render_mode`` among the ``kwargs`` says."""
+        """Render the state with the ``render_mode`` of ``kwargs``."""
         assert self._world is not None
         return self._world.render()
 
@@ -127,13 +135,22 @@ class GymnasiumEnvironment(Environment):
             self._world.close()
             self._world = None
 
+    def gains_of(self, gain: Any) -> tuple[float, ...]:
+        """Return the rewards of a step. Raises :class:`ContractError` if they differ from the declared ones."""
+        return gained(gain, self._rewards, self._stepped)
+
+    def _stepped(self) -> str:
+        """Describe the step for error messages."""
+        assert self._world is not None
+        return f"environment {self.uid!r} ({class_name(type(self._world.unwrapped))}), step"
+
     def _readings(self, observation: Any) -> FloatVector:
         parts = [part.read(observation) for part in self._observed]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
 
 
 class _Together(Together):
-    """Steps copies one after the other; their actions and readings are rows of arrays."""
+    """Steps copies one after the other, with their actions and readings as rows of arrays."""
 
     def __init__(self, copies: Sequence[GymnasiumEnvironment]):
         self._copies = copies
@@ -153,24 +170,26 @@ class _Together(Together):
             self.at = k
             observation, gain, terminated, truncated, _ = steps[k](action)
             observations.append(observation)
-            rewards.append(float(gain))
+            rewards.append(self._copies[k].gains_of(gain))
             terminations.append(bool(terminated))
-            # both at once are possible; a world that has ended is not cut off
-            truncations.append(bool(truncated and not terminated))
-        gained = np.array(rewards).reshape(-1, 1)
-        return self._readings(places, observations), gained, terminations, truncations
+            truncations.append(bool(truncated))
+        return self._readings(places, observations), np.array(rewards), terminations, truncations
 
     def _one_by_one(self, places: Sequence[int], setpoints: FloatMatrix) -> Iterator[Any]:
-        for k, mine in zip(places, setpoints, strict=True):
+        for k, row in zip(places, setpoints, strict=True):
             self.at = k
-            yield self._action.compose(mine, self._copies[k].uid)
+            yield self._action.compose(row, self._copies[k].uid)
 
     def _readings(self, places: Sequence[int], observations: Sequence[Any]) -> Rows:
         parts = [part.read_all(observations) for part in self._observed]
-        found = [part for part in parts if part is not None]
-        if len(found) < len(parts):
+        columns = [part for part in parts if part is not None]
+        if len(columns) < len(parts):
             return list(self._each(places, observations))
-        return found[0] if len(found) == 1 else np.concatenate([np.empty((len(places), 0)), *found], axis=1)
+        return (
+            columns[0]
+            if len(columns) == 1
+            else np.concatenate([np.empty((len(places), 0)), *columns], axis=1)
+        )
 
     def _each(self, places: Sequence[int], observations: Sequence[Any]) -> Iterator[FloatVector]:
         for k, observation in zip(places, observations, strict=True):
@@ -178,8 +197,18 @@ class _Together(Together):
             yield self._copies[k]._readings(observation)
 
 
+def _reward_space(world: Any) -> Any:
+    """Return the ``reward_space`` of the outermost layer that has one."""
+    while world is not None:
+        space = getattr(world, "reward_space", None)
+        if space is not None:
+            return space
+        world = world.env if isinstance(world, gymnasium.Wrapper) else None
+    return None
+
+
 def _world_state(info: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what is stored of an info, ``None`` where it says nothing."""
+    """Return the storable part of an info, or ``None`` if it is empty."""
     plain = plain_info(info) if info else None
     return {"info": plain} if plain else None
 
@@ -187,7 +216,7 @@ def _world_state(info: Mapping[str, Any]) -> dict[str, Any] | None:
 def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     module, _, name = id.partition(":")
     if name.isidentifier():
-        # also where it is an id: what the module registers is known when it has been imported
+        # before the lookup, since importing the module may register the name
         import_module(module, ours=False)
         if not _is_registered(name):
             return _call(id, kwargs)
@@ -209,7 +238,7 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         if misfits is not None:
             raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
         raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
-    # Gymnasium has imported by itself what the id leads to
+    # record the modules that Gymnasium imported to make it
     note_module(id.rpartition(":")[0] or "gymnasium", known="gymnasium")
     layer: Any = world
     while layer is not None:
@@ -219,13 +248,13 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _is_registered(name: str) -> bool:
-    """Whether Gymnasium knows an environment ``name``, with a version or without one."""
-    return any(name in (known, spec.name) for known, spec in gymnasium.registry.items())
+    """Return whether Gymnasium has an environment ``name``, with a version or without one."""
+    return any(name in (key, spec.name) for key, spec in gymnasium.registry.items())
 
 
 def _call(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    """Return the environment that the function or class ``id`` (``module:name``) makes."""
-    # it is called with keywords of the document, so that those of this package are no exception
+    """Call the function or class ``id`` (``module:name``) and return its environment."""
+    # its keywords come from the document, so functions of this package are refused as well
     maker = load(id, ours=False, kind="function or class")
     if not callable(maker):
         raise ContractError(
@@ -244,29 +273,29 @@ def _call(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _misfit(id: str, kwargs: Mapping[str, Any]) -> str | None:
-    """Return why what makes the environment does not take ``kwargs``, if that is so."""
+    """Return why the environment's factory does not accept ``kwargs``, or ``None`` if it does."""
     spec = gymnasium.spec(id)
     origin = spec.entry_point
     maker: Any = gymnasium.envs.registration.load_env_creator(origin) if isinstance(origin, str) else origin
-    own = {key: value for key, value in kwargs.items() if key not in _OF_MAKE}
-    return None if maker is None else misfit(maker, {**spec.kwargs, **own})
+    factory_kwargs = {key: value for key, value in kwargs.items() if key not in _OF_MAKE}
+    return None if maker is None else misfit(maker, {**spec.kwargs, **factory_kwargs})
 
 
 def _check_allowed(id: str) -> None:
-    """Raise :class:`NameResolutionError` if a module that ``id`` leads to may not be named."""
+    """Raise :class:`NameResolutionError` if ``id`` leads to a module that is not allowed."""
     module, colon, name = id.rpartition(":")
     if colon:
         import_module(module)
     spec = gymnasium.registry.get(name)
     if spec is None:
-        # also a name without its version: Gymnasium would choose one
+        # this includes a name without a version, for which Gymnasium would choose one
         raise NameResolutionError(
             f"{id!r} must be the full name of an environment{did_you_mean(name, gymnasium.registry)}, as the "
             "document's modules are limited (--allow-modules)"
         )
     makers: list[Any] = [spec, *spec.additional_wrappers]
-    for made in makers:
-        origin = made.entry_point
+    for maker in makers:
+        origin = maker.entry_point
         home = origin.partition(":")[0] if isinstance(origin, str) else getattr(origin, "__module__", "")
         fault = None if home.partition(".")[0] == "gymnasium" else refusal(str(home))
         if fault is not None:

@@ -1,4 +1,4 @@
-"""Repeated zero-sum games of two players, given by their matrix."""
+"""Repeated zero-sum games of two players, defined by a payoff matrix."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ _PAYOFF: Sequence[Sequence[float]] = ((0, -1, 1), (1, 0, -1), (-1, 1, 0))
 
 
 class MatrixGame(BatchEnvironment):
-    """Two players choose at the same time, round by round; what one of them wins, the other loses.
+    """Two players choose at the same time, round by round; one player's gain is the other's loss.
 
     The seats are called ``left`` and ``right``: actuator ``left.action`` takes 0 to m - 1, ``right.action`` 0
-    to n - 1; sensor ``left.opponent`` reads what ``right`` has chosen last, 0 to n - 1, or n before the first
-    round, ``right.opponent`` likewise. The reward ``payoff`` is what ``left`` has got; an objective with the
+    to n - 1; sensor ``left.opponent`` reads the last choice of ``right``, 0 to n - 1, or n before the first
+    round, ``right.opponent`` likewise. The reward ``payoff`` is the gain of ``left``; an objective with the
     factor -1 makes it that of ``right``.
 
-    Made for self-play: two bodies of one agent, or one agent against another. How far they have come is
-    known, as every such game has a value v: there is a mixed strategy with which ``left`` gets at least v on
-    average whatever ``right`` does, and one with which ``right`` pays no more.
+    Made for self-play: two bodies of one agent, or one agent against another. Their progress is measurable,
+    as every such game has a value v: there is a mixed strategy with which ``left`` gains at least v on
+    average against any strategy of ``right``, and one with which ``right`` pays no more.
 
     Source: von Neumann 1928, "Zur Theorie der Gesellschaftsspiele".
 
     Args:
-        payoff: (m, n): what ``right`` pays ``left`` for the choices i and j. The default is rock, paper,
+        payoff: (m, n): the payment of ``right`` to ``left`` for the choices i and j. The default is rock, paper,
             scissors: v is 0, with 1/3 for each choice.
         batch: number of incarnations.
-        first: the first of them draws the seeds of this number.
+        first: the seed number of the first incarnation.
         max_steps: rounds of a game; ``None``: it does not end.
     """
+
+    # each player's last choice, or the number of its choices before the first round
 
     # what each of them has chosen last, or how many choices it has
     state_shapes = ((), ())
@@ -52,7 +54,7 @@ class MatrixGame(BatchEnvironment):
     def __init__(
         self, payoff: npt.ArrayLike = _PAYOFF, batch: int = 1, first: int = 0, max_steps: int | None = 10
     ):
-        super().__init__(batch, first, max_steps)
+        super().__init__(batch=batch, first=first, max_steps=max_steps)
         try:
             self.payoff = np.asarray(payoff, dtype=np.float64)
         except (TypeError, ValueError):

@@ -12,7 +12,7 @@ from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
 
 from .batch import Arrays, BatchEnvironment
 
-#: the first state lies within these bounds: angle (rad), angular velocity (rad/s)
+#: bounds of the first state: angle (rad), angular velocity (rad/s)
 _FIRST = np.array([np.pi, 1.0])
 _HIGHEST = np.array([1.0, 1.0, 8.0], dtype=np.float32)
 
@@ -29,8 +29,8 @@ class BatchPendulum(BatchEnvironment):
 
     Args:
         batch: number of incarnations.
-        first: the first of them draws the seeds of this number.
-        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+        first: the seed number of the first incarnation.
+        max_steps: number of steps after which an incarnation is truncated; ``None``: no limit.
         g: gravity in m/s**2.
     """
 
@@ -45,10 +45,10 @@ class BatchPendulum(BatchEnvironment):
     MASS, LENGTH, STEP, FASTEST, STRONGEST = 1.0, 1.0, 0.05, 8.0, 2.0
 
     def __init__(self, batch: int = 1, first: int = 0, max_steps: int | None = 200, g: float = 10.0):
-        super().__init__(batch, first, max_steps)
+        super().__init__(batch=batch, first=first, max_steps=max_steps)
         self.g = float(g)
         self._by_gravity = 3 * self.g / (2 * self.LENGTH)
-        # 32 bits, as the torque: Gymnasium rounds their product so
+        # float32, like the torque, because Gymnasium rounds their product to 32 bits
         self._by_torque = np.float32(3.0 / (self.MASS * self.LENGTH**2))
 
     def get_observation_spaces(self) -> Sequence[Space]:
@@ -94,8 +94,8 @@ class BatchPendulum(BatchEnvironment):
 
     @staticmethod
     def _observed(angle: FloatVector, speed: FloatVector) -> Arrays:
-        seen = np.empty((len(angle), 3), dtype=np.float32)
-        seen[:, 0] = np.cos(angle)
-        seen[:, 1] = np.sin(angle)
-        seen[:, 2] = speed
-        return [seen]
+        observations = np.empty((len(angle), 3), dtype=np.float32)
+        observations[:, 0] = np.cos(angle)
+        observations[:, 1] = np.sin(angle)
+        observations[:, 2] = speed
+        return [observations]

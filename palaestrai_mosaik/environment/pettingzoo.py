@@ -1,4 +1,4 @@
-"""Games of PettingZoo, unchanged: all act at once (parallel), or one after the other (AEC).
+"""PettingZoo's games, unchanged, with simultaneous moves (parallel) or moves in turn (AEC).
 
 Needs the extra ``rl`` (or PettingZoo alone).
 """
@@ -10,6 +10,7 @@ import pkgutil
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import check_origin, import_module, misfit, needed, raised_at, refusal
+from palaestrai_mosaik.importing import (
+    check_origin,
+    class_name,
+    import_module,
+    misfit,
+    needed,
+    raised_at,
+    refusal,
+)
 from palaestrai_mosaik.installation import install_extra
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
@@ -28,10 +37,11 @@ from .farama_spaces import (
     Action,
     Part,
     actuators_of,
+    gained,
     nearest_to_zero,
     parts_of,
     plain_info,
-    reward,
+    rewards_of,
     sensors_of,
 )
 
@@ -43,24 +53,23 @@ except ImportError as error:
 
 PARALLEL, AEC = "parallel", "aec"
 
-#: what the functions that make a game are called in PettingZoo's modules
+#: names of the factory functions in PettingZoo's modules
 _MAKERS = {PARALLEL: "parallel_env", AEC: "env"}
 
 Agent = Hashable
 
 
 class Game(ABC):
-    """A game that goes on, and what it said last.
+    """A running game and the results of its newest step.
 
-    ``agents``: all that may take part, in order. ``seen``, ``gains``, ``ends`` and ``infos`` are of the newest
-    step: what those agents observe of whom there is a new observation, the rewards, (terminated,
-    truncated), and the infos of those who took part in it. ``playing`` are those who still do, ``turn``
-    is the one whose move it is (``None``: that of all who play, or nobody plays).
+    ``agents`` are all possible agents, in order; ``seen`` their new observations; ``gains`` the rewards;
+    ``ends`` (terminated, truncated); ``infos`` those of the agents in the step. ``playing`` are the agents
+    still in the game. ``turn`` is the agent to move, or ``None`` if all move at once or the game is over.
     """
 
     turn: Agent | None = None
     seen: dict[Agent, Any]
-    gains: dict[Agent, float]
+    gains: dict[Agent, Any]
     ends: dict[Agent, tuple[bool, bool]]
     infos: Mapping[Agent, Mapping[str, Any]]
 
@@ -71,28 +80,28 @@ class Game(ABC):
 
     @abstractmethod
     def reset(self, seed: int) -> None:
-        """Begin a new game."""
+        """Start a new game."""
 
     @abstractmethod
     def move(self, actions: Mapping[Agent, Any]) -> None:
-        """Let agents act: all who play, or only the agent that has its turn."""
+        """Perform the actions of all playing agents, or of the agent to move."""
 
     def _note(
         self, seen: Mapping[Agent, Any], gains: Mapping[Agent, Any], ends: Mapping[Agent, tuple[bool, bool]]
     ) -> None:
-        strange = [agent for agent in (*seen, *gains) if agent not in self.agents]
-        if strange:
+        unexpected = [agent for agent in (*seen, *gains) if agent not in self.agents]
+        if unexpected:
             raise ContractError(
-                f"agent {strange[0]!r} came into the game {self.made}, which has only said that there may be "
+                f"agent {unexpected[0]!r} came into the game {self.made}, which has only said that there may be "
                 f"{', '.join(map(str, self.agents))} (possible_agents)"
             )
         self.seen = {agent: value for agent, value in seen.items() if value is not None}
-        self.gains = {agent: float(value) for agent, value in gains.items()}
+        self.gains = dict(gains)
         self.ends = dict(ends)
 
 
 class ParallelGame(Game):
-    """One in which all act at once."""
+    """A game in which all agents act at once."""
 
     def reset(self, seed: int) -> None:
         seen, infos = self.made.reset(seed=seed)
@@ -108,11 +117,11 @@ class ParallelGame(Game):
 
 
 class TurnGame(Game):
-    """One in which they act one after the other (AEC)."""
+    """A game in which agents act in turn (AEC)."""
 
     def reset(self, seed: int) -> None:
         self.made.reset(seed=seed)
-        #: who has ended, but is still to step out of the game
+        #: agents that have ended but have not yet stepped out of the game
         self._leaving: set[Agent] = set()
         self._look()
 
@@ -121,19 +130,19 @@ class TurnGame(Game):
         self._look()
 
     def _look(self) -> None:
-        """Take note of what the game says, and let those step out of it who have ended."""
+        """Record the game's state, and step those agents out of it that have ended."""
         made = self.made
-        # rewards and ends are gone once the first of them has stepped out
+        # PettingZoo clears rewards and ends once the first agent has stepped out
         gains = dict(made.rewards)
         ends = {a: self._end(a) for a in made.agents if a not in self._leaving}
         self.infos = dict(made.infos)
         seen = {agent: made.observe(agent) for agent in made.agents}
-        turned = False
+        removed = False
         while made.agents and any(self._end(made.agent_selection)):
             made.step(None)
-            turned = True
-        if turned:
-            # whose turn it is may be a part of what agents see
+            removed = True
+        if removed:
+            # observations may depend on the agent to move
             seen |= {agent: made.observe(agent) for agent in made.agents}
         self._note(seen, gains, ends)
         self._leaving = {agent for agent in made.agents if any(self._end(agent))}
@@ -145,10 +154,10 @@ class TurnGame(Game):
 
 
 def make_game(id: str, kwargs: Mapping[str, Any], api: str | None) -> Game:
-    """Return the game that ``id`` stands for (see ``PettingZooEnvironment``), made with ``kwargs``.
+    """Make the game called ``id`` (see ``PettingZooEnvironment``) with ``kwargs``.
 
-    Raises :class:`NameResolutionError` if it does not exist, :class:`ContractError` if it cannot be made, is of
-    the other API than ``api``, or does not say who may take part.
+    Raises :class:`NameResolutionError` if it does not exist, :class:`ContractError` if it cannot be made, has
+    another API than ``api``, or does not declare its agents.
     """
     maker = _named(id, api) if ":" in id else _registered(id, api)
     try:
@@ -173,35 +182,38 @@ def make_game(id: str, kwargs: Mapping[str, Any], api: str | None) -> Game:
 
 
 def _named(id: str, api: str | None) -> Callable[..., Any]:
-    """Return the function ``module:name``, or that of the module of this name."""
-    # a function is called with keywords of the document, so those of this package are no exception
+    """Import ``module:name``: a factory, or a module with a factory."""
+    # its keywords come from the document, so functions of this package are refused as well
     module_name, _, name = id.partition(":")
     module = import_module(module_name, ours=False)
-    found: Callable[..., Any] | None = getattr(module, name, None)
-    if found is None:
+    target: Callable[..., Any] | None = getattr(module, name, None)
+    if target is None:
         raise NameResolutionError(
             f"the module {module_name!r} has no game {name!r}{did_you_mean(name, _games_of(module))}"
         )
-    check_origin(found, id, ours=False)
-    if callable(found):
-        return found
+    check_origin(target, id, ours=False)
+    if callable(target):
+        return target
     for kind in (PARALLEL, AEC) if api is None else (api,):
-        maker: Callable[..., Any] | None = getattr(found, _MAKERS.get(kind, ""), None)
+        maker: Callable[..., Any] | None = getattr(target, _MAKERS.get(kind, ""), None)
         if callable(maker):
             return maker
-    wanted = " or ".join(f"{_MAKERS[kind]!r}" for kind in ((PARALLEL, AEC) if api is None else (api,)))
-    raise NameResolutionError(f"{id!r} is no function that makes a game, and has no {wanted}")
+    factories = " or ".join(f"{_MAKERS[kind]!r}" for kind in ((PARALLEL, AEC) if api is None else (api,)))
+    raise NameResolutionError(f"{id!r} is no function that makes a game, and has no {factories}")
 
 
 def _games_of(module: ModuleType) -> list[str]:
     functions = [
         key for key, value in vars(module).items() if inspect.isroutine(value) or inspect.isclass(value)
     ]
-    return [*functions, *(one.name for one in pkgutil.iter_modules(getattr(module, "__path__", [])))]
+    return [
+        *functions,
+        *(module_info.name for module_info in pkgutil.iter_modules(getattr(module, "__path__", []))),
+    ]
 
 
 def _registered(id: str, api: str | None) -> Callable[..., Any]:
-    """Return the maker of a game that is registered with PettingZoo."""
+    """Return the factory of a game in PettingZoo's registry."""
     registries: dict[str, Any] = {
         kind: getattr(pettingzoo, f"{kind}_registry", None) for kind in (PARALLEL, AEC)
     }
@@ -210,7 +222,7 @@ def _registered(id: str, api: str | None) -> Callable[..., Any]:
             f"{id!r} is no name such as 'module:function'; PettingZoo {pettingzoo.__version__} has no registry of "
             "games yet (1.27 has)"
         )
-    # PettingZoo takes both forms of the version
+    # PettingZoo accepts both "_v2" and "-v2"
     key = re.sub(r"_v(?=\d+$)", "-v", id)
     for kind, registry in registries.items():
         if api in (None, kind) and key in registry:
@@ -220,12 +232,12 @@ def _registered(id: str, api: str | None) -> Callable[..., Any]:
             fault = None if home.partition(".")[0] == "pettingzoo" else refusal(home)
             if fault is not None:
                 raise NameResolutionError(f"{id!r} is made by {origin}: {fault}")
-            found: Callable[..., Any] = spec.make
-            return found
-    known = {name for kind, registry in registries.items() if api in (None, kind) for name in registry}
+            make: Callable[..., Any] = spec.make
+            return make
+    names = {name for kind, registry in registries.items() if api in (None, kind) for name in registry}
     which = "" if api is None else f" of the API {api!r}"
     raise NameResolutionError(
-        f"PettingZoo has no game {id!r}{which}{did_you_mean(key, known)}; write 'module:function' for one of your own"
+        f"PettingZoo has no game {id!r}{which}{did_you_mean(key, names)}; write 'module:function' for one of your own"
     )
 
 
@@ -234,28 +246,28 @@ try:
 except ImportError as error:
     raise ImportError(f"this environment needs {needed(error)}: {install_extra('rl')}") from error
 
-#: the entry of an observation, or of an info, that says which actions are allowed
+#: the key of the legal actions in an observation or info
 MASK = "action_mask"
 
-#: what happens to a move that the mask does not allow
+#: how to treat a move that the mask does not allow
 REFUSE, PLAY = "refuse", "play"
 
 
 class GameAgent:
-    """An agent's place in the game: its channels, its readings and set-points, and rewards that it has not received yet."""
+    """An agent's part in a game: its channels, readings, set-points, and rewards not yet paid out."""
 
     def __init__(self, agent: Agent, game: Game, masked: bool):
         self.agent, self.uid = agent, str(agent)
         self.parts = list(_observed(self.uid, game.made.observation_space(agent)))
         self.action = Action(f"{self.uid}.action", game.made.action_space(agent))
-        #: where its set-points are in those of the environment
+        #: slice of its set-points among those of the environment
         self.where = slice(0)
-        numbered = self.action.parts[0].ours if isinstance(self.action.space, spaces.Discrete) else None
-        #: its actions, if they are numbered: the first one, and how many
-        self.first, self.count = (numbered.start, numbered.n) if isinstance(numbered, Discrete) else (0, 0)
-        #: the mask comes with the infos
+        discrete = self.action.parts[0].ours if isinstance(self.action.space, spaces.Discrete) else None
+        #: the first of its numbered actions and their count, (0, 0) if they are not numbered
+        self.first, self.count = (discrete.start, discrete.n) if isinstance(discrete, Discrete) else (0, 0)
+        #: whether the mask is part of the observation
         self._has_mask = self.count > 0 and any(part.way == (MASK,) for part in self.parts)
-        # (where it is in both, as hanabi_v5 has it, it is that of the observation)
+        # if observation and infos both have a mask, as in hanabi_v5, the observation's counts
         self.masked = masked and self.count > 0 and not self._has_mask
         alive = SensorInformation(0, Discrete(2), f"{self.uid}.alive")
         self.sensors = sensors_of(self.parts)
@@ -263,44 +275,46 @@ class GameAgent:
             allowed = MultiBinary(self.count)
             self.sensors.append(SensorInformation(np.ones(allowed.shape), allowed, f"{self.uid}.{MASK}"))
         self.sensors.append(alive)
+        space_of = getattr(game.made, "reward_space", None)
+        self.rewards = rewards_of(f"{self.uid}.reward", space_of(agent) if callable(space_of) else None)
         self._idle = np.concatenate(
             [np.empty(0), *(p.ours.flatten(nearest_to_zero(p.ours)) for p in self.action.parts)]
         )
         self.begin()
 
     def begin(self) -> None:
-        """Forget the last game."""
+        """Reset to the start of a game."""
         firsts = [part.ours.flatten(nearest_to_zero(part.ours)) for part in self.parts]
         self.readings = np.concatenate([np.empty(0), *firsts])
         self.mask: npt.NDArray[Any] | None = None
-        #: its set-points, held; whether some are new; whether it has ever given one in this game
+        #: the set-points in force; whether the step brought new ones; whether any came in this game
         self.setpoints = self._idle
         self.acts = self.has_acted = False
-        #: rewards that it has not received
-        self.due = 0.0
+        #: rewards not yet paid out
+        self.due = np.zeros(len(self.rewards))
 
     def take(self, setpoints: FloatVector) -> None:
-        """Take its set-points of this step (NaN: none) over."""
-        given = ~np.isnan(setpoints)
-        self.acts = bool(given.any())
+        """Apply this step's set-points; NaN keeps the old value."""
+        is_set = ~np.isnan(setpoints)
+        self.acts = bool(is_set.any())
         if self.acts:
             self.has_acted = True
-            self.setpoints = np.where(given, setpoints, self.setpoints)
+            self.setpoints = np.where(is_set, setpoints, self.setpoints)
 
     def observe(self, seen: Any, info: Mapping[str, Any]) -> None:
-        """Take over what the agent observes, and its info."""
+        """Store the agent's observation and the mask of its info."""
         self.readings = np.concatenate([np.empty(0), *(part.read(seen) for part in self.parts)])
         mask = seen[MASK] if self._has_mask else info.get(MASK) if self.masked else None
         self.mask = None if mask is None else np.asarray(mask)
 
-    def pay(self) -> float:
-        """Return the rewards that an agent who acts is due, and 0 for one who does not."""
-        paid = self.due if self.acts else 0.0
-        self.due -= paid
+    def pay(self) -> FloatVector:
+        """Pay out the rewards due if the agent acts in this step; otherwise return zeros."""
+        paid = self.due if self.acts else np.zeros(len(self.rewards))
+        self.due = self.due - paid
         return paid
 
     def vector(self, alive: bool) -> Iterator[npt.ArrayLike]:
-        """Yield what its sensors read."""
+        """Yield the readings of its sensors."""
         yield self.readings
         if self.masked:
             yield np.ones(self.count) if self.mask is None else self.mask
@@ -311,33 +325,35 @@ class PettingZooEnvironment(Environment):
     """A game of PettingZoo.
 
     An agent's sensors are ``<agent>.observation``, ``<agent>.action_mask`` (if the game has masks, in its
-    observations or infos) and ``<agent>.alive`` (1 while it takes part), its actuator is ``<agent>.action``,
-    its reward ``<agent>.reward``; an entry of a ``Dict`` or ``Tuple`` is one of its own
-    (``<agent>.observation.<key>``). One tick is one step. Every episode begins with a reset that is seeded
-    from :attr:`rng`. An agent that has left the game keeps its last readings, and what it sets has no effect;
-    the episode ends when all have left.
+    observations or infos) and ``<agent>.alive`` (1 while it takes part). Its actuator is ``<agent>.action``,
+    its reward ``<agent>.reward`` (``<agent>.reward.0`` and so on if the game has a ``reward_space`` of several
+    numbers for it). Each entry of a ``Dict`` or ``Tuple`` has its own sensor or actuator
+    (``<agent>.observation.<key>``). One tick is one step. Every episode starts with a reset that is seeded
+    from :attr:`rng`. An agent that has left the game keeps its last readings, and its set-points have no
+    effect; the episode ends when all have left.
 
-    In a parallel game, what an agent set before holds (at first 0, or what is nearest to it). An AEC game
-    also has the sensor ``turn``: the place of the agent that is to move in ``possible_agents``, or their
-    number once it is over. What others set has no effect, and the game waits, step by step, until that agent
-    sets something.
+    In a parallel game, an agent's last set-point holds (at first 0, or the allowed value nearest to it). An
+    AEC game also has the sensor ``turn``: the index in ``possible_agents`` of the agent that is to move, or
+    the number of agents once the game is over. Set-points of other agents have no effect, and the game waits,
+    step by step, until the agent that is to move sets something.
 
-    A reward is given with the step that follows on something that its agent set; until then it adds up, as in
-    PettingZoo's ``last()``. So a game that is over goes on until all who have taken part have received
-    theirs.
+    A reward is paid with the step that follows a set-point of its agent; until then it accumulates, as in
+    PettingZoo's ``last()``. A finished game therefore continues until all agents that took part have received
+    their rewards.
 
     Args:
-        id: ``module:name``, where the name is that of a function or class that makes the game, or of a module
-            that has ``parallel_env`` or ``env`` (``pettingzoo.classic:rps_v2``); or the name of a game in
+        id: ``module:name`` of a function or class that makes the game, or of a module that has
+            ``parallel_env`` or ``env`` (``pettingzoo.classic:rps_v2``); or the name of a game in
             PettingZoo's registry (``classic/rps_v2``; from PettingZoo 1.27).
         kwargs: keywords of the game; ``None``: none.
-        api: ``parallel`` or ``aec``, where there are both; ``None``: parallel.
+        api: ``parallel`` or ``aec``, if the game has both; ``None``: parallel.
         illegal_moves: a move that the mask does not allow is an error (``refuse``), or left to the game
             (``play``).
-        patience: how many steps an AEC game waits for an agent that is to move; then it is an error.
+        patience: number of steps that an AEC game waits for an agent that is to move, before it fails.
     """
 
     hold_setpoints = False
+    missing_remedy = ""
     #: whether frames are requested
     _frames = False
 
@@ -356,7 +372,7 @@ class PettingZooEnvironment(Environment):
             ("illegal_moves", illegal_moves, (REFUSE, PLAY)),
         ):
             if value not in allowed:
-                words = [one for one in allowed if one is not None]
+                words = [word for word in allowed if word is not None]
                 raise ContractError(
                     f"{name} must be {' or '.join(words)}, not {value!r}{did_you_mean(str(value), words)}"
                 )
@@ -370,22 +386,22 @@ class PettingZooEnvironment(Environment):
         self._game: Game | None = None
 
     def enable_frames(self) -> None:
-        """Ask for the render mode ``rgb_array``. Raises :class:`RenderError` where the ``kwargs`` ask for another."""
+        """Request the render mode ``rgb_array``. Raises :class:`RenderError` if ``kwargs`` request another."""
         self.kwargs = with_render_mode(self.kwargs, self.uid)
         self._frames = True
 
     def setup(self) -> EnvironmentBaseline:
         """Make the game.
 
-        Raises :class:`ContractError` and :class:`NameResolutionError` for what cannot be made, :class:`RenderError` where
-        frames are requested and cannot be rendered.
+        Raises :class:`ContractError` or :class:`NameResolutionError` if it cannot be made, :class:`RenderError`
+        if frames are requested and cannot be rendered.
         """
         if self._frames:
             who = f"environment {self.uid!r} ({self.id})"
             try_to_render(lambda kwargs: make_game(self.id, kwargs, self.api).made, self.kwargs, who)
         game = self._game = make_game(self.id, self.kwargs, self.api)
         self._turns = isinstance(game, TurnGame)
-        # only a game that has begun says whether its infos have masks
+        # only a game that has started shows whether its infos have masks
         game.reset(0)
         masked = any(MASK in info for info in game.infos.values())
         self._seats = {agent: GameAgent(agent, game, masked) for agent in game.agents}
@@ -398,7 +414,10 @@ class PettingZooEnvironment(Environment):
         if self._turns:
             sensors.append(SensorInformation(0, Discrete(len(seats) + 1), "turn"))
         actuators = actuators_of([part for seat in seats for part in seat.action.parts])
-        return EnvironmentBaseline(sensors, actuators, [reward(f"{seat.uid}.reward") for seat in seats])
+        return EnvironmentBaseline(sensors, actuators, [reward for seat in seats for reward in seat.rewards])
+
+    def source_of(self, sensor: str | None) -> str:
+        return f"PettingZoo's {self.id}"
 
     def reset(self) -> EnvironmentState:
         assert self._game is not None
@@ -425,13 +444,13 @@ class PettingZooEnvironment(Environment):
             infos = self._look()
             if not game.playing:
                 terminated = any(end[0] for end in game.ends.values())
-                self._ends = (terminated, not terminated)
+                self._ends = (terminated, not terminated or any(end[1] for end in game.ends.values()))
         elif not game.playing:
             self._waited += 1
         return self._state(infos)
 
     def render(self) -> Any:
-        """Show the state, in the way that ``render_mode`` among the ``kwargs`` says."""
+        """Render the state with the ``render_mode`` of ``kwargs``."""
         assert self._game is not None
         return self._game.made.render()
 
@@ -441,13 +460,13 @@ class PettingZooEnvironment(Environment):
             self._game = None
 
     def _move(self, seat: GameAgent, setpoints: FloatVector) -> Any:
-        """Return the action of an agent whose move it is."""
-        # whose move it is must say all of it: what it set for an earlier one does not hold
+        """Return an agent's action for the game. Raises :class:`ActionError` for an illegal move."""
+        # in an AEC game the set-points must be complete: those of an earlier move do not hold
         chosen = setpoints[seat.where] if self._turns else seat.setpoints
         action = seat.action.compose(chosen, self.uid)
         if seat.mask is not None and self.illegal_moves == REFUSE:
-            place = int(action) - seat.first
-            if not (0 <= place < len(seat.mask) and seat.mask[place]):
+            index = int(action) - seat.first
+            if not (0 <= index < len(seat.mask) and seat.mask[index]):
                 raise ActionError(
                     f"environment {self.uid!r}: set-point {int(action)} of actuator {seat.action.parts[0].uid!r} is "
                     f"not allowed now: {MASK} is {seat.mask.astype(int).tolist()} (illegal_moves: play leaves it to "
@@ -464,15 +483,22 @@ class PettingZooEnvironment(Environment):
             )
 
     def _look(self) -> dict[str, Any]:
-        """Take over what the game says; return the infos."""
+        """Store the game's observations and rewards in the seats, and return the infos."""
         game = self._game
         assert game is not None
         for agent, seen in game.seen.items():
             self._seats[agent].observe(seen, game.infos.get(agent, {}))
         for agent, gain in game.gains.items():
-            self._seats[agent].due += gain
+            seat = self._seats[agent]
+            seat.due = seat.due + gained(gain, seat.rewards, partial(self._stepped, seat))
         infos = {str(agent): plain_info(info, without=MASK) for agent, info in game.infos.items()}
         return {agent: info for agent, info in infos.items() if info}
+
+    def _stepped(self, seat: GameAgent) -> str:
+        """Describe the step for error messages."""
+        assert self._game is not None
+        game = class_name(type(self._game.made.unwrapped))
+        return f"environment {self.uid!r} ({game}), step, agent {seat.uid!r}"
 
     def _state(self, infos: Mapping[str, Any]) -> EnvironmentState:
         game = self._game
@@ -482,8 +508,8 @@ class PettingZooEnvironment(Environment):
         if self._turns:
             turn = len(seats) if game.turn is None else game.agents.index(game.turn)
             parts.append((float(turn),))
-        rewards = tuple(seat.pay() for seat in seats)
-        paid = self._waited > self.patience or not any(seat.due for seat in seats if seat.has_acted)
+        rewards = tuple(value for seat in seats for value in seat.pay().tolist())
+        paid = self._waited > self.patience or not any(seat.due.any() for seat in seats if seat.has_acted)
         terminated, truncated = self._ends if paid else (False, False)
         readings = np.concatenate(parts, dtype=np.float64)
         return EnvironmentState(readings, rewards, terminated, truncated, {"infos": infos} if infos else None)

@@ -1,7 +1,7 @@
-"""Boolean reasoning: which hidden attributes are worth a question?
+"""Boolean reasoning: ask for those hidden attributes that are worth the cost.
 
-In the spirit of AgentNet's experiment of this name (the seed "Environment" names it): states are
-booleans, actions whole numbers, and all tasks of a batch are stepped as arrays.
+Modelled on AgentNet's experiment of this name (mentioned in the seed "Environment"): states are
+booleans, actions integers, and all tasks of a batch are stepped as arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from palaestrai_mosaik.types.arrays import BoolMatrix, BoolVector, FloatVector, 
 
 from .batch import Arrays, BatchEnvironment
 
-#: what a rule may say; the truth of several columns (n, columns) -> (n,)
+#: the operators of rules; each maps several columns (n, columns) to their result (n,)
 RULES: Mapping[str, Callable[[BoolMatrix], BoolVector]] = {
     "and": lambda columns: np.logical_and.reduce(columns, axis=1),
     "or": lambda columns: np.logical_or.reduce(columns, axis=1),
@@ -32,26 +32,26 @@ _RULES: Sequence[Mapping[str, Sequence[int]]] = ({"or": (1, 2)}, {"and": (0, 3)}
 class BooleanReasoning(BatchEnvironment):
     """Find out whether a hidden attribute is true, with as few questions as possible.
 
-    There are attributes 0, 1, ...: first the free ones, each drawn on its own in every episode, then one for
+    The attributes are 0, 1, ...: first the free ones, drawn independently in every episode, then one for
     each rule. The last one is the target.
 
     Actuator ``action``, with m attributes besides the target: 0 to m - 1 ask for an attribute, m answers that
     the target is false, m + 1 that it is true. Sensor ``observation`` (m,), int8: 1 (true), 0 (false), -1
-    (not asked for yet). Reward: ``-cost`` for every question, also for one that was asked before; 1 for the
-    right answer, -1 for the wrong one, and the episode terminates.
+    (not asked for yet). Reward: ``-cost`` for every question, even a repeated one; 1 for the right answer, -1
+    for the wrong one, and the episode terminates.
 
-    With the default rules, a fair coin and a cost of 0.1, it is best to ask for attribute 0 and, only where
-    that is true, for 3: the mean return is 0.85. Without a question it is 0.25.
+    With the default rules, a fair coin and a cost of 0.1, the best strategy asks for attribute 0 and, only if
+    it is true, for 3: the mean return is 0.85. Without a question it is 0.25.
 
     Args:
         batch: number of incarnations.
-        first: the first of them draws the seeds of this number.
-        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+        first: the seed number of the first incarnation.
+        max_steps: number of steps after which an incarnation is truncated; ``None``: no limit.
         free: number of free attributes.
-        rules: how each further attribute follows from earlier ones: ``{or: [1, 2]}``, with ``and``, ``or``,
-            ``xor`` or ``not``.
-        probability: that a free attribute is true.
-        cost: of a question.
+        rules: the derivation of each further attribute from earlier ones: ``{or: [1, 2]}``, with ``and``,
+            ``or``, ``xor`` or ``not``.
+        probability: the probability that a free attribute is true.
+        cost: the cost of a question.
     """
 
     state_dtypes = (np.bool_, np.bool_, np.bool_)
@@ -68,7 +68,7 @@ class BooleanReasoning(BatchEnvironment):
         probability: float = 0.5,
         cost: float = 0.1,
     ):
-        super().__init__(batch, first, max_steps)
+        super().__init__(batch=batch, first=first, max_steps=max_steps)
         if isinstance(free, bool) or not isinstance(free, int) or free < 1:
             raise ContractError(f"free must be a whole number of at least 1, not {free!r}")
         if not 0.0 <= probability <= 1.0:
@@ -80,7 +80,7 @@ class BooleanReasoning(BatchEnvironment):
         if not self._rules:
             raise ContractError("rules must have at least one entry: the last one is the target's")
         self._askable = free + len(self._rules) - 1
-        # attributes; which of them were asked for; whether the answer was given
+        # attributes; mask of those asked for; whether the target was answered
         self.state_shapes = ((self._askable + 1,), (self._askable,), ())
         self.observation_shapes = ((self._askable,),)
 
@@ -91,10 +91,10 @@ class BooleanReasoning(BatchEnvironment):
         return [Discrete(self._askable + 2)]
 
     def attributes(self, free: BoolMatrix) -> BoolMatrix:
-        """Return all attributes (n, attributes) that follow from the drawn ones (n, ``free``)."""
+        """Derive all attributes (n, attributes) from the drawn ones (n, ``free``)."""
         columns = [free]
-        for kind, of in self._rules:
-            columns.append(RULES[kind](np.concatenate(columns, axis=1)[:, of])[:, None])
+        for kind, operands in self._rules:
+            columns.append(RULES[kind](np.concatenate(columns, axis=1)[:, operands])[:, None])
         return np.concatenate(columns, axis=1)
 
     def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
@@ -125,9 +125,9 @@ class BooleanReasoning(BatchEnvironment):
         return [np.where(asked, attributes[:, : self._askable], -1).astype(np.int8)]
 
 
-def _rule(place: int, rule: Any, defined: int) -> tuple[str, list[int]]:
-    """Return kind and attributes of ``rules[place]``, which defines the attribute ``defined``."""
-    where = f"rules[{place}]"
+def _rule(index: int, rule: Any, defined: int) -> tuple[str, list[int]]:
+    """Return operator and attributes of ``rules[index]``, which defines the attribute ``defined``."""
+    where = f"rules[{index}]"
     if not isinstance(rule, Mapping) or len(rule) != 1:
         raise ContractError(f"{where} must be a mapping with one key, such as {{or: [1, 2]}}, not {rule!r}")
     ((kind, of),) = rule.items()
@@ -135,12 +135,15 @@ def _rule(place: int, rule: Any, defined: int) -> tuple[str, list[int]]:
         raise ContractError(
             f"{where}: {kind!r} is none of {', '.join(RULES)}{did_you_mean(str(kind), RULES)}"
         )
-    known = range(defined)
+    earlier = range(defined)
     if (
         isinstance(of, str)
         or not isinstance(of, Sequence)
         or not of
-        or any(isinstance(one, bool) or not isinstance(one, int) or one not in known for one in of)
+        or any(
+            isinstance(attribute, bool) or not isinstance(attribute, int) or attribute not in earlier
+            for attribute in of
+        )
     ):
         raise ContractError(
             f"{where}: {kind} must be of attributes that come before it, 0 to {defined - 1}, not {of!r}"

@@ -1,4 +1,4 @@
-"""Markov decision processes that are tables, and walks on a slippery grid."""
+"""Finite Markov decision processes defined by tables, and walks on a slippery grid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .batch import Arrays, BatchEnvironment
 
 
 class TabularMDP(BatchEnvironment):
-    """A finite Markov decision process, given by its tables.
+    """A finite Markov decision process, defined by its tables.
 
     With S states and A actions: sensor ``observation``: the state, 0 to S - 1; actuator ``action``: 0 to A -
     1.
@@ -27,10 +27,10 @@ class TabularMDP(BatchEnvironment):
         transitions: (S, A, S), the probability of each next state.
         rewards: (S, A, S), the reward of each transition.
         start: (S,), the probability of each first state.
-        terminal: states with which an episode terminates, and none begins.
+        terminal: states that end an episode; none of them can be a first state.
         batch: number of incarnations.
-        first: the first of them draws the seeds of this number.
-        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+        first: the seed number of the first incarnation.
+        max_steps: number of steps after which an incarnation is truncated; ``None``: no limit.
     """
 
     state_dtypes = (np.int32,)
@@ -47,7 +47,7 @@ class TabularMDP(BatchEnvironment):
         first: int = 0,
         max_steps: int | None = None,
     ):
-        super().__init__(batch, first, max_steps)
+        super().__init__(batch=batch, first=first, max_steps=max_steps)
         self.transitions = _table("transitions", transitions, None)
         count, actions = self.transitions.shape[:2]
         self.rewards = _table("rewards", rewards, (count, actions, count))
@@ -93,7 +93,7 @@ class TabularMDP(BatchEnvironment):
 class SlipperyGrid(TabularMDP):
     """Walk over a frozen lake without falling into a hole.
 
-    Actions: left, down, right, up (0 to 3); what would leave the grid stays in place. The reward is 1 for
+    Actions: left, down, right, up (0 to 3); a move off the grid stays in place. The reward is 1 for
     reaching the goal. Holes and goals terminate. State and observation count the cells row by row. With the
     default ``slip`` it is Gymnasium's ``FrozenLake-v1``.
 
@@ -101,8 +101,8 @@ class SlipperyGrid(TabularMDP):
         map: rows of ``S`` (start), ``F`` (frozen), ``H`` (hole), ``G`` (goal).
         slip: the probability that a step goes to one of the two sides instead.
         batch: number of incarnations.
-        first: the first of them draws the seeds of this number.
-        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+        first: the seed number of the first incarnation.
+        max_steps: number of steps after which an incarnation is truncated; ``None``: no limit.
     """
 
     def __init__(
@@ -144,9 +144,9 @@ class SlipperyGrid(TabularMDP):
         )
 
 
-def _table(name: str, given: npt.ArrayLike, shape: tuple[int, ...] | None) -> FloatVector:
+def _table(name: str, values: npt.ArrayLike, shape: tuple[int, ...] | None) -> FloatVector:
     try:
-        table = np.asarray(given, dtype=np.float64)
+        table = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ContractError(f"{name} must be a regular table of numbers") from None
     if shape is None:
@@ -163,23 +163,23 @@ def _cells(map: Sequence[str]) -> npt.NDArray[np.str_]:
     if isinstance(map, str) or not map or len({len(row) for row in map}) != 1 or not map[0]:
         raise ContractError(f"map must be rows of the same length, such as ['SF', 'HG'], not {map!r}")
     cells = np.array([list(row) for row in map])
-    strange = sorted(set(cells.reshape(-1).tolist()) - set("SFHG"))
-    if strange:
-        raise ContractError(f"map: {strange[0]!r} is none of S (start), F (frozen), H (hole), G (goal)")
+    unknown = sorted(set(cells.reshape(-1).tolist()) - set("SFHG"))
+    if unknown:
+        raise ContractError(f"map: {unknown[0]!r} is none of S (start), F (frozen), H (hole), G (goal)")
     if not (cells == "S").any():
         raise ContractError("map has no start, S")
     return cells
 
 
 def _ladder(table: FloatVector) -> FloatVector:
-    """Return the upper ends of the outcomes' parts of [0, 1) in ``table`` (..., S)."""
+    """Return the cumulated probabilities of ``table`` (..., S)."""
     ladder: FloatVector = np.cumsum(table, axis=-1)
-    # sums may be a rounding error short of 1: what can be drawn last reaches it
+    # rounding may leave a sum short of 1, so the last possible outcome is set to it
     ladder[ladder >= ladder[..., -1:]] = 1.0
     return ladder
 
 
 def _drawn(ladder: FloatVector, drawn: FloatVector) -> npt.NDArray[np.int32]:
-    """Return the outcomes (n,) of uniform numbers (n,), with a ladder (S,) or one each (n, S)."""
-    found: npt.NDArray[np.int32] = (drawn[:, None] >= ladder).sum(axis=-1, dtype=np.int32)
-    return found
+    """Map uniform numbers (n,) to outcomes (n,), with a ladder (S,) or one each (n, S)."""
+    outcomes: npt.NDArray[np.int32] = (drawn[:, None] >= ladder).sum(axis=-1, dtype=np.int32)
+    return outcomes

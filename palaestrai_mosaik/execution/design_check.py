@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from palaestrai_mosaik.design.expansion import Expansion
 from palaestrai_mosaik.design.model import DesignSpec
@@ -17,6 +17,8 @@ from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.runner.agent_check import check_agents
 from palaestrai_mosaik.runner.preflight import Inspection, SharedEnvironments
 
+from .outcome_check import OutcomeCheck
+
 #: which rows of a design are checked
 Extent = Literal["levels", "all", "none"]
 EXTENTS: dict[Extent, str] = {
@@ -26,24 +28,34 @@ EXTENTS: dict[Extent, str] = {
 }
 
 
+class Checked(NamedTuple):
+    """How many rows were checked; of a search, ``failing`` has what is wrong with some of its possible settings."""
+
+    rows: int
+    failing: tuple[Problem, ...] = ()
+
+
 def check_design(
     spec: DesignSpec, extent: Extent = "levels", progress: ProgressCallback | None = None
-) -> int:
-    """Check the documents of rows of ``spec``: classes, environments, sensors and actuators, set-up of agents.
+) -> Checked:
+    """Check the documents of rows of ``spec``: classes, environments, sensors and actuators, set-up of agents, outcomes.
 
-    ``progress`` is called with the number of rows that are checked and of those that will be. Returns how many rows
-    were checked. Raises :class:`~palaestrai_mosaik.errors.DocumentError` with each problem once: the first row that
-    has it, and the factor that sets the place where it is.
+    ``progress`` is called with the number of rows that are checked and of those that will be. Raises
+    :class:`~palaestrai_mosaik.errors.DocumentError` with each problem once: the first row that has it, and the factor
+    that sets the place where it is. Of a search, this is raised if all rows have problems, or one has no document:
+    any other setting with problems fails in the search, which goes on.
     """
     if extent == "none":
-        return 0
-    spec = examples(spec)
+        return Checked(0)
+    searches, spec = spec.search is not None, examples(spec)
     rows = draw_rows(spec)
     chosen = all_rows(spec, rows) if extent == "all" else representative_rows(spec, rows)
     expansion, faults, environments = Expansion(spec), RowFaults(spec), SharedEnvironments()
+    outcomes, refused = OutcomeCheck(spec), not searches
     try:
         for done, (number, values) in enumerate(chosen.items(), 1):
-            problems = _problems(expansion, number, values, environments)
+            problems, has_document = _problems(expansion, number, values, environments, outcomes)
+            refused = refused or not has_document
             if problems:
                 faults.add(number, values, [_located(expansion, values, problem) for problem in problems])
             environments.trim()
@@ -51,23 +63,36 @@ def check_design(
                 progress(done, len(chosen))
     finally:
         environments.close()
-    if faults.count:
+    if faults.count and (refused or faults.count == len(chosen)):
         raise DocumentError(faults.problems())
-    return len(chosen)
+    missing = list(outcomes.problems())
+    if missing:
+        raise DocumentError(missing)
+    return Checked(len(chosen), tuple(faults.problems()))
 
 
 def _problems(
-    expansion: Expansion, number: int, values: Mapping[str, Any], environments: SharedEnvironments
-) -> list[Problem]:
+    expansion: Expansion,
+    number: int,
+    values: Mapping[str, Any],
+    environments: SharedEnvironments,
+    outcomes: OutcomeCheck,
+) -> tuple[list[Problem], bool]:
+    """Return what is wrong with a row, and whether its factors make a document at all."""
     uid = run_uid(expansion.spec.uid, number, 0)
     try:
         data = expansion.mapping(values, uid, 0)
+    except DocumentError as error:
+        return list(error.problems), False
+    try:
         document = from_mapping(data, run_file(expansion.spec.uid, number, 0), text="", hashed=False)
     except DocumentError as error:
-        return list(error.problems)
+        return list(error.problems), True
     inspection = Inspection(document, shared=environments)
     check_agents(inspection)
-    return inspection.problems
+    if not inspection.problems:
+        outcomes.look(inspection)
+    return inspection.problems, True
 
 
 def _located(expansion: Expansion, values: Mapping[str, Any], problem: Problem) -> Problem:

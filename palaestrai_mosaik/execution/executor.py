@@ -30,6 +30,7 @@ from typing import Any
 from palaestrai_mosaik import files
 from palaestrai_mosaik.experiment.classes import canonical_name
 from palaestrai_mosaik.experiment.short_names import SHORT_NAMES, full_name
+from palaestrai_mosaik.printing import write
 from palaestrai_mosaik.runner import Interrupt, Progress
 
 from .job import Job, JobRecord
@@ -103,7 +104,7 @@ class InlineExecutor(Executor):
                 continue
             record, trace = done
             if trace:
-                print(f"run {job.run!r} failed:\n{trace}", end="", file=sys.stderr)
+                write(f"run {job.run!r} failed:\n{trace}", sys.stderr, end="")
                 with os.fdopen(open_log(job), "a", encoding="utf-8", errors="backslashreplace") as log:
                     log.write(trace)
             record.write(job.record)

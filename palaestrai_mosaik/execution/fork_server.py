@@ -17,7 +17,6 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 import warnings
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
@@ -26,9 +25,11 @@ from typing import Any, NoReturn
 from sqlalchemy.orm import configure_mappers
 
 from palaestrai_mosaik.environment.environment import World
+from palaestrai_mosaik.errors import format_traceback
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.experiment.model import DOCUMENT_VERSION
 from palaestrai_mosaik.importing import load, only_modules
+from palaestrai_mosaik.printing import write
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.store import package_versions
@@ -94,8 +95,8 @@ _WARM_UP_RUN: dict[str, Any] = {
         }
     },
 }
-#: a scheduler that ends a task may tell all of its processes; this one waits for the runs
-_IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+#: signals that a scheduler or a lost terminal may send to all processes of a task; this one waits for the runs
+_IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
 class _Server:
@@ -109,7 +110,7 @@ class _Server:
             os.set_blocking(descriptor, False)
 
     def serve(self) -> None:
-        # a handler there must be, else the number is not written
+        # set_wakeup_fd needs an installed handler
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._woken)
         with contextlib.suppress(EOFError, OSError):
@@ -159,8 +160,8 @@ class _Server:
             os.close(self._wakeup)
             os.close(self._woken)
             exit_process(execute_jobs(jobs, self._lifeline))
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            write(format_traceback(error), sys.stderr, end="")
         finally:
             os._exit(1)
 

@@ -122,17 +122,17 @@ class Job:
 
     @property
     def record(self) -> Path:
-        """Where the record will be."""
+        """The path of the record."""
         return with_suffix(self.path, ".json")
 
     @property
     def marker(self) -> Path:
-        """Where the marker is while the run is executing."""
+        """The path of the marker, which exists during the run."""
         return with_suffix(self.path, ".running")
 
     @property
     def log(self) -> Path:
-        """Where the log is."""
+        """The path of the log."""
         return with_suffix(self.path, ".log")
 
     def is_covered_by(self, found: JobRecord | Marker) -> bool:
@@ -207,7 +207,7 @@ class JobRecord:
 
     @classmethod
     def read(cls, path: Path) -> JobRecord | None:
-        """Return the record at ``path``; ``None`` if there is none, or none that can be read."""
+        """Read the record at ``path``; ``None`` if it is missing or unreadable."""
         found = _read(path, cls)
         return None if found is None else cls(**found)
 
@@ -246,7 +246,7 @@ class Marker:
 
     @classmethod
     def read(cls, path: Path) -> Marker | None:
-        """Return the marker at ``path``; ``None`` if there is none, or none that can be read."""
+        """Read the marker at ``path``; ``None`` if it is missing or unreadable."""
         found = _read(path, cls)
         return None if found is None else cls(**found)
 
@@ -293,6 +293,6 @@ def _read(path: Path, kind: type[JobRecord | Marker]) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         return None
     types = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
-    # (an older release wrote no task)
+    # older releases wrote no task
     whole = found.keys() <= types.keys() and types.keys() - found.keys() <= {"task"}
     return found if whole and all(isinstance(found[name], types[name]) for name in found) else None

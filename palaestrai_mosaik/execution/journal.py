@@ -1,12 +1,11 @@
 """The journal of a search: Optuna's log in the design folder, the only state that workers of a search share.
 
-It is a file to which whole lines are appended under a lock that works on file systems that nodes share: no server,
-no network. It has every setting that was proposed, by which process, what was reported of it, and what became of it.
+It is a file to which whole lines are appended under a lock that works on file systems that nodes share
+(:mod:`.journal_file`): no server, no network. It has every setting that was proposed, by which process, what was reported of it, and what became of it.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,14 +16,15 @@ from types import ModuleType
 from typing import Any
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.folder import trust
 from palaestrai_mosaik.design.model import Pruner
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.installation import install_extra
 
+from .journal_file import JournalFile
+
 #: the folder of a search in its design's folder, and its journal
 FOLDER, JOURNAL = "search", "journal.log"
-#: bytes that are looked at for the end of the last whole line
-_TAIL = 1 << 16
 
 
 @cache
@@ -85,55 +85,40 @@ def open_journal(folder: Path, name: str, directions: tuple[str, ...]) -> Journa
     """
     found = optuna()
     path = folder.absolute() / FOLDER / JOURNAL
-    files.add_root(folder)
     try:
+        trust(folder)
         files.make_folder(path.parent)
-        # (Optuna opens it by its name, and would follow a link)
-        os.close(files.open_append(path))
-        with quiet():
-            lock = found.storages.journal.JournalFileSymlinkLock(str(path))
-            backend = found.storages.journal.JournalFileBackend(str(path), lock_obj=lock)
-            _cut_torn_line(path, lock)
-            storage = found.storages.JournalStorage(backend)
-            study = found.create_study(
-                storage=storage,
-                study_name=name,
-                directions=list(directions),
-                load_if_exists=True,
-                sampler=found.samplers.RandomSampler(seed=0),
-                pruner=found.pruners.NopPruner(),
-            )
+        backend = JournalFile(path)
     except OSError as error:
         raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ExecutionError(f"the journal of the search cannot be read: {path}: {error}") from error
+    with quiet():
+        storage = _storage_class()(backend)
+        study = found.create_study(
+            storage=storage,
+            study_name=name,
+            directions=list(directions),
+            load_if_exists=True,
+            sampler=found.samplers.RandomSampler(seed=0),
+            pruner=found.pruners.NopPruner(),
+        )
     return Journal(path, storage, study)
 
 
-def _cut_torn_line(path: Path, lock: Any) -> None:
-    """Cut off what a process that was killed while it wrote has left of a line: others would write behind it."""
-    if _whole(path):
-        return
-    lock.acquire()
-    try:
-        if not _whole(path):
-            size = path.stat().st_size
-            begin = max(0, size - _TAIL)
-            with files.open_read(path) as stream:
-                stream.seek(begin)
-                end = stream.read().rfind(b"\n") + 1
-            files.truncate(path, begin + end)
-    finally:
-        lock.release()
+@cache
+def _storage_class() -> Any:
+    """Return Optuna's class of journals, which names the line that it cannot apply."""
 
+    class Storage(optuna().storages.JournalStorage):  # type: ignore[misc]
+        def _sync_with_backend(self) -> None:
+            try:
+                super()._sync_with_backend()
+            except optuna().exceptions.OptunaError:
+                # of this process's own entry: the study is there already, a trial has ended
+                raise
+            except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+                self._backend.refuse_line(self._replay_result.log_number_read - 1, error)
 
-def _whole(path: Path) -> bool:
-    """Whether the file is empty, or ends with a line's end."""
-    with files.open_read(path) as stream:
-        if stream.seek(0, os.SEEK_END) == 0:
-            return True
-        stream.seek(-1, os.SEEK_END)
-        return stream.read(1) == b"\n"
+    return Storage
 
 
 def make_pruner(name: Pruner) -> Any:

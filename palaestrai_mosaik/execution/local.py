@@ -97,6 +97,8 @@ class LocalExecutor(Executor):
                 if not running:
                     return
                 for ended in launcher.ended(_POLL):
+                    # what asks this process to end may have reached that one first
+                    self._ask(now=True)
                     process = running.pop(ended.key)
                     yield from self._noted(process.poll())
                     if ended.code == FINISHED and process.jobs:
@@ -104,14 +106,14 @@ class LocalExecutor(Executor):
                     if process.is_left_out(ended):
                         self.left_out.append(process.jobs.popleft().run)
                     else:
-                        yield from process.end(ended)
+                        yield from process.end(ended, cancelled=self._cancelled > 0)
                     again += process.jobs
                 for process in running.values():
                     yield from self._noted(process.poll())
                     process.enforce_end(self._cancelled)
 
-    def _ask(self) -> None:
-        if time.monotonic() - self._asked >= _SHOULD_END_POLL and not self._cancelled:
+    def _ask(self, *, now: bool = False) -> None:
+        if (now or time.monotonic() - self._asked >= _SHOULD_END_POLL) and not self._cancelled:
             self._asked = time.monotonic()
             if self._should_end():
                 self.cancel()
@@ -217,13 +219,14 @@ class _Process:
         mine = marker is not None and marker.of_this_host and marker.pid == process.pid
         return marker if mine else None
 
-    def end(self, process: Ended) -> Iterator[JobRecord]:
+    def end(self, process: Ended, *, cancelled: bool) -> Iterator[JobRecord]:
         """Yield the record of the run at which the process has ended, if it was at one.
 
-        What is left in ``jobs`` had not begun.
+        What is left in ``jobs`` had not begun. ``cancelled``: whether the end of all processes is wanted.
         """
         if not self.jobs:
             return
+        self._wanted = self._wanted or (cancelled and not self._timed_out)
         job = self.jobs[0]
         marker = self._marker(process)
         # a process that could not even begin must not be started again and again

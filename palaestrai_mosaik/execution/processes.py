@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +18,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Literal, NamedTuple
 
 from palaestrai_mosaik.collector import program
-from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.errors import ExecutionError, format_traceback
+from palaestrai_mosaik.printing import use_null_device, write
 from palaestrai_mosaik.runner.worker_process import child_environment, write_frame
 
 from .executor import PreloadedClass
@@ -183,14 +183,12 @@ class _Forked:
             return
         try:
             os.setpgid(0, 0)
-            null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, 0)
-            os.dup2(null, 1)
-            os.close(null)
+            use_null_device(0)
+            use_null_device(1)
             run()
             os._exit(0)
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            write(format_traceback(error), sys.stderr, end="")
         finally:
             os._exit(1)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
-from palaestrai_mosaik.progress import LINES, Pace, choose, new_bar, print_line
+from palaestrai_mosaik.printing import Bar
+from palaestrai_mosaik.progress import LINES, Pace, choose, print_line
 
 from .job import JobRecord
 
@@ -40,7 +41,7 @@ class _Counting(FolderProgress):
         self.failed += record.status == "failed"
 
     def wait(self) -> None:
-        # not by print: the signal may have come in the middle of one
+        # not by printing: the signal may have come in the middle of that
         os.write(2, b"\nwaiting for the current runs to end; press Ctrl-C again to kill them\n")
 
 
@@ -79,12 +80,12 @@ class RunBar(_Counting):
         super().begin(total, processes)
         name = f"runs on {processes} cores" if processes > 1 else "runs"
         form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
-        self.bar = new_bar(self.stream, total, name, "run", bar_format=form)
+        self.bar = Bar(self.stream, total, name, "run", bar_format=form)
 
     def ended(self, record: JobRecord) -> None:
         super().ended(record)
         if self.failed:
-            self.bar.set_postfix_str(f"{self.failed} failed", refresh=False)
+            self.bar.say(f"{self.failed} failed", refresh=False)
         self.bar.update()
 
     def end(self) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import select, text, update
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES, DesignFolder
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.printing import write
 from palaestrai_mosaik.runner.checkpoint import resumable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -78,7 +79,7 @@ def open_run_store(location: StoreLocation) -> Store:
     damage = _damage(folder)
     if damage is not None:
         aside = _move_aside(folder)
-        print(f"{damage}; it is now {aside}, this run starts from the beginning", file=sys.stderr)
+        write(f"{damage}; it is now {aside}, this run starts from the beginning", sys.stderr)
     file = folder / _DATABASE
     # the store creates its database itself then, and reports what cannot be written
     with suppress(OSError):

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
 from palaestrai_mosaik.errors import DocumentError, ExecutionError, SchedulerError, StoreError
-from palaestrai_mosaik.runner import Interrupt
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.runner.checkpoint import resumable, versions, why_unusable
+from palaestrai_mosaik.runner.interrupt import HANGUP, ending_signals, leave_terminal
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
 
 from .claim import wait_for_exits
 from .cluster.submission import Submission, Submissions, TaskRun, run_store_location
@@ -49,6 +50,9 @@ logger = logging.getLogger(__name__)
 
 #: executors that give each run a store of its own
 OWN_STORES = ("slurm", "parsl")
+
+#: statuses of records whose process has recorded the end of the run
+_ENDED = ("finished", "pruned")
 
 RunsToExecute = Literal["missing", "unfinished", "failed"]
 _FAILED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY})
@@ -147,6 +151,7 @@ class Summary:
         failures: the records of those that failed now.
         collected: what was brought from runs' own stores to the common one.
         not_collected: why that could not be done.
+        not_read_back: why what was recorded now cannot be read back, if so.
     """
 
     considered: int
@@ -159,6 +164,7 @@ class Summary:
     interrupted: bool = False
     collected: Collected | None = None
     not_collected: str | None = None
+    not_read_back: str | None = None
 
     @property
     def finished(self) -> int:
@@ -167,8 +173,8 @@ class Summary:
 
     @property
     def whole(self) -> bool:
-        """Whether all runs asked about have finished."""
-        return self.finished == self.considered
+        """Whether all runs asked about have finished, and can be read."""
+        return self.finished == self.considered and self.not_read_back is None
 
 
 def run_folder(
@@ -184,7 +190,7 @@ def run_folder(
     """Execute runs of a design folder and record them.
 
     An interrupted run resumes from its checkpoint, if it has one (and on a cluster, if it was interrupted
-    there). SIGINT and SIGTERM stop the execution so that the next call can resume; a second one kills. On a
+    there). SIGINT, SIGTERM and SIGHUP stop the execution so that the next call can resume; a second one kills. On a
     cluster each run has a store of its own, and what has finished is collected at the end.
 
     Args:
@@ -245,11 +251,14 @@ def run_folder(
             )
             try:
                 with signals_cancel(executor, progress):
-                    _execute(executor, jobs, len(selection.chosen), settings.fail_fast, progress, summary)
+                    recorded = _execute(
+                        executor, jobs, len(selection.chosen), settings.fail_fast, progress, summary
+                    )
             except ExecutionError:
                 # what has ended until then is not to be missed
                 _collect(folder, location, summary)
                 raise
+            summary.not_read_back = why_unreadable(location, recorded)
         _collect(folder, location, summary)
     summary.seconds = time.perf_counter() - clock
     return summary
@@ -315,8 +324,10 @@ def _execute(
     fail_fast: bool,
     progress: FolderProgress,
     summary: Summary,
-) -> None:
+) -> list[JobRecord]:
+    """Execute jobs; return their records."""
     ended: Counter[RunStatus] = Counter()
+    records: list[JobRecord] = []
 
     def wanted() -> Iterator[Job]:
         for job in jobs:
@@ -328,6 +339,7 @@ def _execute(
     try:
         for record in executor.run(wanted()):
             ended[RunStatus(record.status)] += 1
+            records.append(record)
             if record.status == "failed":
                 summary.failures.append(record)
             progress.ended(record)
@@ -336,6 +348,29 @@ def _execute(
         summary.ended, summary.interrupted = dict(ended), executor.cancelled
         summary.left_out = len(executor.left_out)
         summary.not_begun = total - ended.total() - summary.left_out
+    return records
+
+
+def why_unreadable(location: StoreLocation, records: Iterable[JobRecord]) -> str | None:
+    """Return why runs that were recorded at a location cannot be read back; ``None`` if they can.
+
+    Args:
+        location: the store of the design.
+        records: of runs that have ended; those with a store of their own are left out.
+    """
+    runs = [
+        record.instance
+        for record in records
+        if record.instance is not None and record.status in _ENDED and record.store == location.shown
+    ]
+    if not runs:
+        return None
+    try:
+        with location.look() as store:
+            check_recorded(store, runs)
+    except StoreError as error:
+        return f"{NOT_READ_BACK}: {error}"
+    return None
 
 
 class Cancellable(Protocol):
@@ -351,17 +386,21 @@ class Cancellable(Protocol):
 
 @contextmanager
 def signals_cancel(executor: Cancellable, progress: FolderProgress) -> Iterator[None]:
-    """Let SIGINT and SIGTERM cancel the executor, a second one at once."""
+    """Let SIGINT, SIGTERM and SIGHUP cancel the executor, a second SIGINT or SIGTERM at once."""
     previous: dict[signal.Signals, Any] = {}
 
     def handle(number: int, frame: FrameType | None) -> None:
+        if number == HANGUP:
+            leave_terminal()
+            executor.cancel()
+            return
         if not executor.cancelled:
             progress.wait()
         executor.cancel(now=executor.cancelled)
 
     # (Python allows handlers in the main thread only)
     if threading.current_thread() is threading.main_thread():
-        previous = {number: signal.signal(number, handle) for number in Interrupt.SIGNALS}
+        previous = {number: signal.signal(number, handle) for number in ending_signals()}
     try:
         yield
     finally:

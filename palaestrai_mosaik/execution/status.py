@@ -1,4 +1,4 @@
-"""How far the runs of a folder are."""
+"""The statuses of the runs of a folder."""
 
 from __future__ import annotations
 
@@ -21,56 +21,60 @@ from .run_store import KnownInstance, instances_of, is_whole, orphaned_stores, u
 
 
 class RunStatus(StrEnum):
-    """What is known of a planned run."""
+    """The status of a planned run."""
 
-    #: nobody has started it
+    #: it has not been started
     WAITING = "waiting"
-    #: the scheduler of a cluster has it, and it has not begun
+    #: a cluster's scheduler has it, and it has not begun
     QUEUED = "queued"
     #: a process executes it
     RUNNING = "running"
-    #: the store, or its own one, has all of it
+    #: the common store or its own has its complete results
     FINISHED = "finished"
     #: it raised, ran out of time, or its process died; or its task failed before any of its runs began
     FAILED = "failed"
-    #: a search stopped it early: what it has recorded is kept
+    #: a search stopped it early, and kept its records
     PRUNED = "pruned"
     #: a search has not started it, as another run of its setting was pruned or failed
     SKIPPED = "skipped"
     #: the user ended it
     INTERRUPTED = "interrupted"
-    #: the scheduler ended the task that executed it (or was to), and it has recorded nothing
+    #: the scheduler ended its task, and it has no record
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failed"
     CANCELLED = "cancelled"
-    #: whatever executed it is gone and has said nothing, or its results are gone
+    #: its process is gone without a record, or its results are gone
     LOST = "lost"
 
 
-#: what the end of a task says of a run that had begun in it, and recorded nothing
+#: the status of a run that had begun, without a record, by the final state of its task
 _STATUS_BY_TASK_STATE = {
     TaskState.TIMED_OUT: RunStatus.TIMED_OUT,
     TaskState.OUT_OF_MEMORY: RunStatus.OUT_OF_MEMORY,
     TaskState.NODE_FAILED: RunStatus.NODE_FAILED,
     TaskState.CANCELLED: RunStatus.CANCELLED,
 }
-#: what the end of a task in which no run has begun says of all of them: it would end so again
-_FAILED_BEFORE_RUNS = {
+#: the status of all runs of a task in which none has begun: the task would fail in the same way again
+FAILED_BEFORE_RUNS = {
     TaskState.FAILED: (RunStatus.FAILED, "failed"),
-    TaskState.TIMED_OUT: (RunStatus.TIMED_OUT, "reached its time limit"),
     TaskState.OUT_OF_MEMORY: (RunStatus.OUT_OF_MEMORY, "ran out of memory"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A planned run, its status, and where that is known from.
+    """A planned run, its status, and the evidence for it.
 
-    ``record`` and ``marker`` are the files of ``jobs/`` that belong to its document (or, of the record, to
-    one that differs in its uid alone: ``record.run`` is not the run's uid then);
-    ``instances`` what the store knows, the newest last; ``assignment`` which task of a cluster has it.
-    ``collected`` is false where it has finished, or was pruned, in its own store, and the store does not have it yet.
+    Attributes:
+        planned: the run.
+        status: its status.
+        record: the record in ``jobs/`` for its document, or for one that differs only in its uid, which ``record.run``
+            then is.
+        marker: the marker in ``jobs/`` for its document.
+        instances: its instances in the store, the newest last.
+        assignment: the newest task of a cluster that has it.
+        collected: false if it has finished or was pruned in its own store, and is not in the common one yet.
     """
 
     planned: PlannedRun
@@ -83,39 +87,48 @@ class RunState:
 
     @property
     def attempts(self) -> int:
-        """How many attempts at it have begun, as far as ``jobs/`` knows."""
+        """The number of attempts that have begun, according to ``jobs/``."""
         return max(found.attempt if found is not None else 0 for found in (self.record, self.marker))
 
     @property
     def error(self) -> str | None:
-        """What went wrong, where it has failed and somebody said what."""
+        """The error of a failed run, if it is known."""
         if self.before is not None:
             return f"its task {self.before} before the run began"
         return self.record.error if self.status is RunStatus.FAILED and self.record is not None else None
 
     @property
     def before(self) -> str | None:
-        """How its task ended (``failed``), where no run of that had begun and this is why it has failed.
+        """The reason if it failed because its task ended before any of the task's runs began (``failed``).
 
-        ``assignment.log`` may say why.
+        ``assignment.log`` may have details.
         """
         if self.assignment is None or self.assignment.state is None or self.assignment.begun:
             return None
-        status, how = _FAILED_BEFORE_RUNS.get(self.assignment.state, (None, None))
+        status, how = FAILED_BEFORE_RUNS.get(self.assignment.state, (None, None))
         return how if status is self.status else None
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether it waits again because the time limit of its task was reached before it began."""
+        over = (TaskState.TIMED_OUT, TaskState.ASKED_TO_END)
+        return (
+            self.status is RunStatus.WAITING and self.assignment is not None and self.assignment.state in over
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The state of every run that is executed, in the order of the design.
+    """The state of every run of a design, in its order.
 
-    ``problems``: what was said by schedulers that did not answer. ``searching``: the states of tasks that work on the
-    folder's search, by number, for each submission.
+    ``problems``, ``faults`` and ``searching`` are those of
+    :class:`~palaestrai_mosaik.execution.cluster.task_assignment.TaskAssignments`.
     """
 
     runs: tuple[RunState, ...]
     problems: tuple[str, ...] = ()
     searching: Mapping[int, Mapping[int, TaskState]] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
 
 
 def job_path(folder: Path, planned: PlannedRun) -> Path:
@@ -124,12 +137,12 @@ def job_path(folder: Path, planned: PlannedRun) -> Path:
 
 
 def run_file_stem(planned: PlannedRun) -> str:
-    """Return how the files of the run are named: as its document."""
+    """Return the name of the run's files, which is its document's."""
     return Path(planned.file).name.removesuffix(".yml")
 
 
 def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
-    """Return the records of all runs that have one that belongs to their document, by uid."""
+    """Read the records that match the documents of their runs, by uid."""
     found = {}
     for planned in folder.documents:
         record = JobRecord.read(with_suffix(job_path(folder.path, planned), ".json"))
@@ -144,7 +157,7 @@ def _records_under_other_names(
     known: Mapping[str, Sequence[KnownInstance]],
     hashes: Mapping[str, str],
 ) -> dict[str, JobRecord]:
-    """Return the records of runs, by uid, whose newest instance was executed under another name in this folder."""
+    """Read the records of runs that were last executed under another name in this folder, by uid."""
     newest = {
         uid: known[hash_][-1] for uid, hash_ in hashes.items() if uid not in records and known.get(hash_)
     }
@@ -160,17 +173,16 @@ def _records_under_other_names(
 
 
 def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False, ask: bool = True) -> States:
-    """Return the state of every run that is executed, in the order of the design.
+    """Determine the state of every run of a design, in its order.
 
-    A run has finished if the store has a finished instance of its document, or of one that differs in its uid
-    alone, whatever ``jobs/`` says; that folder may be deleted. So it has if such an instance has finished in
-    a store of its own.
+    A run has finished if the common store or an own store has a finished instance of its document, or of one that
+    differs only in its uid. This is independent of ``jobs/``, which may be deleted.
 
     Args:
         folder: the design folder.
-        store: where its results are; ``None``: there are none yet.
-        held: this process has the folder's lock.
-        ask: ask schedulers what they still have; else that is treated as gone.
+        store: the store with its results; ``None`` if there are none yet.
+        held: whether this process has the folder's lock.
+        ask: query the schedulers; otherwise, all their tasks count as gone.
     """
     planned = folder.documents
     hashes = {run.uid: run.hash for run in planned}
@@ -221,11 +233,11 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
     found = tuple(states)
     if folder.spec.search is not None:
         found = tuple(_with_skipped(folder, found))
-    return States(found, tuple(assignments.problems), assignments.searching)
+    return States(found, tuple(assignments.problems), assignments.searching, tuple(assignments.faults))
 
 
 def _with_skipped(folder: DesignFolder, states: Sequence[RunState]) -> Iterator[RunState]:
-    """Yield the states of a search's runs: what nobody has started of settings that are settled will not be."""
+    """Yield the states of a search's runs; waiting runs of settled settings are skipped."""
     settled = {one.number for one in read_settings(folder.path) if one.state != "running"}
     for state in states:
         skipped = state.status is RunStatus.WAITING and state.planned.row in settled
@@ -264,9 +276,9 @@ def _state(
 def _mark_dead_instances(
     instances: tuple[KnownInstance, ...], marker: Marker, path: Path
 ) -> Iterator[KnownInstance]:
-    """Yield the instances; that of a marker of another host, at ``path``, is lost if it has not been touched for long.
+    """Yield the instances; the one of another host's marker at ``path`` is lost if the marker is stale.
 
-    The store believes that whatever another host has begun still runs there.
+    The store assumes that instances of another host are still running.
     """
     for one in instances:
         dead = one.uid == marker.instance and one.status == "running" and is_stale(path)
@@ -280,10 +292,14 @@ def _status(
     in_run_store: bool,
     assignment: TaskAssignment | None,
 ) -> RunStatus | None:
-    """Return the status of a run; ``None`` where only the age of its marker can tell.
+    """Determine the status of a run; ``None`` if it depends on the age of the marker.
 
-    ``marker`` is that of an attempt of which there is no record; ``statuses`` are those of its
-    instances, the newest last; ``in_run_store``: its own store has all of it.
+    Args:
+        record: the run's record.
+        marker: the marker of an attempt without a record.
+        statuses: the statuses of its instances, the newest last.
+        in_run_store: whether its own store has its complete results.
+        assignment: its task.
     """
     if marker is not None and marker.of_this_host and marker.alive:
         return RunStatus.RUNNING
@@ -298,11 +314,18 @@ def _status(
             return found
     if marker is not None:
         return RunStatus.LOST if marker.of_this_host or (assignment and assignment.state) else None
-    return _status_without_process(record, statuses)
+    return _status_without_process(record, statuses, submitted_again=assignment is not None and not current)
 
 
-def _status_without_process(record: JobRecord | None, statuses: list[str]) -> RunStatus:
-    """Return the status of an unfinished run that no process executes."""
+def _status_without_process(
+    record: JobRecord | None, statuses: list[str], *, submitted_again: bool
+) -> RunStatus:
+    """Determine the status of an unfinished run without a process.
+
+    ``submitted_again``: whether it was submitted again after this record, and its task ended before it began.
+    """
+    if record is not None and record.status == "failed" and submitted_again:
+        return RunStatus.WAITING
     if record is not None:
         return RunStatus.LOST if record.status == "finished" else RunStatus(record.status)
     return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
@@ -311,16 +334,16 @@ def _status_without_process(record: JobRecord | None, statuses: list[str]) -> Ru
 def _by_task_state(
     record: JobRecord | None, marker: Marker | None, word: TaskState, *, begun: bool
 ) -> RunStatus | None:
-    """Return what the scheduler's word says of a run without a final record; ``None``: nothing.
+    """Derive the status of a run without a final record from its task's state; ``None`` if that does not determine it.
 
-    ``begun``: whether any run of the task has.
+    ``begun``: whether any run of the task has begun.
     """
     if word is TaskState.RUNNING and marker is not None:
         return RunStatus.RUNNING
     if not word.ended:
         return RunStatus.QUEUED
-    if not begun and word in _FAILED_BEFORE_RUNS:
-        return _FAILED_BEFORE_RUNS[word][0]
+    if not begun and word in FAILED_BEFORE_RUNS:
+        return FAILED_BEFORE_RUNS[word][0]
     if marker is not None or (record is None and word is TaskState.CANCELLED):
         return _STATUS_BY_TASK_STATE.get(word)
     return None
@@ -336,7 +359,7 @@ def _is_current(record: JobRecord | None, attempt: int) -> bool:
 
 
 def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
-    """Whether the run's own store has the instance of its record, with the marker of its end."""
+    """Whether the run's own store has the complete instance of its record."""
     if record.instance is None:
         return False
     return is_whole(Path(run_store_location(folder, run_file_stem(run)).location), record.instance)
@@ -345,14 +368,7 @@ def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
 def load_run_states(
     folder: DesignFolder, location: StoreLocation, *, held: bool = False, ask: bool = True
 ) -> States:
-    """Return the state of every run that is executed, from the store at a location.
-
-    Args:
-        folder: the design folder.
-        location: where its results are, if anywhere.
-        held: this process has the folder's lock.
-        ask: ask schedulers what they still have; else that is treated as gone.
-    """
+    """Determine the state of every run of a design from the store at a location; see :func:`run_states`."""
     if location.folder is not None and not (location.folder / "store.db").exists():
         return run_states(folder, None, held=held, ask=ask)
     with location.look() as store:

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,25 +20,29 @@ from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.folder import trust
 from palaestrai_mosaik.errors import (
     FAILED,
     FINISHED,
     INTERRUPTED,
     CheckpointError,
     DocumentError,
-    PalaestraiMosaikError,
+    ExecutionError,
     Problem,
     RunInterrupted,
     RunPruned,
     StoreError,
+    describe,
+    format_traceback,
 )
 from palaestrai_mosaik.experiment import RunDocument, load, only_modules
 from palaestrai_mosaik.importing import named_users_code
+from palaestrai_mosaik.printing import use_null_device, write
 from palaestrai_mosaik.runner import Interrupt, Progress, execute, make_progress
 from palaestrai_mosaik.runner.checkpoint import document_of_instance
+from palaestrai_mosaik.runner.interrupt import ending_signals
 from palaestrai_mosaik.runner.worker_process import read_frame
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.text import shorten
 
 from .claim import Heartbeat, claim, is_taken_over
 from .early_stopping import EarlyStopping
@@ -48,8 +51,6 @@ from .run_store import earlier_attempts, open_run_store
 
 #: seconds that a run has to end once its driver is gone
 GRACE = 5.0
-#: characters of an error that its record keeps; the log has all of it
-_ERROR_LENGTH = 2000
 #: the exit code of a process that has left out the run it was at, because another one executes it
 EXIT_LEFT_OUT = 75
 
@@ -85,7 +86,10 @@ def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRec
     The marker is there as long as this takes; the record is left to the caller to write, who
     removes the marker then. Raises nothing but :class:`ExecutionError` where the marker cannot be written.
     """
-    files.add_root(job.folder)
+    try:
+        trust(job.folder)
+    except OSError as refused:
+        raise ExecutionError(f"cannot write to {job.folder}: {refused.strerror}") from refused
     marker = claim(job)
     if marker is None:
         return None
@@ -106,8 +110,8 @@ def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRec
     except RunPruned as pruned:
         status, error = "pruned", str(pruned)
     except (Exception, SystemExit) as failure:
-        status, code, error = "failed", FAILED, _error_text(failure)
-        trace = "".join(traceback.format_exception(failure))
+        status, code, error = "failed", FAILED, describe(failure)
+        trace = format_traceback(failure)
     if is_taken_over(job, marker):
         return None
     record = JobRecord(
@@ -157,7 +161,7 @@ def _execute(
         finished, resume = earlier_attempts(store, job.hash)
         if finished is not None:
             noted.instance = finished
-            print(f"instance {finished} has finished already", file=sys.stderr)
+            write(f"instance {finished} has finished already", sys.stderr)
             return
     if resume is not None:
         try:
@@ -165,18 +169,10 @@ def _execute(
         except (CheckpointError, StoreError) as error:
             if noted.instance is not None:
                 raise
-            print(
-                f"instance {resume} cannot be resumed, starting from the beginning: {error}", file=sys.stderr
-            )
+            write(f"instance {resume} cannot be resumed, starting from the beginning: {error}", sys.stderr)
         else:
             return
     execute(document, **options)
-
-
-def _error_text(error: BaseException) -> str:
-    own = isinstance(error, PalaestraiMosaikError)
-    text = str(error) if own else f"{type(error).__name__}: {error}"
-    return shorten(text, _ERROR_LENGTH)
 
 
 def execute_jobs(jobs: Sequence[Job], lifeline: int) -> int:
@@ -193,25 +189,23 @@ def execute_jobs(jobs: Sequence[Job], lifeline: int) -> int:
     Return the exit code of the process: :data:`EXIT_LEFT_OUT` at the first run that is left out.
     """
     interrupt = Interrupt()
-    for number in Interrupt.SIGNALS:
+    for number in ending_signals():
         signal.signal(number, lambda *_: interrupt.request())
     threading.Thread(target=_watch, args=(lifeline, interrupt), daemon=True).start()
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    use_null_device(0)
     for job in jobs:
         if interrupt.requested:
             break
         _redirect(job)
         done = execute_job(job, interrupt, make_progress(stream=sys.stderr))
         if done is None:
-            print(
+            write(
                 f"{now()}: skipped: another process executes this run, or executed its new document",
-                file=sys.stderr,
+                sys.stderr,
             )
             return EXIT_LEFT_OUT
         record, trace = done
-        sys.stderr.write(trace)
+        write(trace, sys.stderr, end="")
         _flush()
         record.write(job.record)
         files.remove(job.marker, missing_ok=True)
@@ -243,7 +237,7 @@ def _redirect(job: Job) -> None:
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     faulthandler.enable(2)
     if job.attempt > 1:
-        print(f"--- attempt {job.attempt}, {now()}", file=sys.stderr)
+        write(f"--- attempt {job.attempt}, {now()}", sys.stderr)
 
 
 def open_log(job: Job) -> int:
@@ -251,7 +245,7 @@ def open_log(job: Job) -> int:
 
     What else has its name is replaced: a link may lead to any file of the user, and others may have put it there.
     """
-    files.add_root(job.folder)
+    trust(job.folder)
     return files.open_log(job.log)
 
 

@@ -44,8 +44,9 @@ def time_left(folder: DesignFolder, states: States) -> TimeLeft:
         if state.status is RunStatus.FINISHED and state.record is not None
     ]
     median = statistics.median(taken) if taken else None
-    section = folder.spec.resolved.get("execution")
-    processes = counts[RunStatus.RUNNING] or Settings.of(section).jobs or available_cores()
+    # what else the section says may be at fault, and is not needed
+    section = folder.spec.resolved.get("execution") or {}
+    processes = counts[RunStatus.RUNNING] or Settings(jobs=section.get("jobs")).jobs or available_cores()
     failed = sum(counts[status] for status in STATUSES_TO_EXECUTE["failed"])
     over = sum(counts[status] for status in (RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.SKIPPED))
     missing = len(states.runs) - over - failed

@@ -1,11 +1,11 @@
-"""What a run is: the experiment-run document, read, cascaded, checked, identified.
+"""The experiment-run document: reading, cascade, checks and identity.
 
-Imports nothing that runs; :func:`check_classes` and :func:`resolve` import what a
+The package imports no code that runs; :func:`check_classes` and :func:`resolve` import the classes that a
 document names.
 """
 
 from .canonical import canonical_json, content_digest, digest
-from .classes import check_classes, modules_of, only_modules, resolve, split_id
+from .classes import check_classes, hook_warnings, modules_of, only_modules, resolve, split_id, unused_methods
 from .describe import describe
 from .load import AnyDocument, as_document, from_mapping, load, loads
 from .model import (
@@ -49,6 +49,7 @@ __all__ = [
     "digest",
     "dumps",
     "from_mapping",
+    "hook_warnings",
     "json_schema",
     "load",
     "loads",
@@ -56,4 +57,5 @@ __all__ = [
     "only_modules",
     "resolve",
     "split_id",
+    "unused_methods",
 ]

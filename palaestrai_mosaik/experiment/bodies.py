@@ -1,4 +1,4 @@
-"""The bodies of an agent: what each entry of ``bodies`` says, and what stands on the agent.
+"""The bodies of an agent: the entries of ``bodies``, completed by the agent's own keys.
 
 Source of the word: the seed "AEB Design" of SLM Lab. A body is one incarnation of an agent in
 exactly one environment.
@@ -18,30 +18,30 @@ from .canonical import size_of
 from .classes import split_id
 from .fields import TEXT, id_list, items_of, optional_class
 from .located import Findings, Located, show
-from .model import BODY_NUMBER, MAX_BODIES, BodySpec, ClassSpec, Place
+from .model import BODY_NUMBER, MAX_BODIES, UNREAD, BodySpec, ClassSpec, Place
 from .vocabulary import BODY
 
-#: what an entry takes from the agent if it does not give it itself
+#: keys that an entry takes from the agent if it leaves them out
 COMMON = ("muscle", "objective", "sensors", "actuators", "filters")
-#: there is one of these for all bodies of an agent
+#: keys that belong to the agent, not to a body
 _OF_THE_AGENT = ("brain", "load", "replay", "snapshots")
 _IDS = ("sensors", "actuators")
-#: keys of a body that are read with what stands around it
+#: keys of a body that depend on other parts of the document
 _IN_CONTEXT = ("name", "environment", "muscle", *_IDS)
 _BRACES = re.compile(r"\{[^{}]*\}|[{}]")
 _INTEGER = re.compile(r"[+-]?\d+")
 
-#: environments that ids are in, each with the first of its ids
+#: environments of ids, each with the first of its ids
 Homes = Mapping[str, Located]
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What stands on the agent: the parts as written, and what they say.
+    """The agent's own keys: the written parts, and their values.
 
-    ``environments`` are the uids of the phase's (``None``: not known, as one could not be
-    read). Without a ``muscle`` every entry must give one; ``faulty`` says that the agent's may
-    be one of the keys that could not be read.
+    ``environments`` are the uids of the phase's (``None``: unknown, because one could not be
+    read). Without a ``muscle`` every entry must have one; ``faulty``: the agent's muscle may
+    be among the unreadable keys.
     """
 
     parts: Mapping[str, Located]
@@ -54,14 +54,14 @@ class Common:
 
 
 def has_bodies(parts: Mapping[str, Located]) -> bool:
-    """Whether an agent of these parts has ``bodies``; null means that it has none."""
+    """Whether an agent with these parts has ``bodies`` that are not null."""
     return _given(parts, "bodies")
 
 
 def channel_list(
     found: Findings, at: Located | None, what: str, uids: Collection[str] | None
 ) -> tuple[str, ...]:
-    """Return the ids of bodies at ``at``, in which ``{body}`` may stand; absent or null means none."""
+    """Read the ids of bodies at ``at``, which may contain ``{body}``; absent or null means none."""
     if at is None or at.value is None:
         return ()
     ids = id_list(found, at, what, uids)
@@ -77,12 +77,12 @@ def channel_list(
 
 
 def _wrong_braces(full_id: str) -> str | None:
-    """Return the first braces of an id that are not ``{body}``."""
+    """Find the first braces of an id that are not ``{body}``."""
     return next((match[0] for match in _BRACES.finditer(full_id) if match[0] != BODY_NUMBER), None)
 
 
 def body_list(found: Findings, at: Located, common: Common) -> tuple[BodySpec, ...]:
-    """Return the bodies listed at ``at``, each complete with what is ``common``."""
+    """Read the bodies listed at ``at``, each completed by ``common``."""
     if not isinstance(at.value, list):
         found.error(at.place, f"bodies must be a list, found {show(at.value)}")
         return ()
@@ -92,18 +92,18 @@ def body_list(found: Findings, at: Located, common: Common) -> tuple[BodySpec, .
             "bodies needs at least one entry; an agent without the key has one body, with its own sensors "
             "and actuators",
         )
-    # looked up once: there may be many bodies, and many ids that they have in common
+    # computed once, because there may be many bodies, with many common ids
     homes = {key: _homes(common.parts.get(key), common.environments) for key in _IDS}
-    specs = [_body(found, item, common, homes) for item in items_of(at)]
-    bodies = tuple(spec for spec in specs if spec is not None)
+    bodies = tuple(_body(found, item, common, homes) for item in items_of(at))
     _check_names(found, items_of(at))
     if sum(body.count for body in bodies) > MAX_BODIES:
         found.error(at.place, f"an agent may have at most {MAX_BODIES:,} bodies; the counts come to more")
+        return ()
     return bodies
 
 
 def taken_by_bodies(parts: Mapping[str, Located], sizes: dict[int, int]) -> int:
-    """Return how many values the bodies of an agent take from it: its canonical form writes them all out.
+    """Count the values that the bodies of an agent take from it: its canonical form writes them all out.
 
     ``sizes``: see :func:`~.canonical.size_of`.
     """
@@ -115,9 +115,9 @@ def taken_by_bodies(parts: Mapping[str, Located], sizes: dict[int, int]) -> int:
 
 
 def origins_of(parts: Mapping[str, Located]) -> Iterator[tuple[Place, Place]]:
-    """Yield where below the agent something is in the model, and where in the text it was written.
+    """Yield places below the agent in the model, with their places in the text, if the two differ.
 
-    Only what is not written where it is in the model: what bodies take from the agent, and the
+    They differ for keys that bodies take from the agent, and for the
     muscle of an agent that takes it from its first body.
     """
     for index, item in enumerate(items_of(parts["bodies"])):
@@ -128,38 +128,37 @@ def origins_of(parts: Mapping[str, Located]) -> Iterator[tuple[Place, Place]]:
         yield ("muscle",), (*parts["bodies"].place, 0, "muscle")
 
 
-def _body(found: Findings, at: Located, common: Common, homes: Mapping[str, Homes]) -> BodySpec | None:
-    given = at.value
-    if isinstance(given, dict):
+def _body(found: Findings, at: Located, common: Common, homes: Mapping[str, Homes]) -> BodySpec:
+    data = at.value
+    if isinstance(data, dict):
         for key in _OF_THE_AGENT:
-            if key in given:
+            if key in data:
                 found.error(
                     (*at.place, key),
                     f"{key!r} is one for all bodies of an agent; give it beside 'bodies'",
                 )
-        given = {key: value for key, value in given.items() if key not in _OF_THE_AGENT}
-    parts = found.section(Located(given, at.place), BODY)
+        data = {key: value for key, value in data.items() if key not in _OF_THE_AGENT}
+    parts = found.section(Located(data, at.place), BODY)
     if parts is None:
-        return None
+        return BodySpec(UNREAD)
     errors = found.count
     muscle = _muscle(found, at, parts, common)
-    given = BODY.values(found, {key: one for key, one in parts.items() if key not in _IN_CONTEXT})
-    objective = given["objective"] if "objective" in parts else common.objective
-    filters = given["filters"] if "filters" in parts else common.filters
+    data = BODY.values(found, {key: part for key, part in parts.items() if key not in _IN_CONTEXT})
+    objective = data["objective"] if "objective" in parts else common.objective
+    filters = data["filters"] if "filters" in parts else common.filters
     ids = {
         key: channel_list(found, parts[key], key, common.environments) if key in parts else common.ids[key]
         for key in _IDS
     }
-    count, first = given["count"], given["first"]
+    count, first = data["count"], data["first"]
     if first > MAX_BODIES:
         found.error(parts["first"].place, f"first must be at most {MAX_BODIES:,}, found {show(first)}")
+        first = 0
     environment = _environment(found, at, parts, common, homes)
     if found.count == errors:
         _warn(found, parts, ids, count)
-    if muscle is None:
-        return None
     return BodySpec(
-        muscle,
+        muscle or UNREAD,
         objective,
         ids["sensors"],
         ids["actuators"],
@@ -188,18 +187,18 @@ def _given(parts: Mapping[str, Located], key: str) -> bool:
 def _environment(
     found: Findings, at: Located, parts: Mapping[str, Located], common: Common, homes: Mapping[str, Homes]
 ) -> str | None:
-    """Return the uid of the one environment that the body is in; ``homes`` are those of common ids."""
+    """Return the uid of the body's single environment; ``homes`` are those of common ids."""
     home, why = None, ""
     uids = common.environments
     if _given(parts, "environment"):
-        given = parts["environment"]
-        home, why = TEXT.read(found, given, "a body's environment"), "given as its environment"
+        written = parts["environment"]
+        home, why = TEXT.read(found, written, "a body's environment"), "given as its environment"
         if home is not None and uids is not None and home not in uids:
             near, allowed = did_you_mean(home, uids), listed([repr(uid) for uid in uids], 5)
             message = (
                 f"there is no environment {home!r} in the phase{near}; environments: {allowed or 'none'}"
             )
-            found.error(given.place, message)
+            found.error(written.place, message)
             return None
     elif not any(_listed(parts.get(key, common.parts.get(key))) for key in _IDS):
         found.error(
@@ -208,13 +207,13 @@ def _environment(
             "'environment', of which it then has all",
         )
     for key in _IDS:
-        for uid, one in (_homes(parts[key], uids) if key in parts else homes[key]).items():
+        for uid, item in (_homes(parts[key], uids) if key in parts else homes[key]).items():
             if home is None:
-                home, why = uid, f"where {one.value!r} is"
+                home, why = uid, f"where {item.value!r} is"
             elif uid != home:
                 found.error(
-                    one.place if key in parts else at.place,
-                    f"the body is in two environments, {home!r} ({why}) and {uid!r} (where {one.value!r} is); a "
+                    item.place if key in parts else at.place,
+                    f"the body is in two environments, {home!r} ({why}) and {uid!r} (where {item.value!r} is); a "
                     "body is one incarnation of the agent in exactly one environment: give each an entry of its "
                     "own",
                 )
@@ -223,28 +222,28 @@ def _environment(
 
 
 def _listed(at: Located | None) -> bool:
-    """Whether ids are written at ``at``; what cannot be read are some, as it is told where it stands."""
+    """Whether there are ids at ``at``; unreadable values count as ids, because they are reported elsewhere."""
     return at is not None and at.value is not None and at.value != []
 
 
 def _homes(at: Located | None, uids: Collection[str] | None) -> Homes:
-    """Return the environments that the ids at ``at`` are in, each with the first one there.
+    """Find the environments of the ids at ``at``, each with its first id.
 
-    Ids that are wrong are told when they are read, and left out.
+    Wrong ids are left out, because they are reported when they are read.
     """
     homes: dict[str, Located] = {}
-    for one in items_of(at):
-        if isinstance(one.value, str):
+    for item in items_of(at):
+        if isinstance(item.value, str):
             with suppress(NameResolutionError):
-                homes.setdefault(split_id(one.value, uids or ())[0], one)
+                homes.setdefault(split_id(item.value, uids or ())[0], item)
     return homes
 
 
 def _warn(
     found: Findings, parts: Mapping[str, Located], ids: Mapping[str, tuple[str, ...]], count: int
 ) -> None:
-    """Warn of set-points that go to the same actuators, and of a ``first`` that numbers nothing."""
-    shared = [one for one in ids["actuators"] if BODY_NUMBER not in one] if count > 1 else []
+    """Warn of bodies that share actuators, and of a ``first`` without effect."""
+    shared = [channel for channel in ids["actuators"] if BODY_NUMBER not in channel] if count > 1 else []
     if shared:
         found.warn(
             parts["count"].place,
@@ -253,7 +252,7 @@ def _warn(
         )
     if "first" in parts and parts["first"].value:
         channels = [*ids["sensors"], *ids["actuators"]]
-        if channels and not any(BODY_NUMBER in one for one in channels):
+        if channels and not any(BODY_NUMBER in channel for channel in channels):
             found.warn(
                 parts["first"].place,
                 f"'first' has no effect: {BODY_NUMBER} is in none of the body's sensors and actuators",
@@ -261,7 +260,7 @@ def _warn(
 
 
 def _check_names(found: Findings, entries: list[Located]) -> None:
-    """Check that labels can be told from one another and from the numbers of bodies."""
+    """Check that labels differ from one another and from the numbers of bodies."""
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
         name = entry.value.get("name") if isinstance(entry.value, dict) else None

@@ -1,7 +1,6 @@
-"""Where an agent's brain starts from, and when it is kept: load, replay, snapshots.
+"""The source of an agent's brain, and when it is kept: load, replay, snapshots.
 
-What other runs have is known to the store only, and what lies in a folder (``base``) to the
-file system.
+Only the store knows other runs, and only the file system knows the content of a folder (``base``).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .vocabulary import LOAD, REPLAY, SNAPSHOTS
 
 
 def load_section(found: Findings, at: Located | None) -> dict[str, Any] | None:
-    """Return ``load`` with its keys in one spelling; absent or null means none."""
+    """Read ``load`` with its keys in one spelling; absent or null means none."""
     if at is None or at.value is None:
         return None
     parts = found.section(at, LOAD) or {}
@@ -39,7 +38,7 @@ def _not_both(found: Findings, at: Located, parts: Mapping[str, Located], what: 
 
 
 def replay_list(found: Findings, at: Located | None) -> tuple[ReplaySpec, ...]:
-    """Return the stored trajectories listed at ``at``; absent or null means none."""
+    """Read the stored trajectories listed at ``at``; absent or null means none."""
     if at is None or at.value is None:
         return ()
     if not isinstance(at.value, list):
@@ -59,7 +58,7 @@ def _replay(found: Findings, at: Located) -> ReplaySpec:
         found.warn(parts["strict"].place, "replay is always strict here: what cannot be replayed is an error")
     for key in ("sensors", "actuators"):
         if key not in parts:
-            given[key] = None  # those of this agent
+            given[key] = None  # this agent's channels
         elif parts[key].value == []:
             found.error(
                 parts[key].place,
@@ -69,7 +68,7 @@ def _replay(found: Findings, at: Located) -> ReplaySpec:
 
 
 def snapshot_section(found: Findings, at: Located | None) -> SnapshotSpec | None:
-    """Return when the brain is dumped during a phase; absent, null, or nothing chosen: never."""
+    """Read when the brain is dumped during a phase; absent, null or an empty choice means never."""
     if at is None or at.value is None:
         return None
     parts = found.section(at, SNAPSHOTS)
@@ -82,9 +81,9 @@ def snapshot_section(found: Findings, at: Located | None) -> SnapshotSpec | None
 
 
 def check_sources(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
-    """Check that there are the phases and agents of this run that ``load`` and ``replay`` name.
+    """Check that the phases and agents of this run in ``load`` and ``replay`` exist.
 
-    A brain that is loaded must be one of an earlier phase; trajectories may be those of an
+    A brain must be loaded from an earlier phase; trajectories may come from an
     earlier execution.
     """
     names = [phase.name for phase in raw]
@@ -107,17 +106,17 @@ def check_sources(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> No
 
 
 def points_before_the_first(load: Mapping[str, Any], number: int) -> bool:
-    """Whether ``load`` in phase ``number`` would take the phase before the first one.
+    """Whether ``load`` in phase ``number`` refers to a phase before the first one.
 
-    Documents of palaestrAI say so where all phases shall have it; it is passed over there, too.
+    Documents of palaestrAI use it to give all phases the same ``load``; it is ignored there, too.
     """
     return number == 0 and not load.keys() - {"agent"}
 
 
 def warn_of_snapshots(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
-    """Warn, once, of a ``load`` whose snapshot nobody in this run is told to take.
+    """Warn, once, of a ``load`` with a snapshot that no agent of this run is configured to take.
 
-    Only a warning: a brain may take snapshots by itself. ``raw`` has no faults.
+    It is only a warning, because a brain may take snapshots by itself. ``raw`` must be without faults.
     """
     warned = set()
     for number, phase in enumerate(raw):
@@ -142,17 +141,17 @@ def _value(parts: Mapping[str, Located], key: str) -> Any:
 
 
 def _is_own(parts: Mapping[str, Located], uid: str) -> bool:
-    """Whether a source is of this run; which instance that is may be left open."""
+    """Whether a source is in this run; its instance may be left open."""
     return _value(parts, "instance") is None and _value(parts, "experiment_run") in (None, uid)
 
 
 def _comes_from_here(load: Mapping[str, Any], uid: str) -> bool:
-    """Whether ``load`` can be met by nothing but this very execution."""
+    """Whether ``load`` can refer only to this very execution."""
     return not load.keys() & {"base", "instance"} and load.get("experiment_run", uid) == uid
 
 
 def _source(load: Mapping[str, Any], raw: Sequence[CascadedPhase], number: int) -> int:
-    """Return the number of the phase that ``load`` in phase ``number`` means."""
+    """Return the number of the phase to which ``load`` in phase ``number`` refers."""
     if "phase_name" in load:
         return [phase.name for phase in raw].index(load["phase_name"])
     return int(load.get("phase", number - 1))
@@ -164,7 +163,7 @@ def _check_names_a_phase(found: Findings, at: Located, parts: Mapping[str, Locat
 
 
 def _check_phase(found: Findings, parts: Mapping[str, Located], names: list[str]) -> bool:
-    """Check that the phase that is named, if one is, exists; return whether it does."""
+    """Check that the named phase, if any, exists; return whether it does."""
     errors = found.count
     for phase in (parts.get("phase_name"), parts.get("phase")):
         if phase is None:
@@ -184,7 +183,7 @@ def _check_phase(found: Findings, parts: Mapping[str, Located], names: list[str]
 
 
 def _check_agent(found: Findings, parts: Mapping[str, Located], agents: Collection[str]) -> bool:
-    """Check that the agent that is named, if one is, is in any phase; return whether it is."""
+    """Check that the named agent, if any, is in some phase; return whether it is."""
     agent = parts.get("agent")
     if agent is None or not isinstance(agent.value, str) or agent.value in agents:
         return True
@@ -195,10 +194,10 @@ def _check_agent(found: Findings, parts: Mapping[str, Located], agents: Collecti
 def _check_load(found: Findings, raw: Sequence[CascadedPhase], number: int, name: str, entry: Entry) -> None:
     """Check that there will be a brain to load when phase ``number`` begins."""
     at = entry.parts["load"]
-    # what is wrong with the keys themselves is told elsewhere
-    unheard = Findings(found.source, found.lines)
-    load = load_section(unheard, at)
-    if unheard.count or load is None:
+    # problems of the keys themselves are reported elsewhere
+    discarded = Findings(found.source, found.lines)
+    load = load_section(discarded, at)
+    if discarded.count or load is None:
         return
     source = _source(load, raw, number)
     if points_before_the_first(load, number):
@@ -209,22 +208,22 @@ def _check_load(found: Findings, raw: Sequence[CascadedPhase], number: int, name
         return
     if "base" in load:
         return
-    here, there = raw[number], raw[source]
+    this_phase, origin = raw[number], raw[source]
     if source >= number:
-        which = "this very phase" if source == number else f"phase {there.name!r}, a later one"
+        which = "this very phase" if source == number else f"phase {origin.name!r}, a later one"
         found.error(
             at.place,
-            f"'load' in phase {here.name!r} points to {which}: a brain is kept when its phase has ended",
+            f"'load' in phase {this_phase.name!r} points to {which}: a brain is kept when its phase has ended",
         )
         return
-    if "agents" in there.faulty:
+    if "agents" in origin.faulty:
         return
     agent = load.get("agent", name)
-    if agent not in there.agents:
+    if agent not in origin.agents:
         found.error(
             at.place,
-            f"phase {there.name!r} has no agent {agent!r}{did_you_mean(agent, there.agents)}; agents there: "
-            f"{', '.join(there.agents)}",
+            f"phase {origin.name!r} has no agent {agent!r}{did_you_mean(agent, origin.agents)}; agents there: "
+            f"{', '.join(origin.agents)}",
         )
-    elif _value(there.agents[agent].parts, "brain") is None:
-        found.error(at.place, f"agent {agent!r} has no brain in phase {there.name!r} that could be loaded")
+    elif _value(origin.agents[agent].parts, "brain") is None:
+        found.error(at.place, f"agent {agent!r} has no brain in phase {origin.name!r} that could be loaded")

@@ -1,9 +1,9 @@
-"""Plain data and the identity of a document: the hash of its canonical form, and of what it computes.
+"""Plain data and the identity of a document: the hash of its canonical form, and of its content.
 
-The canonical form is the cascaded document in one spelling. It writes every default out
-but for those of keys that came later (:class:`_Later`): a document keeps its hash when the
-format gains a key that it does not use. It does not know comments, anchors, the order of keys, or which of several names of
-a class was used; any other difference in value is a difference in hash.
+The canonical form is the cascaded document in one spelling. It includes every default
+except those of keys that were added later (:class:`_Later`): a document keeps its hash when the
+format gains a key that it does not use. It does not depend on comments, anchors, the order of keys, or which of
+several names of a class was used; any other difference in value is a difference in hash.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from .model import (
 )
 from .yaml_text import MAX_DEPTH
 
-#: what is plain data as it is; looked at before anything else, for most nodes of a document are of these types
+#: plain scalar types; checked first, because most nodes of a document have them
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
-    """Return ``value`` as plain data: own copies of strings, numbers, lists, mappings.
+    """Convert ``value`` to plain data: copies of strings, numbers, lists, mappings.
 
-    Number types that register as integral or real (numpy's do) become ``int`` and
+    Number types that register as integral or real (such as numpy's) become ``int`` and
     ``float``, tuples become lists. Anything else is reported in ``found``.
     """
     kind = type(value)
     if kind in _SCALARS or isinstance(value, str):
         return value
-    # (to ask an abstract class takes as long as all the rest)
+    # isinstance with an abstract class takes as long as all the rest
     if kind is not dict and kind is not list and isinstance(value, numbers.Real):
         return int(value) if isinstance(value, numbers.Integral) else float(value)
     if len(place) > MAX_DEPTH:
@@ -70,7 +70,7 @@ def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
 
 
 def copy(value: Any) -> Any:
-    """Return a deep copy of plain data in which nothing is shared."""
+    """Copy plain data deeply, so that nothing is shared."""
     if isinstance(value, dict):
         return {key: item if type(item) in _SCALARS else copy(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -79,21 +79,21 @@ def copy(value: Any) -> Any:
 
 
 def size_of(value: Any, sizes: dict[int, int]) -> int:
-    """Return the number of nodes of plain data, aliases expanded; each object is looked at once.
+    """Count the nodes of plain data, with aliases expanded; each object is visited once.
 
-    ``sizes`` keeps those of collections, by ``id``.
+    ``sizes`` caches the sizes of collections, by ``id``.
     """
     if not isinstance(value, (dict, list)):
         return 1
-    known = sizes.get(id(value), 0)
-    if not known:
+    size = sizes.get(id(value), 0)
+    if not size:
         items = value.values() if isinstance(value, dict) else value
-        known = sizes[id(value)] = 1 + sum(size_of(item, sizes) for item in items)
-    return known
+        size = sizes[id(value)] = 1 + sum(size_of(item, sizes) for item in items)
+    return size
 
 
 def sorted_copy(value: Any) -> Any:
-    """Return a deep copy of plain data with all keys in order."""
+    """Copy plain data deeply, with all keys in order."""
     if isinstance(value, dict):
         return {key: sorted_copy(value[key]) for key in sorted(value, key=_key_text)}
     if isinstance(value, list):
@@ -102,7 +102,7 @@ def sorted_copy(value: Any) -> Any:
 
 
 def canonical_json(value: Any) -> str:
-    """Return plain data as JSON text: one text for one value.
+    """Serialise plain data as JSON, with exactly one text per value.
 
     Keys are sorted, integers stay integers, floats are written by ``repr``. A key that
     is not a string is written as ``!<type> <value>``, so that ``1`` and ``"1"`` differ.
@@ -111,21 +111,21 @@ def canonical_json(value: Any) -> str:
 
 
 def digest(canonical: Mapping[str, Any]) -> str:
-    """Return the SHA-256 (hex) of the canonical JSON."""
+    """Compute the SHA-256 (hex) of the canonical JSON."""
     return hashlib.sha256(canonical_json(canonical).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def content_digest(canonical: Mapping[str, Any]) -> str:
-    """Return the SHA-256 (hex) of what a document computes: that of its canonical form without its name.
+    """Compute the SHA-256 (hex) of a document's content: its canonical form without its name.
 
-    Nothing that is computed depends on the document's uid, so two documents that differ in it alone have the
-    same content. One that refers to itself by its uid means the same as one that leaves the uid out.
+    No result depends on the document's uid, so two documents that differ only in it have the
+    same content. A reference of a document to its own uid is equivalent to leaving the uid out.
     """
     return digest({**canonical, "schedule": _unnamed(canonical["schedule"], canonical["uid"]), "uid": ""})
 
 
 def _unnamed(schedule: Sequence[Mapping[str, Any]], uid: str) -> list[dict[str, Any]]:
-    """Return a canonical schedule without references to the run ``uid``, its own one."""
+    """Remove references to the run ``uid`` itself from a canonical schedule."""
     return [
         {name: {**phase, "agents": [_agent_unnamed(agent, uid) for agent in phase["agents"]]}}
         for item in schedule
@@ -162,22 +162,22 @@ def _text_keys(value: Any) -> Any:
             for key, item in value.items()
         }
     if isinstance(value, list):
-        # most are long lists of ids: no call for each
+        # mostly long lists of ids: avoid a call for each
         return [item if type(item) in _SCALARS else _text_keys(item) for item in value]
     return value
 
 
 def canonical_class(spec: ClassSpec | None) -> dict[str, Any] | None:
-    """Return the canonical form of a class to load."""
+    """Build the canonical form of a class to load."""
     if spec is None:
         return None
     return {"name": canonical_name(spec.name), "params": sorted_copy(spec.params)}
 
 
 class _Later:
-    """The keys that the format gained later: written from the first phase on that uses them.
+    """Keys that were added to the format later: written from the first phase on that uses them.
 
-    Before that, the default is left out. After that it is not, because what is left out
+    Before that phase, the default is left out. After it, it is written, because a key that is left out
     would be inherited when the canonical form is read.
     """
 
@@ -185,13 +185,13 @@ class _Later:
         self._used: set[tuple[str, ...]] = set()
 
     def keys(self, *place: str, **keys: tuple[Any, Any]) -> dict[str, Any]:
-        """Return the keys (value, default) of the part ``place`` that are to be written."""
+        """Return those of the keys (value, default) of the part ``place`` that are to be written."""
         self._used |= {(*place, key) for key, (value, default) in keys.items() if value != default}
         return {key: value for key, (value, _) in keys.items() if (*place, key) in self._used}
 
 
 def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
-    """Return the canonical form of one phase; the phases before it have been asked for before."""
+    """Build the canonical form of one phase; call it in the order of the phases."""
     simulation = phase.simulation
     return {
         "agents": [_agent(agent, later) for agent in phase.agents],
@@ -200,6 +200,8 @@ def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
             "episodes": phase.episodes,
             "mode": phase.mode.value,
             "workers": phase.workers,
+            # no later phase inherits it
+            **({} if phase.random_streams is None else {"random_streams": phase.random_streams}),
             **later.keys(
                 asynchronous=(phase.asynchronous, False),
                 evaluate_every=(phase.evaluate_every, None),
@@ -210,16 +212,16 @@ def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
             "bridge": simulation.bridge,
             "conditions": [canonical_class(condition) for condition in simulation.conditions],
             "name": simulation.controller,
-            **later.keys(scheduler=(simulation.scheduler, "direct")),
+            **later.keys(scheduler=(simulation.scheduler, "direct"), values=(simulation.values, "count")),
         },
     }
 
 
 def _continues(before: PhaseSpec, phase: PhaseSpec) -> bool:
-    """Whether the cascade, read again, would give ``phase`` no other environments and agents, in no other order."""
+    """Whether reading the cascade again would give ``phase`` the same environments and agents in the same order."""
     pairs = (
-        ([one.uid for one in before.environments], [one.uid for one in phase.environments]),
-        ([one.name for one in before.agents], [one.name for one in phase.agents]),
+        ([spec.uid for spec in before.environments], [spec.uid for spec in phase.environments]),
+        ([spec.name for spec in before.agents], [spec.name for spec in phase.agents]),
     )
     return all(names == list(dict.fromkeys((*inherited, *names))) for inherited, names in pairs)
 
@@ -231,12 +233,13 @@ def _environment(spec: EnvironmentSpec) -> dict[str, Any]:
             "params": sorted_copy(spec.params),
             "step_size": spec.step_size,
             "uid": spec.uid,
-            # it came later: whoever does not use it keeps the hash
+            # added later: documents without it keep their hash
             **({} if spec.interpreter is None else {"interpreter": spec.interpreter}),
+            **({} if spec.timeout is None else {"timeout": spec.timeout}),
         },
         "reward": canonical_class(spec.reward),
         "state_transformer": canonical_class(spec.state_transformer),
-        # (this, too)
+        # added later, too
         **({} if spec.frames is None else {"frames": _frames(spec.frames)}),
     }
 
@@ -301,7 +304,7 @@ def _snapshots(spec: SnapshotSpec | None) -> dict[str, Any] | None:
 def canonical_document(
     uid: str, seed: int, version: str, phases: tuple[PhaseSpec, ...], conditions: tuple[ClassSpec, ...]
 ) -> dict[str, Any]:
-    """Return the canonical form of a whole document."""
+    """Build the canonical form of a complete document."""
     later = _Later()
     schedule: list[dict[str, Any]] = []
     for before, phase in zip((None, *phases), phases, strict=False):

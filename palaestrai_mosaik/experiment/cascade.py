@@ -1,10 +1,10 @@
-"""From the schedule to complete phases: definitions, and the cascade over the phases.
+"""The cascade: from the schedule and its definitions to complete phases.
 
 Environments match by ``uid``, agents by ``name``. A later environment entry replaces the
-earlier one whole; a later agent entry, ``simulation`` and ``phase_config`` replace the
-keys that they give and keep the others. A phase with ``inherit: false`` takes nothing from the
-phases before it. Nothing is interpreted here, and every part
-keeps the place where it was written.
+earlier one completely; a later agent entry, ``simulation`` and ``phase_config`` replace their
+keys and keep the others, except ``random_streams``, which no phase inherits. A phase with ``inherit: false`` takes
+nothing from the phases before it. Nothing is interpreted here, and every part
+keeps its place in the text.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from palaestrai_mosaik.errors import did_you_mean
 from .bodies import taken_by_bodies
 from .canonical import size_of
 from .fields import CLASS_NAME, FLAG, TEXT
-from .located import Findings, Located, Section, show
+from .located import Findings, Located, Section, show, unquoted
 from .model import BODY_NUMBER
+from .random_streams import RANDOM_STREAMS
 from .short_names import SHORT_NAMES, default_uid
 from .vocabulary import (
     AGENT,
@@ -36,18 +37,22 @@ from .yaml_text import MAX_EXTRA_NODES
 
 @dataclass(frozen=True)
 class Entry:
-    """The parts of an environment entry or an agent; ``at`` is where it is introduced."""
+    """The parts of an environment entry or an agent; ``at`` is its first place."""
 
     at: Located
     parts: dict[str, Located]
+
+    def is_sound(self, found: Findings) -> bool:
+        """Whether all parts of these topics (``agents``, ``phase_config``, ...) of ``phase`` could be read."""
+        return found.is_sound(self.at.place, *(part.place for part in self.parts.values()))
 
 
 @dataclass
 class CascadedPhase:
     """One phase with all that it inherits, not yet interpreted.
 
-    ``faulty``: the topics of which something could not be read, so that what seems to be
-    missing there may be no fault of its own.
+    ``faulty``: topics with unreadable parts; an entry that seems to be
+    missing there may be one of them.
     """
 
     name: str
@@ -59,7 +64,15 @@ class CascadedPhase:
     faulty: set[str] = field(default_factory=set)
 
 
-#: topic -> names that need no definition, and what to add to the message
+def is_sound(found: Findings, phase: CascadedPhase, *topics: str) -> bool:
+    """Whether everything of these topics (``agents``, ``phase_config``, ...) of ``phase`` could be read."""
+    parts = [part for topic in topics for part in getattr(phase, topic).values()]
+    return phase.faulty.isdisjoint(topics) and all(
+        part.is_sound(found) if isinstance(part, Entry) else found.is_sound(part.place) for part in parts
+    )
+
+
+#: topic -> names that need no definition, and an addition to the message
 _NAMES_WITHOUT_DEFINITION: Mapping[str, tuple[Sequence[str], str]] = {
     "environments": (tuple(SHORT_NAMES["environment"]), ", and is no short name of an environment"),
     "simulation": (("vanilla", "taking_turns"), ", and is no simulation controller"),
@@ -67,7 +80,7 @@ _NAMES_WITHOUT_DEFINITION: Mapping[str, tuple[Sequence[str], str]] = {
 
 
 class Definitions:
-    """The ``definitions`` of a document: named parts that a string refers to, and defaults."""
+    """The ``definitions`` of a document: named parts that strings refer to, and defaults."""
 
     def __init__(self, found: Findings, at: Located | None):
         self._found = found
@@ -84,9 +97,9 @@ class Definitions:
         return self._at.child(topic)
 
     def default(self, topic: str, section: Section) -> Located | None:
-        """Return ``definitions.<topic>`` where it is itself the part, not a mapping of named ones.
+        """Return ``definitions.<topic>`` if it is itself the part, not a mapping of named ones.
 
-        It is, if one of the part's own words has a value that cannot be a named part.
+        It is the part if one of the part's own words has a value that cannot be a named part.
         """
         at = self._topic(topic)
         if at is None:
@@ -97,7 +110,7 @@ class Definitions:
         return at if direct else None
 
     def lookup(self, topic: str, at: Located) -> Located | None:
-        """Return the part that ``at`` is, or that it names if it is a string."""
+        """Return the part at ``at``, or the definition that a string there names."""
         if not isinstance(at.value, str):
             return at
         named = self._topic(topic)
@@ -108,8 +121,8 @@ class Definitions:
             return Located({"environment": at.value}, at.place)
         if topic == "simulation" and at.value in CONTROLLERS:
             return Located({"name": at.value}, at.place)
-        known, also = _NAMES_WITHOUT_DEFINITION.get(topic, ((), ""))
-        near = did_you_mean(at.value, [*names, *known])
+        builtin, also = _NAMES_WITHOUT_DEFINITION.get(topic, ((), ""))
+        near = did_you_mean(at.value, [*names, *builtin])
         allowed = f"; defined: {', '.join(map(str, names))}" if names else ""
         self._found.error(
             at.place,
@@ -156,9 +169,9 @@ def phases_of(found: Findings, at: Located) -> Iterator[tuple[str, Located]]:
 
 
 def cascade(found: Findings, schedule: Located, definitions: Definitions) -> list[CascadedPhase]:
-    """Return all phases of ``schedule``, each complete with what it inherits.
+    """Return all phases of ``schedule``, each completed by inheritance.
 
-    Stops with a problem where the cascade would multiply the document beyond all use.
+    Stops with a problem if the cascade would multiply the size of the document too much.
     """
     phases: list[CascadedPhase] = []
     latest = CascadedPhase("", schedule)
@@ -169,6 +182,11 @@ def cascade(found: Findings, schedule: Located, definitions: Definitions) -> lis
         default = definitions.default(topic, section)
         if default is not None:
             parts.update(found.section(default, section) or {})
+    if RANDOM_STREAMS in latest.phase_config:
+        found.error(
+            latest.phase_config[RANDOM_STREAMS].place,
+            f"{RANDOM_STREAMS!r} belongs to one phase and cannot be the default of all: write it in the phase",
+        )
     first = latest
     sizes: dict[int, int] = {}
     room = MAX_EXTRA_NODES
@@ -190,14 +208,14 @@ def cascade(found: Findings, schedule: Located, definitions: Definitions) -> lis
 
 
 def _inherits(found: Findings, body: Located) -> bool:
-    """Whether a phase takes what it does not give from the phase before it."""
+    """Whether a phase inherits from the phase before it."""
     if not isinstance(body.value, dict) or body.value.get("inherit") is None:
         return True
     return bool(FLAG.read(found, body.child("inherit"), "inherit"))
 
 
 def _repeated(value: Any, sizes: dict[int, int]) -> int:
-    """Return the size of a collection that was seen before, else 0 (and take note of it)."""
+    """Return the size of a collection that was seen before; otherwise 0, and remember it."""
     if not isinstance(value, (dict, list)):
         return 0
     if id(value) not in sizes:
@@ -216,7 +234,7 @@ def _next_phase(
         dict(before.environments),
         dict(before.agents),
         dict(before.simulation),
-        dict(before.phase_config),
+        {key: part for key, part in before.phase_config.items() if key != RANDOM_STREAMS},
         set(before.faulty),
     )
     if body.value is None:  # "phase_1:" alone repeats the phase before
@@ -231,12 +249,12 @@ def _next_phase(
     ):
         if topic in parts:
             errors = found.count
-            given: dict[str, Entry] = {}
+            entries: dict[str, Entry] = {}
             for item in _items(found, parts[topic], topic):
                 entry = definitions.lookup(topic, item)
                 if entry is not None:
-                    reader(found, entry, target, given)
-            target.update(given)
+                    reader(found, entry, target, entries)
+            target.update(entries)
             if found.count > errors:
                 phase.faulty.add(topic)
     for topic, section, merged in (
@@ -270,6 +288,9 @@ def _environment(found: Findings, at: Located, _: dict[str, Entry], given: dict[
     if parts is None or found.missing(at.place, parts, ENVIRONMENT_ENTRY):
         return
     written = parts["environment"]
+    if advice := unquoted(written.value, ENVIRONMENT):
+        found.error(written.place, f"an environment must be a name, or a mapping, found a mapping{advice}")
+        return
     inner = {"name": written} if isinstance(written.value, str) else found.section(written, ENVIRONMENT)
     if inner is None or found.missing(written.place, inner, ENVIRONMENT):
         return

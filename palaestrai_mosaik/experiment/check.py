@@ -1,4 +1,4 @@
-"""From cascaded parts to the model; everything that is wrong is reported, nothing imported."""
+"""Builds the model from cascaded parts; all problems are reported, and nothing is imported."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .fields import check_modules, id_list, items_of, with_full_name
 from .located import Findings, Located, Section
 from .model import (
     DOCUMENT_VERSION,
+    UNREAD,
     AgentSpec,
     BodySpec,
     ClassSpec,
@@ -28,6 +29,7 @@ from .model import (
     SimulationSpec,
     all_channels,
 )
+from .random_streams import RANDOM_STREAMS
 from .short_names import EPISODE_CONDITION, RUN_CONDITION
 from .vocabulary import (
     AGENT,
@@ -42,17 +44,17 @@ from .vocabulary import (
 
 Spec = TypeVar("Spec")
 
-#: keys of an agent that are read with what stands around it
+#: keys of an agent that depend on other parts of the document
 _CHANNELS = ("sensors", "actuators")
 _IN_CONTEXT = ("name", "sensors", "actuators", "load", "replay", "snapshots", "bodies")
 
 
 class ModelBuilder:
-    """Reads cascaded phases into specs and remembers where each part was written.
+    """Reads cascaded phases into specs, and remembers the place of each part in the text.
 
     ``origins`` maps a place in the model to the place in the text. An inherited entry
     is read once and its spec is shared by the phases. ``run_condition_items`` are the
-    conditions of ``run_config`` as they are written.
+    written conditions of ``run_config``.
     """
 
     def __init__(self, found: Findings):
@@ -60,17 +62,20 @@ class ModelBuilder:
         self.origins: dict[Place, Place] = {}
         self.run_condition_items: list[Located] = []
         self._specs: dict[tuple[Any, ...], Any] = {}
-        #: the topics that a phase has none of
+        #: topics without an entry in a phase
         self._absent: set[str] = set()
 
-    def phase(self, index: int, raw: CascadedPhase) -> PhaseSpec | None:
-        """Return one phase, or ``None`` where it is not sound."""
+    def phase(self, index: int, raw: CascadedPhase, streams: str | None = None) -> PhaseSpec:
+        """Build one phase; ``streams`` names the phase with its random streams.
+
+        Unsound environments are left out, and other unsound values are replaced by defaults.
+        """
         here: Place = ("phases", index)
         self.origins[here] = raw.at.place
         for topic, entries in (("environments", raw.environments), ("agents", raw.agents)):
             if not entries and topic not in raw.faulty and topic not in self._absent:
                 self.found.error(raw.at.place, f"the phase {raw.name!r} needs at least one of {topic!r}")
-                # what a phase lacks, those after it inherit: one mistake
+                # later phases inherit the gap: report it once
                 self._absent.add(topic)
         environments = self._entries((*here, "environments"), raw.environments, self._environment)
         agents = self._entries(
@@ -86,12 +91,11 @@ class ModelBuilder:
         simulation = self._simulation(raw, (*here, "simulation"))
         config = PHASE_CONFIG.values(self.found, raw.phase_config)
         config |= {"mode": Mode(config["mode"]), "evaluate_every": config["evaluate_every"] or None}
-        if simulation is None:
-            return None
+        config[RANDOM_STREAMS] = streams
         return PhaseSpec(index, raw.name, environments, agents, simulation, **config)
 
     def _check_owners(self, raw: CascadedPhase) -> None:
-        """Report several agents that would have all actuators, as they name none."""
+        """Report several agents that name no actuators, so that each would have all."""
         owners = [
             name
             for name, entry in raw.agents.items()
@@ -120,23 +124,31 @@ class ModelBuilder:
             if has_bodies(entry.parts):
                 for inside, origin in origins_of(entry.parts):
                     self.origins[(*place, *inside)] = origin
-            # (what an agent has by default depends on the environments of the phase)
-            known = (id(entry), *(() if entry.parts.keys() >= {*_CHANNELS} else uids))
-            if known not in self._specs:
-                self._specs[known] = reader(entry, place)
-            if self._specs[known] is not None:
-                specs.append(self._specs[known])
+            # an agent's default channels depend on the environments of the phase
+            spec_key = (id(entry), *(() if entry.parts.keys() >= {*_CHANNELS} else uids))
+            if spec_key not in self._specs:
+                self._specs[spec_key] = reader(entry, place)
+            if self._specs[spec_key] is not None:
+                specs.append(self._specs[spec_key])
         return tuple(specs)
 
     def _environment(self, entry: Entry, _: Place) -> EnvironmentSpec | None:
         parts = entry.parts
-        own, given = ENVIRONMENT.values(self.found, parts), ENVIRONMENT_ENTRY.values(self.found, parts)
+        own, given = (
+            ENVIRONMENT.values(self.found, parts),
+            ENVIRONMENT_ENTRY.values(self.found, parts),
+        )
         if own["name"] is None:
             return None
         own["name"], own["params"] = with_full_name(
             self.found, parts, own["name"], own["params"], "environment"
         )
         check_modules(self.found, parts, own["name"], own["params"])
+        if own["timeout"] is not None and own["interpreter"] is None:
+            message = (
+                "timeout: limits the answers of another interpreter, and none is given (interpreter: PATH)"
+            )
+            self.found.error(parts["timeout"].place, message)
         fault = refusal(COMMANDS) if own["interpreter"] is not None else None
         if fault is not None:
             self.found.error(parts["interpreter"].place, interpreter_refusal(fault))
@@ -144,14 +156,13 @@ class ModelBuilder:
         del given["environment"]
         return EnvironmentSpec(**own, **given)
 
-    def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec | None:
+    def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec:
         found, parts = self.found, entry.parts
         several, faulty = has_bodies(parts), "agents" in phase.faulty
         section = AGENT_WITH_BODIES if several else AGENT
-        incomplete = not faulty and (
-            self._is_misspelt(entry, phase, section) or found.missing(entry.at.place, parts, section)
-        )
-        # With an environment unread, nobody can say which ids are wrong.
+        if not faulty and not self._is_misspelt(entry, phase, section):
+            found.missing(entry.at.place, parts, section)
+        # If an environment could not be read, ids cannot be checked.
         environments = None if "environments" in phase.faulty else phase.environments
         given = section.values(found, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
         channels = channel_list if several else id_list
@@ -171,11 +182,9 @@ class ModelBuilder:
                 muscle = bodies[0].muscle
         elif "muscle" in parts and parts["muscle"].value is None:
             found.error(parts["muscle"].place, "an agent's muscle may not be left out")
-        if incomplete or muscle is None:
-            return None
         return AgentSpec(
             parts["name"].value,
-            muscle,
+            muscle or UNREAD,
             given["brain"],
             given["objective"],
             ids["sensors"],
@@ -188,10 +197,10 @@ class ModelBuilder:
         )
 
     def _is_misspelt(self, entry: Entry, phase: CascadedPhase, section: Section) -> bool:
-        """Report an agent that lacks keys, and is called nearly as another one; tell whether it is so."""
+        """Report an agent that lacks keys and has nearly the name of another one; return whether it was reported."""
         absent = [key for key in section.required if key not in entry.parts]
         name = entry.parts["name"].value
-        near = did_you_mean(name, [other for other in phase.agents if other != name])
+        near = did_you_mean(name, [agent_name for agent_name in phase.agents if agent_name != name])
         if not absent or not near:
             return False
         self.found.error(
@@ -200,11 +209,10 @@ class ModelBuilder:
         )
         return True
 
-    def _simulation(self, raw: CascadedPhase, here: Place) -> SimulationSpec | None:
+    def _simulation(self, raw: CascadedPhase, here: Place) -> SimulationSpec:
         found, parts = self.found, raw.simulation
-        faulty = "simulation" in raw.faulty
         if not parts:
-            return None if faulty else SimulationSpec("vanilla", "vanilla", (EPISODE_CONDITION,))
+            return SimulationSpec("vanilla", "vanilla", (EPISODE_CONDITION,))
         for key, part in parts.items():
             self.origins[(*here, key)] = part.place
         given = SIMULATION.values(found, parts)
@@ -216,20 +224,19 @@ class ModelBuilder:
                 (*parts["params"].place, key),
                 f"unknown parameter {key!r}: a simulation controller takes none",
             )
-        if "name" not in parts and faulty:
-            return None
         return SimulationSpec(
             given["name"],
             str(parts["name"].value) if "name" in parts else given["name"],
             given["conditions"] if "conditions" in parts else (EPISODE_CONDITION,),
             given["bridge"],
             given["scheduler"],
+            given["values"],
         )
 
     def run_conditions(
         self, at: Located | None, agents: Collection[str], place: Place
     ) -> tuple[ClassSpec, ...]:
-        """Return the conditions of ``run_config`` (``at``); ``place`` is where it belongs."""
+        """Read the conditions of ``run_config`` at ``at``; the default condition if ``at`` is ``None``."""
         found = self.found
         if at is None:
             return (RUN_CONDITION,)
@@ -256,11 +263,11 @@ class ModelBuilder:
         condition = RUN_CONFIG.keys["condition"].read(found, single, "a condition")
         self.run_condition_items = [single]
         check_agent_keys(found, [single], agents)
-        return (condition,) if condition is not None else ()
+        return (condition or UNREAD,)
 
 
 def header(found: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str]:
-    """Return uid, seed and version of the document (empty or 0 where they are not sound)."""
+    """Read uid, seed and version of the document; empty or 0 if they are not sound."""
     uid, seed, version = (
         TOP.keys[key].read(found, parts.get(key), key) for key in ("uid", "seed", "version")
     )
@@ -278,7 +285,7 @@ def header(found: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str
 
 
 def run_config_of(found: Findings, parts: Mapping[str, Located], definitions: Definitions) -> Located | None:
-    """Return the run_config: given, named by a string, or the default in the definitions."""
+    """Return the run_config: written, named by a string, or the default in the definitions."""
     if "run_config" in parts:
         return definitions.lookup("run_config", parts["run_config"])
     return definitions.default("run_config", RUN_CONFIG)

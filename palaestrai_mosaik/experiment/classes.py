@@ -1,4 +1,4 @@
-"""Classes, modules and channels that a document names: do they exist, and do the params fit?"""
+"""Checks of the classes, modules and channels that a document names: whether they exist, and the params fit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from palaestrai_mosaik.importing import (
     COMMANDS,
     CONNECTIONS,
     OURS,
+    broken_overrides,
     check_origin,
     importable,
     load,
@@ -23,8 +24,9 @@ from palaestrai_mosaik.importing import (
 )
 from palaestrai_mosaik.text import listed
 
+from .hooks import misspelt_hooks
 from .located import show
-from .model import ClassSpec, Place, RunDocument
+from .model import UNREAD, ClassSpec, Place, RunDocument
 from .short_names import SHORT_NAMES, full_name
 
 __all__ = [
@@ -46,7 +48,7 @@ _CONDITIONS = "palaestrai_mosaik.simulation.conditions"
 _EVALUATION = "palaestrai_mosaik.simulation.evaluation"
 
 
-#: classes that have moved since documents name them: the name that documents (and their hashes) keep, and the place
+#: classes that have moved: the name in documents (and their hashes) -> the current name
 MOVED: Mapping[str, str] = {
     _MOSAIK: "palaestrai_mosaik.palaestrai.mosaik_environment:MosaikEnvironment",
 }
@@ -95,7 +97,7 @@ def _palaestrai_names() -> dict[str, str]:
     ):
         table[f"palaestrai.agent:{name}"] = f"{_FILTERS}:{name}"
         add("palaestrai.agent.filters", module, name, _FILTERS)
-    # those of the package of the same name that joins mosaik to palaestrAI
+    # classes of the other package of this name, which connects mosaik to palaestrAI
     for module in ("mosaik_environment", "mp", "mp.mosaik_environment"):
         table[f"palaestrai_mosaik.{module}:MosaikEnvironment"] = _MOSAIK
     table["palaestrai_mosaik:MosaikEnvironment"] = table[MOVED[_MOSAIK]] = _MOSAIK
@@ -104,10 +106,10 @@ def _palaestrai_names() -> dict[str, str]:
     return table
 
 
-#: palaestrAI's names and the classes that stand for them here.
+#: palaestrAI's names and our classes for them
 PALAESTRAI_NAMES: Mapping[str, str] = _palaestrai_names()
 
-#: What a class can be named for; each has the entry-point group ``palaestrai_mosaik.<topic>``.
+#: The roles of classes; each has the entry-point group ``palaestrai_mosaik.<topic>``.
 TOPICS = (
     "environment",
     "reward",
@@ -125,7 +127,7 @@ _SHORT_NAME = re.compile(r"[\w-]+")
 
 
 def name_fault(name: str) -> str | None:
-    """Return what is wrong with the form of a class name, ``None`` if nothing is."""
+    """Explain what is wrong with the form of a class name; ``None`` if it is correct."""
     if _FULL_NAME.fullmatch(name) or _SHORT_NAME.fullmatch(name):
         return None
     module, _, last = name.rpartition(".")
@@ -135,17 +137,20 @@ def name_fault(name: str) -> str | None:
 
 
 def canonical_name(name: str) -> str:
-    """Return the one name of a class that has several: palaestrAI's become ours."""
+    """Return the canonical name of a class: palaestrAI's names become ours."""
     return PALAESTRAI_NAMES.get(name, name)
 
 
 def resolve(name: str, topic: str) -> type:
-    """Import the class that a name stands for.
+    """Import a class by name.
 
     Args:
         name: ``package.module:Class`` (the working directory is importable), one of palaestrAI's names, or a
             short name that a package registered as an entry point in the group ``palaestrai_mosaik.<topic>``.
-        topic: what the class is for, one of :data:`TOPICS`.
+        topic: the role of the class, one of :data:`TOPICS`.
+
+    Returns:
+        The class.
 
     Raises:
         NameResolutionError: there is no such class, or its import failed; then the message has the traceback.
@@ -158,7 +163,7 @@ def resolve(name: str, topic: str) -> type:
         return _resolve_short(name, topic)
     target = canonical_name(name)
     try:
-        found = load(MOVED.get(target, target))
+        cls = load(MOVED.get(target, target))
     except NameResolutionError as error:
         if target.startswith("palaestrai.") and not importable("palaestrai"):
             raise NameResolutionError(
@@ -166,27 +171,27 @@ def resolve(name: str, topic: str) -> type:
                 f"those that this package brings{did_you_mean(name, PALAESTRAI_NAMES)}"
             ) from None
         raise NameResolutionError(f"{name!r}: {error}") from error.__cause__
-    return _as_class(found, name)
+    return _as_class(cls, name)
 
 
-def _as_class(found: Any, name: str) -> type:
-    if not inspect.isclass(found):
-        raise NameResolutionError(f"{name!r} is not a class but a {type(found).__name__}")
-    return found
+def _as_class(cls: Any, name: str) -> type:
+    if not inspect.isclass(cls):
+        raise NameResolutionError(f"{name!r} is not a class but a {type(cls).__name__}")
+    return cls
 
 
 def _resolve_short(name: str, topic: str) -> type:
     registered = _registered(topic)
     if name not in registered:
-        known = sorted({*registered, *SHORT_NAMES[topic]})
+        names = sorted({*registered, *SHORT_NAMES[topic]})
         raise NameResolutionError(
-            f"{name!r} is no short name of a class for {topic!r}{did_you_mean(name, known)}; short names: "
-            f"{', '.join(known) or 'none'}; of your own class, write 'package.module:Class'"
+            f"{name!r} is no short name of a class for {topic!r}{did_you_mean(name, names)}; short names: "
+            f"{', '.join(names) or 'none'}; of your own class, write 'package.module:Class'"
         )
     entry = registered[name]
-    found = load_entry_point(entry)
-    check_origin(found, entry.value)
-    return _as_class(found, name)
+    cls = load_entry_point(entry)
+    check_origin(cls, entry.value)
+    return _as_class(cls, name)
 
 
 def _registered(topic: str) -> dict[str, EntryPoint]:
@@ -194,27 +199,30 @@ def _registered(topic: str) -> dict[str, EntryPoint]:
 
 
 def named_modules(name: str) -> list[str]:
-    """Return the modules that the class name ``name`` may mean, without importing any.
+    """List the modules that the class name ``name`` may refer to, without importing any.
 
-    They are several where a short name is registered for several topics, and none where it is not.
+    There are several if a short name is registered for several topics, and none if it is not registered.
     """
     if name_fault(name) is not None:
         return []
     if ":" in name:
         return [canonical_name(name).partition(":")[0]]
     shipped = [full_name(name, topic).partition(":")[0] for topic in TOPICS if name in SHORT_NAMES[topic]]
-    found = (_registered(topic).get(name) for topic in TOPICS)
-    return list(dict.fromkeys([*shipped, *(entry.module for entry in found if entry is not None)]))
+    entries = (_registered(topic).get(name) for topic in TOPICS)
+    return list(dict.fromkeys([*shipped, *(entry.module for entry in entries if entry is not None)]))
 
 
 def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
     """Split a sensor's or actuator's full id into environment uid and local id.
 
-    The uid ends at a dot, and uids may contain dots themselves: the longest one that fits wins.
+    The uid ends at a dot, and uids may contain dots themselves: the longest match wins.
 
     Args:
         full_id: the id, such as ``grid.bus-3.vm_pu``.
         uids: the uids of the environments.
+
+    Returns:
+        The uid, and the local id.
 
     Raises:
         NameResolutionError: the id begins with none of ``uids``.
@@ -239,33 +247,33 @@ def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
     )
 
 
-#: a module, or ``cmd:`` or ``connect:``; where below a class it is named; whether ours are allowed anyway
+#: a module, or ``cmd:`` or ``connect:``; the place below the class that names it; whether ours are always allowed
 Naming = tuple[str, Place, bool]
 
 
 def naming(name: str, params: Mapping[str, Any]) -> Iterator[Naming]:
-    """Yield the modules that a class and its ``params`` name, places relative to the class's own.
+    """Yield the modules that a class and its ``params`` name, with places relative to the class's.
 
-    What is not as its class wants it is left to the class to tell.
+    Params of a wrong form are skipped: the class reports them.
     """
     for module in named_modules(name):
         yield module, ("name",), True
         inside = _INSIDE.get(name.rpartition(":")[2]) if module.partition(".")[0] == OURS else None
         if inside is not None:
-            for found, place, ours in inside(params):
-                yield found, ("params", *place), ours
+            for module_name, place, ours in inside(params):
+                yield module_name, ("params", *place), ours
 
 
 def _in_copies(params: Mapping[str, Any]) -> Iterator[Naming]:
-    inner = params.get("params")
+    inner_params = params.get("params")
     if isinstance(params.get("name"), str):
-        yield from naming(params["name"], inner if isinstance(inner, Mapping) else {})
+        yield from naming(params["name"], inner_params if isinstance(inner_params, Mapping) else {})
 
 
 def _in_gymnasium(params: Mapping[str, Any]) -> Iterator[Naming]:
     module, colon, name = str(params.get("id")).rpartition(":")
     if colon:
-        # a function is called with keywords of the document, so those of this package are no exception
+        # a function is called with keywords of the document, so this package's are not exempt
         yield module, ("id",), not name.isidentifier()
 
 
@@ -297,7 +305,7 @@ def _module_of(name: Any, place: Place) -> Iterator[Naming]:
         yield name.partition(":")[0], place, False
 
 
-#: classes of this package whose ``params`` name more
+#: classes of this package with further modules in their ``params``
 _INSIDE: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Naming]]] = {
     "Copies": _in_copies,
     "DescribedCoSimulation": _in_described,
@@ -308,7 +316,7 @@ _INSIDE: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Naming]]] = {
 
 
 def refusals(name: str, params: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
-    """Yield what a class and its ``params`` name and may not, places relative to the class's own.
+    """Yield the forbidden modules that a class and its ``params`` name, with places relative to the class's.
 
     Nothing is imported. See :func:`~palaestrai_mosaik.importing.only_modules`.
     """
@@ -319,29 +327,28 @@ def refusals(name: str, params: Mapping[str, Any]) -> Iterator[tuple[str, Place]
 
 
 def modules_of(document: RunDocument) -> set[str]:
-    """Return the modules that ``document`` names, without this package's own classes.
+    """Collect the modules that ``document`` names, without this package's own classes.
 
-    ``cmd:`` and ``connect:`` are among them where it has such simulators, ``cmd:`` where it has an
-    interpreter. It is what
-    :func:`~palaestrai_mosaik.importing.only_modules` has to allow for it; what parts of a grid's
-    file are made of is not known here.
+    They are the modules that :func:`~palaestrai_mosaik.importing.only_modules` has to allow for it, including
+    ``cmd:`` and ``connect:`` if it has such simulators, and ``cmd:`` if it has an
+    interpreter. Modules of objects in a grid's file are not included.
     """
-    found = {
+    modules = {
         module
         for _, name, params, _ in named_classes(document)
         for module, _, ours in naming(name, params)
         if not (ours and module.partition(".")[0] == OURS)
     }
-    return found | ({COMMANDS} if _elsewhere(document) else set())
+    return modules | ({COMMANDS} if _elsewhere(document) else set())
 
 
 def interpreter_refusal(fault: str) -> str:
-    """Return the message for an interpreter that a document may not name, because of ``fault``."""
+    """Build the message for a forbidden interpreter, because of ``fault``."""
     return f"an interpreter is a program that is executed, and {fault}"
 
 
 def _elsewhere(document: RunDocument) -> set[Place]:
-    """Return the places of the environments that run in interpreters of their own: their classes are there."""
+    """Collect the places of the environments in separate interpreters, which have their classes."""
     return {
         ("phases", index, "environments", number)
         for index, phase in enumerate(document.phases)
@@ -353,29 +360,29 @@ def _elsewhere(document: RunDocument) -> set[Place]:
 def check_classes(
     document: RunDocument, bases: Mapping[str, type] | None = None, find: Callable[[str, str], type] = resolve
 ) -> list[Problem]:
-    """Import every class that a document names and return what is wrong with any of them.
+    """Import every class that a document names, and check it.
 
-    A class must be importable, derive from its topic's class, be no abstract class, and take the document's
-    params as keywords of its constructor. An environment in an interpreter of its own is not looked at: its
-    class may be there alone.
+    A class must be importable, derive from its topic's class, not be abstract, and take the document's
+    params as keywords of its constructor. An environment in a separate interpreter is not checked: its
+    class may exist only there.
 
     Args:
         document: the document.
-        bases: the class that the classes of each topic must derive from (topics: ``names.TOPICS``). A topic
+        bases: the required base class by topic (:data:`TOPICS`). A topic
             that is left out is not checked; ``None``: no topic is.
         find: returns the class for a name and a topic.
 
     Returns:
-        One problem for each thing that is wrong.
+        All problems.
     """
     bases = bases or {}
     problems: dict[Problem, None] = {}
     checked: dict[tuple[str, int], list[tuple[str, Place]]] = {}
-    elsewhere = _elsewhere(document)
+    remote = _elsewhere(document)
     for topic, name, params, place in named_classes(document):
-        if place in elsewhere:
+        if place in remote:
             continue
-        key = (topic, id(params))  # an inherited spec is shared: look at it once
+        key = (topic, id(params))  # an inherited spec is shared: check it once
         if key not in checked:
             faults = _faults(find, topic, name, params, bases.get(topic))
             checked[key] = [(message + _beside(document.source, message), tail) for message, tail in faults]
@@ -384,12 +391,41 @@ def check_classes(
     return list(problems)
 
 
+def hook_warnings(document: RunDocument, find: Callable[[str, str], type] = resolve) -> list[Problem]:
+    """Warn of methods of a document's classes with nearly the name of a method of their contract.
+
+    Args:
+        document: the document. Classes that :func:`check_classes` reports are left out, and so are environments in
+            separate interpreters.
+        find: returns the class for a name and a topic.
+
+    Returns:
+        A warning for each such method.
+    """
+    warnings: dict[Problem, None] = {}
+    remote = _elsewhere(document)
+    for topic, name, _, place in named_classes(document):
+        try:
+            cls = None if place in remote else find(name, topic)
+        except NameResolutionError:
+            continue
+        for message in () if cls is None or inspect.isabstract(cls) else unused_methods(cls, name):
+            warnings[document.problem(message, *place, "name")] = None
+    return list(warnings)
+
+
+def unused_methods(cls: type, name: str) -> Iterator[str]:
+    """Yield a message for each method of ``cls`` that nothing calls; the document calls the class ``name``."""
+    for method, hook in misspelt_hooks(cls).items():
+        yield f"{name!r} has a method {method!r} that nothing calls (did you mean {hook!r}?)"
+
+
 #: see :func:`~palaestrai_mosaik.importing.import_module`
 _NO_MODULE = re.compile(r"there is no module '(\w+)'")
 
 
 def _beside(source: str, message: str) -> str:
-    """Return what to do where a module that is not found lies beside the document at ``source``."""
+    """Advise what to do if a missing module is in the folder of the document at ``source``."""
     missing = _NO_MODULE.search(message)
     folder = Path(source).parent
     if missing is None or not any((folder / name).exists() for name in (f"{missing[1]}.py", missing[1])):
@@ -401,7 +437,7 @@ def _beside(source: str, message: str) -> str:
 
 
 def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
-    """Yield topic, name, params and place of every class that ``document`` names."""
+    """Yield topic, name, params and place of every class in ``document``."""
     for index, phase in enumerate(document.phases):
         here: Place = ("phases", index)
         for number, environment in enumerate(phase.environments):
@@ -413,9 +449,9 @@ def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, A
             yield from _optional(agent, ("brain", "muscle", "objective"), place)
             yield from _listed("filter", agent.filters, (*place, "filters"))
             for body_number, body in enumerate(agent.bodies):
-                there = (*place, "bodies", body_number)
-                yield from _optional(body, ("muscle", "objective"), there)
-                yield from _listed("filter", body.filters, (*there, "filters"))
+                body_place = (*place, "bodies", body_number)
+                yield from _optional(body, ("muscle", "objective"), body_place)
+                yield from _listed("filter", body.filters, (*body_place, "filters"))
         yield from _listed("condition", phase.simulation.conditions, (*here, "simulation", "conditions"))
     yield from _listed("condition", document.conditions, ("conditions",))
 
@@ -425,7 +461,7 @@ def _optional(
 ) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
     for topic in topics:
         spec: ClassSpec | None = getattr(owner, topic)
-        if spec is not None:
+        if spec is not None and spec is not UNREAD:
             yield topic, spec.name, spec.params, (*place, topic)
 
 
@@ -433,13 +469,14 @@ def _listed(
     topic: str, specs: tuple[ClassSpec, ...], place: Place
 ) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
     for number, spec in enumerate(specs):
-        yield topic, spec.name, spec.params, (*place, number)
+        if spec is not UNREAD:
+            yield topic, spec.name, spec.params, (*place, number)
 
 
 def _faults(
     find: Callable[[str, str], type], topic: str, name: str, params: dict[str, Any], base: type | None
 ) -> Iterator[tuple[str, Place]]:
-    """Yield what is wrong, with the place relative to the class's own."""
+    """Yield the problems of a class, with places relative to the class's."""
     try:
         cls = find(name, topic)
     except NameResolutionError as error:
@@ -449,12 +486,18 @@ def _faults(
         yield f"{name!r} is no {topic}: it does not derive from {base.__module__}:{base.__name__}", ("name",)
         return
     if inspect.isabstract(cls):
-        lacking = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
+        near = {hook: method for method, hook in misspelt_hooks(cls).items()}
+        lacking = ", ".join(
+            f"{hook}, but has {near[hook]!r}" if hook in near else hook
+            for hook in sorted(getattr(cls, "__abstractmethods__", ()))
+        )
         yield f"{name!r} is abstract: it does not implement {lacking}", ("name",)
+    for fault in () if base is None else broken_overrides(cls, base):
+        yield f"{name!r}: {fault}", ("name",)
     yield from _misfits(cls, name, params)
 
 
-#: what YAML 1.1 reads as booleans, and YAML 1.2 as text
+#: booleans of YAML 1.1, which are text in YAML 1.2
 _TRUE, _FALSE = ("y", "yes", "on"), ("n", "no", "off")
 
 
@@ -475,7 +518,7 @@ def _is_boolean(parameter: inspect.Parameter) -> bool:
 def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str, Place]]:
     try:
         signature = inspect.signature(cls)
-    except (TypeError, ValueError):  # some classes written in C do not tell
+    except (TypeError, ValueError):  # some classes written in C have no signature
         return
     accepted = signature.parameters.values()
     keywords = [p.name for p in accepted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -504,5 +547,5 @@ def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str
         if parameter.kind is parameter.POSITIONAL_ONLY:
             yield f"{name!r} takes {parameter.name!r} by position only; params are keywords", ("name",)
         elif parameter.name not in params:
-            found = ", ".join(params) if params else show({})
-            yield f"{name!r} needs the parameter {parameter.name!r}; found {found}", ("params",)
+            names = ", ".join(params) if params else show({})
+            yield f"{name!r} needs the parameter {parameter.name!r}; found {names}", ("params",)

@@ -1,6 +1,6 @@
 """Conditions that name agents: thresholds, and the rules by which evaluations end a phase.
 
-One reader for the check of documents and for the condition itself. Source: the class of that
+The check of documents and the condition itself share this reader. Source: the class of that
 name in palaestrAI 3.5.
 """
 
@@ -21,13 +21,13 @@ from .model import PhaseSpec
 from .short_names import full_name
 from .vocabulary import AGENT_KEYED_CONDITION, EVALUATION_CONDITION
 
-#: evaluations that a rule may count
+#: the maximum number of evaluations in a rule
 _MOST = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessRule:
-    """``metric`` is good in ``consecutive`` evaluations in a row, of ``min_evaluations`` or more in all."""
+    """Met if ``metric`` is good in ``consecutive`` evaluations in a row, after at least ``min_evaluations``."""
 
     metric: str
     threshold: float
@@ -42,9 +42,9 @@ class SuccessRule:
 
 @dataclass(frozen=True, slots=True)
 class PlateauRule:
-    """The mean of ``metric`` over ``window`` evaluations has not improved in ``patience`` of them.
+    """Met if the mean of ``metric`` over ``window`` evaluations has not improved in ``patience`` of them.
 
-    It improves where it is better than the best so far by ``min_delta`` or more. Only
+    It improves if it is better than the best so far by ``min_delta`` or more. Only
     evaluations from number ``min_evaluations`` on (counted from 1) can cost patience.
     """
 
@@ -56,7 +56,7 @@ class PlateauRule:
     window: int
 
     def improves(self, value: float, best: float | None) -> bool:
-        """Whether ``value`` is better than ``best`` (``None``: there is none yet)."""
+        """Whether ``value`` is better than ``best`` (``None`` for the first value)."""
         if best is None:
             return True
         return (
@@ -66,7 +66,7 @@ class PlateauRule:
 
 @dataclass(frozen=True, slots=True)
 class AgentRules:
-    """The rules of one agent, at least one."""
+    """The rules of one agent; at least one is set."""
 
     success: SuccessRule | None = None
     plateau: PlateauRule | None = None
@@ -78,37 +78,38 @@ class AgentRules:
 
 
 def read_rules(agents: Any) -> tuple[dict[str, AgentRules], list[Fault]]:
-    """Return the rules by agent, and everything that is wrong with them.
+    """Read the rules of all agents.
 
-    The rules are whole only where nothing is wrong.
+    Returns:
+        The rules by agent, complete only without problems, and all problems.
     """
     if not isinstance(agents, Mapping) or not agents:
         return {}, [((), f"agents must be a mapping of agents to their rules, found {show(agents)}")]
     faults: list[Fault] = []
     rules: dict[str, AgentRules] = {}
-    for agent, given in agents.items():
-        if not isinstance(given, Mapping):
-            faults.append(((agent,), f"an agent's rules must be a mapping, found {show(given)}"))
+    for agent, entry in agents.items():
+        if not isinstance(entry, Mapping):
+            faults.append(((agent,), f"an agent's rules must be a mapping, found {show(entry)}"))
             continue
-        made = {}
-        for name, rule in given.items():
+        parsed = {}
+        for name, rule in entry.items():
             if name not in _SECTIONS:
                 near = did_you_mean(name, _SECTIONS)
                 faults.append(((agent, name), f"unknown rule {name!r}{near}; allowed: success, plateau"))
             elif rule is not None:
                 wrong = list(_SECTIONS[name].faults(rule))
                 faults += [((agent, name, *place), message) for place, message in wrong]
-                made[name] = None if wrong else _RULES[name](**rule)
-        if not made and not any(place[:1] == (agent,) for place, _ in faults):
+                parsed[name] = None if wrong else _RULES[name](**rule)
+        if not parsed and not any(place[:1] == (agent,) for place, _ in faults):
             faults.append(((agent,), "an agent needs the rule 'success', the rule 'plateau', or both"))
-        rules[agent] = AgentRules(**made)
+        rules[agent] = AgentRules(**parsed)
     if not faults:
         faults += _gaps(rules)
     return rules, faults
 
 
 def _gaps(rules: Mapping[str, AgentRules]) -> Iterator[Fault]:
-    """Yield where an agent lacks a rule that another one has: the phase's end would be ambiguous."""
+    """Yield a fault for each agent without a rule that another agent has: the phase's end would be ambiguous."""
     for name in _SECTIONS:
         having = [agent for agent, of_agent in rules.items() if getattr(of_agent, name) is not None]
         for agent in rules:
@@ -147,7 +148,7 @@ _THRESHOLD = re.compile(r"(brain|phase)_avg[1-9][0-9]*")
 
 
 def check_agent_keys(found: Findings, conditions: Iterable[Located], agents: Collection[str]) -> None:
-    """Check conditions whose params are thresholds or rules by agent: the agents and keys exist."""
+    """Check conditions with thresholds or rules by agent in their params: the agents and keys must exist."""
     listed = list(conditions)
     for params in _params(listed, AGENT_KEYED_CONDITION):
         _check_agents(found, params, agents)
@@ -155,7 +156,7 @@ def check_agent_keys(found: Findings, conditions: Iterable[Located], agents: Col
             _check_thresholds(found, params.child(agent))
     for params in _params(listed, EVALUATION_CONDITION):
         if "agents" not in params.value:
-            continue  # the check of the class's parameters tells
+            continue  # the check of the class's parameters reports it
         rules = params.child("agents")
         if isinstance(rules.value, dict):
             _check_agents(found, rules, agents)
@@ -166,13 +167,13 @@ def check_agent_keys(found: Findings, conditions: Iterable[Located], agents: Col
 def check_phase_averages(
     found: Findings, of_phases: Iterable[Iterable[Located]], of_run: Iterable[Located]
 ) -> None:
-    """Check that every ``phase_avgN`` is asked: those of ``simulation`` stand in ``run_config``, too."""
-    asked = set(_phase_averages(of_run))
+    """Check that every ``phase_avgN`` is evaluated: those of ``simulation`` must also be in ``run_config``."""
+    evaluated = set(_phase_averages(of_run))
     unasked = {
         at.place: agent
-        for one in of_phases
-        for agent, at in _phase_averages(one).items()
-        if agent not in asked
+        for phase_conditions in of_phases
+        for agent, at in _phase_averages(phase_conditions).items()
+        if agent not in evaluated
     }
     for place, agent in unasked.items():
         found.error(
@@ -182,7 +183,7 @@ def check_phase_averages(
 
 
 def _phase_averages(conditions: Iterable[Located]) -> dict[str, Located]:
-    """Return where the first ``phase_avgN`` of each agent is."""
+    """Find the first ``phase_avgN`` of each agent."""
     places: dict[str, Located] = {}
     for params in _params(conditions, AGENT_KEYED_CONDITION):
         for agent, thresholds in params.value.items():
@@ -193,7 +194,7 @@ def _phase_averages(conditions: Iterable[Located]) -> dict[str, Located]:
 
 
 def check_evaluations(found: Findings, conditions: Sequence[Located], phases: Sequence[PhaseSpec]) -> None:
-    """Check that there are evaluations for the conditions of ``run_config`` that ask for them."""
+    """Check that there are evaluations for the conditions of ``run_config`` that need them."""
     training = [phase for phase in phases if phase.mode is Mode.TRAIN]
     for params in _params(conditions, EVALUATION_CONDITION):
         place = params.place[:-1]
@@ -206,8 +207,8 @@ def check_evaluations(found: Findings, conditions: Sequence[Located], phases: Se
             continue
         rules = params.value.get("agents")
         for phase in training:
-            known = {agent.name for agent in phase.agents}
-            absent = [agent for agent in rules if agent not in known] if isinstance(rules, dict) else []
+            names = {agent.name for agent in phase.agents}
+            absent = [agent for agent in rules if agent not in names] if isinstance(rules, dict) else []
             reason = f"it has no agent {absent[0]!r}" if absent else ""
             if not phase.evaluate_every:
                 reason = "it has no evaluate_every"
@@ -216,7 +217,7 @@ def check_evaluations(found: Findings, conditions: Sequence[Located], phases: Se
 
 
 def warn_of_evaluations(found: Findings, conditions: Iterable[Located]) -> None:
-    """Warn of conditions of ``simulation`` whose rules would be asked in ``run_config`` only."""
+    """Warn of conditions of ``simulation`` with rules that only ``run_config`` evaluates."""
     for params in _params(conditions, EVALUATION_CONDITION):
         found.warn(
             params.place[:-1],
@@ -226,7 +227,7 @@ def warn_of_evaluations(found: Findings, conditions: Iterable[Located]) -> None:
 
 
 def _params(conditions: Iterable[Located], name: str) -> Iterator[Located]:
-    """Yield the params of the conditions of this canonical name, where they are a mapping."""
+    """Yield the params of the conditions with this canonical name, if they are a mapping."""
     for item in conditions:
         written = item.value.get("name") if isinstance(item.value, dict) else None
         if isinstance(written, str) and canonical_name(full_name(written, "condition")) == name:
@@ -237,7 +238,7 @@ def _params(conditions: Iterable[Located], name: str) -> Iterator[Located]:
 
 
 def _check_agents(found: Findings, at: Located, agents: Collection[str]) -> None:
-    # (that there are no agents at all is reported where they are missing)
+    # a phase without agents is reported elsewhere
     for agent in at.value if agents else ():
         if agent not in agents:
             found.error(

@@ -1,4 +1,4 @@
-"""A run document as text: the phases as they will be executed, the cascade applied."""
+"""A run document as text: the phases as they will be executed, after the cascade."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 8
 
 
 def describe(document: RunDocument) -> str:
-    """Return the document's phases, complete, one thing a line."""
+    """Describe the document's complete phases, one item per line."""
     return "\n".join(_lines(document)) + "\n"
 
 
@@ -40,6 +40,8 @@ def _phase(phase: PhaseSpec) -> Iterator[str]:
     episodes = "episodes not limited" if phase.episodes is None else _count(phase.episodes, "episode")
     workers = _count(phase.workers, "worker")
     yield f"phase {phase.index} {phase.name!r}: {phase.mode.value}, {workers}, {episodes}"
+    if phase.random_streams is not None:
+        yield f"  random streams of phase {phase.random_streams!r}"
     if phase.evaluate_every is not None and phase.mode is Mode.TRAIN:
         yield f"  evaluation after every {_count(phase.evaluate_every, 'episode', '')}"
     if phase.workers > 1 and phase.mode is Mode.TRAIN:
@@ -47,7 +49,8 @@ def _phase(phase: PhaseSpec) -> Iterator[str]:
         yield f"  workers hear from the brains every {_count(phase.sync_every, 'step', '')}, {together}"
     simulation = phase.simulation
     by = "" if simulation.scheduler == "direct" else f", scheduler {simulation.scheduler}"
-    yield f"  simulation {simulation.controller} ({simulation.name}){by}"
+    strict = "" if simulation.values == "count" else f", values {simulation.values}"
+    yield f"  simulation {simulation.controller} ({simulation.name}){by}{strict}"
     yield from _conditions("conditions", simulation.conditions, "    ")
     for environment in phase.environments:
         yield from _environment(environment)
@@ -60,7 +63,8 @@ def _environment(environment: EnvironmentSpec) -> Iterator[str]:
     if environment.step_size is not None:
         yield f"    step_size {environment.step_size}"
     if environment.interpreter is not None:
-        yield f"    interpreter {environment.interpreter}"
+        limit = "" if environment.timeout is None else f", timeout {environment.timeout:g} s"
+        yield f"    interpreter {environment.interpreter}{limit}"
     yield from _classes(environment, ("reward", "state_transformer"))
     if environment.frames is not None:
         yield f"    frames of {_frames(environment.frames)}"
@@ -81,14 +85,14 @@ def _agent(agent: AgentSpec, mode: Mode) -> Iterator[str]:
     if mode is Mode.TEST:  # nothing is learned
         return
     for source in agent.replay:
-        given = ((key.name, getattr(source, key.name)) for key in fields(source))
-        yield f"    replay {', '.join(f'{key} {value!r}' for key, value in given if value is not None)}"
+        values = ((key.name, getattr(source, key.name)) for key in fields(source))
+        yield f"    replay {', '.join(f'{key} {value!r}' for key, value in values if value is not None)}"
     if agent.snapshots is not None:
         yield f"    snapshots {' and '.join(_snapshots(agent.snapshots))}"
 
 
 def _bodies(agent: AgentSpec) -> Iterator[str]:
-    """Yield the bodies of an agent, and what they do not have in common with it."""
+    """Yield the bodies of an agent, and their differences from it."""
     number = 0
     for body in agent.bodies:
         numbers = f"number {number}" if body.count == 1 else f"numbers {number} to {number + body.count - 1}"
@@ -120,7 +124,7 @@ def _differences(agent: AgentSpec, body: BodySpec) -> Iterator[str]:
             if ids != common:
                 yield f"{title} {_ids(ids)}"
     if body.filters != agent.filters:
-        yield from (f"filter {_call(one.name, one.params)}" for one in body.filters)
+        yield from (f"filter {_call(spec.name, spec.params)}" for spec in body.filters)
         if not body.filters:
             yield "no filters"
 

@@ -1,4 +1,4 @@
-"""Kinds of fields: texts, numbers, words, classes, ids. What is wrong is reported, nothing raised."""
+"""Kinds of fields: texts, numbers, words, classes, ids. Problems are reported, not raised."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from palaestrai_mosaik.importing import limit
 
 from .canonical import copy
 from .classes import name_fault, refusals, split_id
-from .located import Fault, Field, Findings, Located, Schema, Section, show
-from .model import ClassSpec
+from .located import Fault, Field, Findings, Located, Schema, Section, show, unquoted
+from .model import UNREAD, ClassSpec
 from .short_names import SHORT_NAMES, full_name, preset
 
 
 def ref(name: str) -> Schema:
-    """Return a reference to the definition ``name`` of a schema."""
+    """Build a reference to the definition ``name`` of a schema."""
     return {"$ref": f"#/$defs/{name}"}
 
 
 def maybe(schema: Schema) -> Schema:
-    """Return ``schema``, or null."""
+    """Extend ``schema`` by null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
@@ -32,11 +32,11 @@ def maybe(schema: Schema) -> Schema:
 
 def _text_faults(value: Any) -> Iterator[Fault]:
     if not (isinstance(value, str) and value):
-        quotes = f'; put it in quotes: "{value}"' if isinstance(value, int | float) else ""
+        quotes = f'; put it in quotes: "{value}"' if isinstance(value, int | float) else unquoted(value)
         yield (), f"must be a non-empty string, found {show(value)}{quotes}"
 
 
-#: a text that is not empty; of a number, the message says how to quote it
+#: a non-empty text; the message for a number says how to quote it
 TEXT = Field({"type": "string", "minLength": 1}, _text_faults, nullable=False)
 MAYBE_TEXT = Field({"type": ["string", "null"], "minLength": 1}, _text_faults)
 
@@ -56,7 +56,7 @@ def integer(
     nullable: bool = True,
     default: int | None = None,
 ) -> Field:
-    """Return the field of a whole number."""
+    """Build the field of an integer."""
     kind = f"an integer of {minimum} to {maximum:,}" if maximum is not None else "an integer"
     if minimum is not None and maximum is None:
         kind += f" of at least {minimum}"
@@ -78,12 +78,12 @@ def integer(
 
 
 def number(minimum: float | None = None) -> Field:
-    """Return the field of a finite number."""
+    """Build the field of a finite number."""
     least = "" if minimum is None else f" of at least {minimum:g}"
 
     def faults(value: Any) -> Iterator[Fault]:
         sound = isinstance(value, int | float) and not isinstance(value, bool)
-        # beyond the largest float there are integers
+        # integers may be greater than the largest float
         if not sound or not abs(value) <= sys.float_info.max or (minimum is not None and value < minimum):
             yield (), f"must be a finite number{least}, found {show(value)}"
 
@@ -91,19 +91,32 @@ def number(minimum: float | None = None) -> Field:
     return Field({"type": "number"} | limits, faults, nullable=False)
 
 
+def _seconds_faults(value: Any) -> Iterator[Fault]:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+        yield (), f"must be a number of seconds > 0, found {show(value)}"
+
+
+#: a maximum duration in seconds
+SECONDS = Field({"type": ["number", "null"], "exclusiveMinimum": 0}, _seconds_faults)
+
+
 def word(
     table: Collection[str], default: Any = None, *, case: bool = True, shown: Collection[str] = ()
 ) -> Field:
-    """Return the field of one of some words; of a mapping the value that the word stands for is kept.
+    """Build the field for a choice of words.
 
-    Without ``case``, upper and lower case are the same. Messages list the words that are ``shown`` (none: all).
+    Args:
+        table: the words; the field's value is the word itself, or its value if this is a mapping.
+        default: the value of a missing key.
+        case: distinguish upper and lower case.
+        shown: the words that messages list; all if it is empty.
     """
 
     def faults(value: Any) -> Iterator[Fault]:
-        given = value if case or not isinstance(value, str) else value.lower()
-        if not (isinstance(given, str) and given in table):
-            near = did_you_mean(given, table) if isinstance(given, str) else ""
-            yield (), f"is {show(given)}{near}; allowed: {', '.join(shown or table)}"
+        key = value if case or not isinstance(value, str) else value.lower()
+        if not (isinstance(key, str) and key in table):
+            near = did_you_mean(key, table) if isinstance(key, str) else ""
+            yield (), f"is {show(key)}{near}; allowed: {', '.join(shown or table)}"
 
     def convert(value: str) -> Any:
         value = value if case else value.lower()
@@ -111,7 +124,7 @@ def word(
 
     schema: Schema = {"enum": list(table)}
     if not case:
-        patterns = "|".join("".join(f"[{c}{c.upper()}]" for c in one) for one in table)
+        patterns = "|".join("".join(f"[{c}{c.upper()}]" for c in text) for text in table)
         schema = {"type": "string", "pattern": f"^({patterns})$", "examples": list(table)}
     return Field(schema, faults, convert, default=default)
 
@@ -120,7 +133,7 @@ def word(
 
 
 def _parameters(found: Findings, at: Located | None, what: str = "params") -> dict[str, Any]:
-    """Return an own copy of the ``params`` at ``at``; absent or null means none."""
+    """Copy the ``params`` at ``at``; absent or null means none."""
     if at is None or at.value is None:
         return {}
     if not isinstance(at.value, dict):
@@ -156,7 +169,7 @@ CLASS = Section(
 
 
 def class_spec(found: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
-    """Return the class to load at ``at``: ``name`` and ``params``, or the name alone."""
+    """Read the class to load at ``at``: ``name`` and ``params``, or the name alone."""
     if at is None:
         return None
     parts: dict[str, Located] | None
@@ -167,14 +180,19 @@ def class_spec(found: Findings, at: Located | None, what: str, topic: str) -> Cl
             at.place, f"{what} must be a name, or a mapping with name and params, found {show(at.value)}"
         )
         return None
+    elif advice := unquoted(at.value, CLASS):
+        found.error(
+            at.place, f"{what} must be a name, or a mapping with name and params, found a mapping{advice}"
+        )
+        return None
     else:
         parts = found.section(at, CLASS)
     if parts is None or found.missing(at.place, parts, CLASS):
         return None
-    given = CLASS.values(found, parts)
-    if given["name"] is None:
+    values = CLASS.values(found, parts)
+    if values["name"] is None:
         return None
-    name, params = with_full_name(found, parts, given["name"], given["params"], topic)
+    name, params = with_full_name(found, parts, values["name"], values["params"], topic)
     check_modules(found, parts, name, params)
     return ClassSpec(name, params)
 
@@ -182,19 +200,19 @@ def class_spec(found: Findings, at: Located | None, what: str, topic: str) -> Cl
 def with_full_name(
     found: Findings, parts: Mapping[str, Located], name: str, params: dict[str, Any], topic: str
 ) -> tuple[str, dict[str, Any]]:
-    """Return name and params of a class, read from ``parts``, without a short name."""
-    brought = preset(name, topic)
-    for key in brought.keys() & params.keys():
+    """Expand the short name of a class, read from ``parts``, into name and params."""
+    defaults = preset(name, topic)
+    for key in defaults.keys() & params.keys():
         found.error(
             (*parts["params"].place, key), f"{key!r} is given by the name {name!r}; leave it out here"
         )
-    return full_name(name, topic), {**brought, **params}
+    return full_name(name, topic), {**defaults, **params}
 
 
 def check_modules(
     found: Findings, parts: Mapping[str, Located], name: str, params: Mapping[str, Any]
 ) -> None:
-    """Note what a class and its ``params``, read from ``parts``, name of modules that are not allowed."""
+    """Report forbidden modules that a class and its ``params``, read from ``parts``, name."""
     if limit() is not None:
         for message, (key, *way) in refusals(name, params):
             found.error((*parts[key].place, *way), message)
@@ -202,44 +220,43 @@ def check_modules(
 
 
 def optional_class(found: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
-    """Return the class to load at ``at``; absent or null means none."""
+    """Read the class to load at ``at``; absent or null means none."""
     return None if at is None or at.value is None else class_spec(found, at, what, topic)
 
 
 def class_list(found: Findings, at: Located | None, what: str, topic: str) -> tuple[ClassSpec, ...]:
-    """Return the classes listed at ``at`` (``what``, a plural); absent or null means none."""
+    """Read the classes listed at ``at`` (``what``, a plural); absent or null means none."""
     if at is None or at.value is None:
         return ()
     if not isinstance(at.value, list):
         found.error(at.place, f"{what} must be a list, found {show(at.value)}")
         return ()
-    specs = [class_spec(found, item, f"an entry of {what}", topic) for item in items_of(at)]
-    return tuple(spec for spec in specs if spec is not None)
+    return tuple(class_spec(found, item, f"an entry of {what}", topic) or UNREAD for item in items_of(at))
 
 
 def one_class(topic: str) -> Field:
-    """Return the field of a class for ``topic``."""
+    """Build the field of a class for ``topic``."""
     return Field(ref(topic), reader=partial(class_spec, topic=topic))
 
 
 def maybe_class(topic: str) -> Field:
-    """Return the field of a class for ``topic``, or null."""
+    """Build the field of a class for ``topic``, or null."""
     return Field(maybe(ref(topic)), reader=partial(optional_class, topic=topic))
 
 
 def class_items(topic: str) -> Field:
-    """Return the field of a list of classes for ``topic``, or null."""
+    """Build the field of a list of classes for ``topic``, or null."""
     return Field(maybe({"type": "array", "items": ref(topic)}), reader=partial(class_list, topic=topic))
 
 
 def class_name_schema(topic: str) -> Schema:
-    """Return the schema of a class name for ``topic``, with the short names for editors to complete."""
-    known = sorted(SHORT_NAMES[topic])
-    return {"anyOf": [{"enum": known}, TEXT.schema]} if known else TEXT.schema
+    """Build the schema of a class name for ``topic``, with the short names for editors to complete."""
+    names = sorted(SHORT_NAMES[topic])
+    return {"anyOf": [{"enum": names}, TEXT.schema]} if names else TEXT.schema
 
 
 def class_schema(topic: str) -> Schema:
-    """Return the schema of a class for ``topic``: its name, or a mapping."""
+    """Build the schema of a class for ``topic``: its name, or a mapping."""
     whole = CLASS.schema(CLASS.required)
     name = class_name_schema(topic)
     return {"anyOf": [name, whole | {"properties": whole["properties"] | {"name": name}}]}
@@ -251,9 +268,10 @@ def class_schema(topic: str) -> Schema:
 def id_list(
     found: Findings, at: Located | None, what: str, uids: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """Return the sensor or actuator ids at ``at``, each below one of the environments ``uids``.
+    """Read the sensor or actuator ids at ``at``, each below one of the environments ``uids``.
 
-    Where ``uids`` is ``None``, they are not known and not compared.
+    If ``uids`` is ``None``, they are unknown and not compared. An entry that is not a text becomes ``""``, so that
+    the others keep their positions.
     """
     if at is None:
         return ()
@@ -261,9 +279,12 @@ def id_list(
         found.error(at.place, f"{what} must be a list of ids, found {show(at.value)}")
         return ()
     first: dict[str, int] = {}
+    ids: list[str] = []
     for index, value in enumerate(at.value):
         place = (*at.place, index)
-        if TEXT.read(found, Located(value, place), f"an id in {what}") is None:
+        sound = TEXT.read(found, Located(value, place), f"an id in {what}") is not None
+        ids.append(value if sound else "")
+        if not sound:
             continue
         if value in first:
             found.error(place, f"{value!r} stands twice in {what}: first as entry {first[value]}")
@@ -275,11 +296,11 @@ def id_list(
             split_id(value, uids)
         except NameResolutionError as error:
             found.error(place, str(error))
-    return tuple(first)
+    return tuple(ids)
 
 
 _IDS: Schema = {"type": "array", "items": TEXT.schema, "uniqueItems": True}
-#: null takes away those of a phase before, from an agent with bodies
+#: null removes the inherited ids of an agent with bodies
 IDS = Field(maybe(_IDS), reader=partial(id_list, uids=None))
 
 
@@ -287,7 +308,7 @@ IDS = Field(maybe(_IDS), reader=partial(id_list, uids=None))
 
 
 def items_of(at: Located | None) -> list[Located]:
-    """Return the items of the list at ``at``, none where there is no list."""
+    """List the items of the list at ``at``; empty if it is not a list."""
     if at is None or not isinstance(at.value, list):
         return []
     return [at.child(index) for index in range(len(at.value))]

@@ -1,4 +1,4 @@
-"""Hints on a sound document: keys that change nothing, and what palaestrAI would read otherwise.
+"""Hints on a sound document: keys without effect, and differences to palaestrAI's reading.
 
 Source: palaestrAI 3.5.18. There, a phase's ``agents``, ``environments``, ``simulation`` and
 ``phase_config`` each replace those of the phase before as a whole.
@@ -11,15 +11,17 @@ from itertools import pairwise
 from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types.control import Mode
 
 from .bodies import COMMON
-from .cascade import CascadedPhase, Entry
+from .cascade import CascadedPhase, Entry, is_sound
 from .located import Findings, Located
 from .model import AgentSpec, ClassSpec, PhaseSpec, Place
+from .random_streams import RANDOM_STREAMS
 from .short_names import full_name
 
-#: parameters of palaestrAI's filters that do nothing here, and why
+#: parameters of palaestrAI's filters without effect here, and why
 _WITHOUT_EFFECT = {
     (
         "MergeStepsFilter",
@@ -27,28 +29,30 @@ _WITHOUT_EFFECT = {
     ): "set-points of earlier steps are not shown; palaestrAI shows none either",
     ("NormFilter", "batch_size"): "mean and deviation are here those of all readings so far",
 }
-#: what palaestrAI takes where a phase's ``phase_config`` does not say it, and how to say that
+#: palaestrAI's defaults for keys missing in a phase's ``phase_config``, and their names in messages
 _DEFAULTS: Mapping[str, tuple[Any, str]] = {"mode": ("train", "train mode"), "workers": (1, "1 worker")}
-#: more than the cores of most machines
+#: more workers than most machines have cores
 _MANY_WORKERS = 256
 _TEST = "the phase is in test mode"
 
 
 def hint(found: Findings, raw: Sequence[CascadedPhase]) -> None:
-    """Warn of what palaestrAI would do otherwise, if the document is written for it.
+    """Warn of parameters without effect and note other differences, if the document is written for palaestrAI.
 
-    It is, where a simulation controller is called by palaestrAI's name. ``raw`` has no faults.
+    A document is written for palaestrAI if it calls a simulation controller by palaestrAI's name. ``raw`` must be
+    without faults.
     """
     if not any(_controller(phase).startswith("palaestrai.") for phase in raw):
         return
-    # once for filters that phases inherit or share by an alias
+    # by id, because phases inherit filters or share them by an alias
     filters = {id(at.value): at for phase in raw for agent in phase.agents.values() for at in _filters(agent)}
     for at in filters.values():
         for message, place in _without_effect(at):
             found.warn(place.place, message)
+    # palaestrAI's specification describes our cascade; only its program differs
     for before, phase in pairwise(raw):
         for message, place in _other(before, phase):
-            found.warn(place.place, message)
+            found.note(place.place, message)
 
 
 def _filters(agent: Entry) -> Iterator[Located]:
@@ -58,8 +62,8 @@ def _filters(agent: Entry) -> Iterator[Located]:
 
 
 def _without_effect(filters: Located) -> Iterator[tuple[str, Located]]:
-    for i, one in enumerate(filters.value):
-        name, params = (one.get("name"), one.get("params")) if isinstance(one, dict) else (None, None)
+    for i, item in enumerate(filters.value):
+        name, params = (item.get("name"), item.get("params")) if isinstance(item, dict) else (None, None)
         for key in params if isinstance(params, dict) else ():
             why = _WITHOUT_EFFECT.get((full_name(str(name), "filter").rpartition(":")[2], key))
             if why is not None:
@@ -73,23 +77,23 @@ def _controller(phase: CascadedPhase) -> str:
 
 
 def _other(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, Located]]:
-    given = phase.at.value
-    if not isinstance(given, dict) or given.get("inherit") is False:
+    body = phase.at.value
+    if not isinstance(body, dict) or body.get("inherit") is False:
         return
     for topic, entries, earlier in (
         ("agents", phase.agents, before.agents),
         ("environments", phase.environments, before.environments),
     ):
-        # an entry that was not given is that of the phase before
+        # an inherited entry is the same object as in the phase before
         kept = [repr(name) for name in earlier if entries.get(name) is earlier[name]]
-        if topic in given and kept:
+        if topic in body and kept:
             yield (
                 f"{topic} of phase {before.name!r} that are not listed here go on: {', '.join(kept)}; in palaestrAI, "
                 "they would not. For that, write 'inherit: false' in the phase, and all that it shall have",
                 phase.at.child(topic),
             )
-    if "phase_config" in given:
-        for key, (default, shown) in _DEFAULTS.items():
+    if "phase_config" in body:
+        for key, (default, value) in _DEFAULTS.items():
             kept_part = before.phase_config.get(key)
             if (
                 kept_part is phase.phase_config.get(key)
@@ -97,7 +101,7 @@ def _other(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, L
                 and kept_part.value != default
             ):
                 yield (
-                    f"{key!r} of phase {before.name!r}, {kept_part.value}, goes on here; palaestrAI would take {shown}",
+                    f"{key!r} of phase {before.name!r}, {kept_part.value}, goes on here; palaestrAI would take {value}",
                     phase.at.child("phase_config"),
                 )
 
@@ -105,8 +109,8 @@ def _other(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, L
 def warn_of_slips(
     found: Findings, seed: int, parts: Mapping[str, Located], raw: Sequence[CascadedPhase]
 ) -> None:
-    """Warn of what is allowed, and hardly ever meant. ``parts`` are those of the document, ``raw`` has no faults."""
-    if seed < 0:
+    """Warn of values that are allowed, but hardly ever intended. ``parts`` are the document's."""
+    if seed < 0:  # an unreadable seed is 0
         found.warn(
             parts["seed"].place,
             f"{seed} is a seed as any other: every execution draws the same numbers with it",
@@ -119,28 +123,51 @@ def warn_of_slips(
                 f"{workers.value} workers are as many processes, each with environments and agents of its own",
             )
     for before, phase in pairwise(raw):
+        if not all(is_sound(found, name, "environments") for name in (before, phase)):
+            continue
         for uid, entry in phase.environments.items():
             near = did_you_mean(uid, before.environments)
             if uid not in before.environments and near and set(before.environments) & set(phase.environments):
                 found.warn(
                     entry.at.place,
                     f"environment {uid!r} is new in phase {phase.name!r}{near}; the phase has it beside "
-                    f"{', '.join(repr(one) for one in phase.environments if one != uid)}",
+                    f"{', '.join(repr(name) for name in phase.environments if name != uid)}",
                 )
 
 
-def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
-    """Warn of keys of learning, of bodies and of ``simulation`` that change nothing.
+def warn_of_other_environments(
+    found: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]
+) -> None:
+    """Warn of phases that share random streams, but no environment: its uid is part of the streams' paths."""
+    if not all(is_sound(found, phase, "environments", "phase_config") for phase in raw):
+        return
+    uids = {phase.name: [environment.uid for environment in phase.environments] for phase in phases}
+    for cascaded, phase in zip(raw, phases, strict=True):
+        if phase.streams != phase.name and not set(uids[phase.name]) & set(uids[phase.streams]):
+            here, there = (listed(list(map(repr, uids[name])), 3) for name in (phase.name, phase.streams))
+            text = (
+                f"no environment of phase {phase.name!r} ({here}) has the uid of one of phase {phase.streams!r} ({there}), "
+                "so none of them draws the same numbers"
+            )
+            found.warn(cascaded.phase_config[RANDOM_STREAMS].place, text)
 
-    What is inherited is told where it is written. ``phases`` are those of ``raw``, all of them
-    sound.
+
+def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
+    """Warn of keys of learning, of bodies and of ``simulation`` without effect.
+
+    Warnings are placed at the written key, not at phases that inherit it. Keys that depend on an unreadable part
+    are skipped.
     """
     reasons: dict[Place, str] = {}
     useful: set[Place] = set()
     for cascaded, phase in zip(raw, phases, strict=True):
-        keys = list(_of_phase(cascaded, phase))
+        if not is_sound(found, cascaded, "phase_config"):
+            continue
+        keys = list(_of_phase(cascaded, phase, learns=_learns(found, cascaded, phase)))
         for agent in phase.agents:
-            keys += _of_agent(agent, cascaded.agents[agent.name].parts, phase)
+            entry = cascaded.agents[agent.name]
+            if entry.is_sound(found):
+                keys += _of_agent(agent, entry.parts, phase)
         for at, reason in keys:
             if reason:
                 reasons.setdefault(at.place, reason)
@@ -151,10 +178,15 @@ def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Seq
             found.warn(place, f"{place[-1]!r} has no effect: {reason}")
 
 
-def _of_phase(raw: CascadedPhase, phase: PhaseSpec) -> Iterator[tuple[Located, str]]:
-    """Yield each key of the phase that may have no effect, and why it has none (empty: it has one)."""
+def _learns(found: Findings, raw: CascadedPhase, phase: PhaseSpec) -> bool:
+    """Whether an agent of the phase has a brain, or may have one that could not be read."""
+    return any(agent.brain is not None for agent in phase.agents) or not is_sound(found, raw, "agents")
+
+
+def _of_phase(raw: CascadedPhase, phase: PhaseSpec, *, learns: bool) -> Iterator[tuple[Located, str]]:
+    """Yield each key of the phase that may have no effect, with the reason; "" if it has one."""
     if phase.simulation.bridge != "agents":
-        # the other value stands in the canonical form of every document
+        # the default is in the canonical form of every document
         yield raw.simulation["bridge"], "every agent is a mosaik simulator of its own"
     parts = raw.phase_config
     test = _TEST if phase.mode is Mode.TEST else ""
@@ -163,7 +195,6 @@ def _of_phase(raw: CascadedPhase, phase: PhaseSpec) -> Iterator[tuple[Located, s
         short = f"the phase has {phase.episodes} episodes only" if few else ""
         yield parts["evaluate_every"], test or short
     alone = "with one worker, the brain learns after every step" if phase.workers == 1 else ""
-    learns = any(agent.brain is not None for agent in phase.agents)
     idle = "" if learns else "no agent of the phase has a brain"
     for key in ("sync_every", "asynchronous"):
         if key in parts and parts[key].value:
@@ -184,7 +215,7 @@ def _of_agent(agent: AgentSpec, parts: dict[str, Located], phase: PhaseSpec) -> 
 
 
 def _named(value: Any) -> Any:
-    """Return what tells ids and classes from others; the parameters of a class are no matter of this."""
+    """Return what identifies ids and classes, regardless of the parameters of a class."""
     if isinstance(value, tuple):
         return tuple(map(_named, value))
     return value.name if isinstance(value, ClassSpec) else value

@@ -1,4 +1,4 @@
-"""Reading run documents: from a file, from text, from plain data."""
+"""Reading of run documents: from a file, from text, from plain data."""
 
 from __future__ import annotations
 
@@ -14,36 +14,42 @@ from palaestrai_mosaik.text import listed
 
 from .brain_sources import check_sources, warn_of_snapshots
 from .canonical import canonical_document, digest, plain_data
-from .cascade import Definitions, cascade
+from .cascade import Definitions, cascade, is_sound
 from .check import ModelBuilder, header, run_config_of
 from .conditions import check_evaluations, check_phase_averages
 from .fields import items_of
-from .hints import hint, warn_of_no_effect, warn_of_slips
-from .located import Findings, Lines, Located, show
+from .hints import hint, warn_of_no_effect, warn_of_other_environments, warn_of_slips
+from .located import Findings, Lines, Located, show, show_unquoted
 from .model import PartialDocument, RunDocument
 from .overrides import Overrides, overridden
+from .random_streams import RANDOM_STREAMS, shared_streams
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
 
-#: of the documents in a folder, so many are named
+#: the maximum number of a folder's documents that a message names
 _DOCUMENTS = 8
-#: a run document: its file, its plain data, or as it was read
+#: a run document: its file, its plain data, or the loaded document
 AnyDocument = str | os.PathLike[str] | Mapping[str, Any] | RunDocument
 
 
 def as_document(document: AnyDocument, overrides: Overrides | None = None) -> RunDocument:
-    """Return the run document: a file is read, plain data is checked, what was read already stays as it is.
+    """Load a run document from a file or plain data; a loaded document is returned unchanged.
 
     Args:
         document: the path of a file, a mapping, or a run document.
         overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
 
+    Returns:
+        The run document.
+
     Raises:
-        DocumentError: carries every problem found.
-        TypeError: ``document`` is something else.
+        DocumentError: the document is unsound; the error lists all problems.
+        TypeError: ``document`` is of another type.
     """
     if isinstance(document, RunDocument):
-        return loads(document.text, document.source, overrides) if overrides else document
+        if not overrides:
+            return document
+        return loads(document.text, document.source, overrides, uid=document.uid)
     if isinstance(document, Mapping):
         return from_mapping(overridden(document, overrides, "<mapping>") if overrides else document)
     if isinstance(document, str | os.PathLike):
@@ -60,8 +66,11 @@ def load(path: str | Path, overrides: Overrides | None = None) -> RunDocument:
         path: the file (YAML, UTF-8).
         overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
 
+    Returns:
+        The run document.
+
     Raises:
-        DocumentError: carries every problem found.
+        DocumentError: the document is unsound; the error lists all problems.
     """
     path = Path(path)
     source = str(path)
@@ -73,17 +82,17 @@ def load(path: str | Path, overrides: Overrides | None = None) -> RunDocument:
         data = files.read_given(path)
     except OSError as error:
         raise DocumentError([Problem(cannot_be_read(path, error), file=source)]) from None
-    return loads(decode(data, source), source, overrides)
+    return loads(decode(data, source), source, overrides, uid=path.stem)
 
 
 def cannot_be_read(path: Path, error: OSError) -> str:
-    """Return why the document at ``path`` cannot be read; of a missing one, which others there are."""
+    """Explain why the document at ``path`` cannot be read; if it is missing, list the others in its folder."""
     message, folder = f"cannot be read: {error.strerror}", path.parent
     if not isinstance(error, FileNotFoundError):
         return message
     if not folder.is_dir():
         return f"{message}: there is no folder {str(folder)!r}"
-    names = sorted(other.name for other in folder.iterdir())
+    names = sorted(entry.name for entry in folder.iterdir())
     documents = [name for name in names if name.endswith((".yml", ".yaml"))]
     near = did_you_mean(path.name, documents) or did_you_mean(path.name, names)
     if near or not documents:
@@ -91,16 +100,22 @@ def cannot_be_read(path: Path, error: OSError) -> str:
     return f"{message}; the documents in {str(folder)!r} are {listed(documents, _DOCUMENTS)}"
 
 
-def loads(text: str, source: str = "<string>", overrides: Overrides | None = None) -> RunDocument:
+def loads(
+    text: str, source: str = "<string>", overrides: Overrides | None = None, *, uid: str | None = None
+) -> RunDocument:
     """Read a run document from a text.
 
     Args:
         text: the document as YAML.
-        source: what messages call the text.
+        source: the name of the text in messages.
         overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+        uid: the uid for a document without one, with a warning; ``None``: a missing uid is an error.
+
+    Returns:
+        The run document.
 
     Raises:
-        DocumentError: carries every problem found.
+        DocumentError: the document is unsound; the error lists all problems.
     """
     # a large document is millions of objects: the collector's passes over them would take a third of the time
     with collector.paused():
@@ -110,24 +125,27 @@ def loads(text: str, source: str = "<string>", overrides: Overrides | None = Non
             found.error(place, message, line)
         if overrides:
             value = overridden(reading.value, overrides, source)
-            return _document(value, found, dumps(value))
-        return _document(reading.value, found, text)
+            return _document(value, found, dumps(value), default_uid=uid)
+        return _document(reading.value, found, text, default_uid=uid)
 
 
 def from_mapping(
     data: Mapping[str, Any], source: str = "<mapping>", *, text: str | None = None, hashed: bool = True
 ) -> RunDocument:
-    """Make a run document of plain data.
+    """Build a run document from plain data.
 
     Args:
         data: the document as mappings, lists, numbers and texts.
-        source: what messages call the document.
-        text: the document as YAML, if you have it; ``None``: it is made of ``data``. That takes longer than
-            all the rest, so give ``""`` where nobody will ask for it.
-        hashed: compute the hash; without, it is ``""``.
+        source: the name of the document in messages.
+        text: the document as YAML, if you have it; ``None``: it is generated from ``data``. That takes longer than
+            all the rest, so pass ``""`` if it will not be used.
+        hashed: compute the hash; otherwise it is ``""``.
+
+    Returns:
+        The run document.
 
     Raises:
-        DocumentError: carries every problem found.
+        DocumentError: the document is unsound; the error lists all problems.
     """
     found = Findings(source, Lines())
     plain = plain_data(data, found)
@@ -136,35 +154,48 @@ def from_mapping(
     return _document(plain, found, dumps(plain) if text is None else text, hashed)
 
 
-def _document(data: Any, found: Findings, text: str, hashed: bool = True) -> RunDocument:
+def _document(
+    data: Any, found: Findings, text: str, hashed: bool = True, default_uid: str | None = None
+) -> RunDocument:
     if not isinstance(data, dict):
         found.error(
-            (), f"a run document is a mapping (uid, seed, version, schedule, ...), found {show(data)}"
+            (),
+            f"a run document is a mapping (uid, seed, version, schedule, ...), found {show_unquoted(data)}",
         )
         raise DocumentError(found.errors)
     root = Located(data, ())
     parts = found.section(root, TOP) or {}
+    if default_uid and ("uid" not in parts or parts["uid"].value is None):
+        parts["uid"] = Located(default_uid, ("uid",))
+        found.warn(
+            ("uid",),
+            f"the document has no 'uid', which identifies its results: that of its file, {default_uid!r}, is taken",
+        )
     found.missing((), parts, TOP)
     uid, seed, version = header(found, parts)
     experiment = TOP.keys["experiment_uid"].read(found, parts.get("experiment_uid"), "experiment_uid")
     definitions = Definitions(found, parts.get("definitions"))
     raw = cascade(found, parts["schedule"], definitions) if "schedule" in parts else []
     builder = ModelBuilder(found)
-    phases = [builder.phase(index, phase) for index, phase in enumerate(raw)]
+    shared = shared_streams(found, [(phase.name, phase.phase_config.get(RANDOM_STREAMS)) for phase in raw])
+    phases = tuple(builder.phase(index, phase, shared.get(phase.name)) for index, phase in enumerate(raw))
     check_sources(found, uid, raw)
     agents = raw[-1].agents if raw else ()
     conditions = builder.run_conditions(run_config_of(found, parts, definitions), agents, ("run_config",))
-    sound = tuple(phase for phase in phases if phase is not None)
     check_phase_averages(
         found, [items_of(phase.simulation.get("conditions")) for phase in raw], builder.run_condition_items
     )
-    if not found.errors:
-        check_evaluations(found, builder.run_condition_items, sound)
+    if all(is_sound(found, phase, "agents", "phase_config") for phase in raw):
+        check_evaluations(found, builder.run_condition_items, phases)
+    warn_of_no_effect(found, raw, phases)
+    warn_of_other_environments(found, raw, phases)
+    warn_of_slips(found, seed, parts, raw)
     make = partial(
         RunDocument,
         uid=uid,
         seed=seed,
         version=version,
+        phases=phases,
         conditions=conditions,
         source=found.source,
         text=text,
@@ -173,27 +204,19 @@ def _document(data: Any, found: Findings, text: str, hashed: bool = True) -> Run
         origins=builder.origins,
     )
     if found.errors:
-        # the phases before the first one of which nothing can be said, and of these those with all environments
-        count = phases.index(None) if None in phases else len(phases)
-        readable = tuple(phase for phase in phases[:count] if phase is not None)
-        whole = [
-            phase is not None
-            and len(phase.environments) == len(entry.environments)
-            and "environments" not in entry.faulty
+        whole = tuple(
+            len(phase.environments) == len(entry.environments) and "environments" not in entry.faulty
             for phase, entry in zip(phases, raw, strict=True)
-        ]
-        document = make(phases=readable, canonical={}, hash="")
-        raise DocumentError(
-            found.errors, PartialDocument(document, tuple(whole)) if readable and not found.refused else None
         )
-    warn_of_no_effect(found, raw, sound)
-    warn_of_slips(found, seed, parts, raw)
+        document = make(canonical={}, hash="", warnings=found.warnings)
+        readable = bool(phases) and not found.refused
+        raise DocumentError(found.errors, PartialDocument(document, whole) if readable else None)
     hint(found, raw)
     warn_of_snapshots(found, uid, raw)
-    canonical = canonical_document(uid, seed, version, sound, conditions)
+    canonical = canonical_document(uid, seed, version, phases, conditions)
     return make(
-        phases=sound,
         canonical=canonical,
         hash=digest(canonical) if hashed else "",
         warnings=found.warnings,
+        notes=found.notes,
     )

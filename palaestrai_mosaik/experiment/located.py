@@ -1,4 +1,4 @@
-"""Data that knows where it stands: paths, lines, sections and their fields, and the list of what is wrong."""
+"""Data with its location: paths, lines, sections and their fields, and the list of problems."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from palaestrai_mosaik.errors import Problem, did_you_mean
+from palaestrai_mosaik.text import count
 
 from .model import Place, join
 
-# The line tree: a leaf is its line; a collection is (line, children), its children a
+# The line tree: a leaf is its line; a collection is (line, children), with the children in a
 # dict or a list of such nodes. Aliases share their children, so the tree is as small as
-# the text, however much it would expand to.
+# the text, even if it would expand to much more.
 Tree = Any
 
 
 class Lines(Mapping[str, int]):
-    """The line of every path of a text, ``schedule.0.phase_0`` -> 12.
+    """The lines of all paths of a text, ``schedule.0.phase_0`` -> 12.
 
-    A view on a tree: an entry is found by walking, so nothing is expanded up front.
+    A view of the tree: an entry is found by walking, so nothing is expanded in advance.
     Keys that contain dots are found, too.
     """
 
@@ -27,7 +28,7 @@ class Lines(Mapping[str, int]):
         self._tree = tree
 
     def nearest(self, place: Place) -> int | None:
-        """Return the line of ``place``, or of the nearest thing around it that is there."""
+        """Return the line of ``place``, or of its innermost parent with a line."""
         node = self._tree
         for part in place:
             try:
@@ -51,9 +52,9 @@ class Lines(Mapping[str, int]):
         for taken in range(1, len(pieces) + 1):
             child = _child(node[1], ".".join(pieces[:taken]))
             if child is not None:
-                found = self._find(child, ".".join(pieces[taken:]))
-                if found is not None:
-                    return found
+                result = self._find(child, ".".join(pieces[taken:]))
+                if result is not None:
+                    return result
         return None
 
     def __iter__(self) -> Iterator[str]:
@@ -84,7 +85,7 @@ def _child(children: Any, name: str) -> Tree:
 
 
 class Located(NamedTuple):
-    """A value and the place where it was written."""
+    """A value and its place in the text."""
 
     value: Any
     place: Place
@@ -93,19 +94,19 @@ class Located(NamedTuple):
         return Located(self.value[key], (*self.place, key))
 
 
-#: what is wrong with a value: the place below it, and what follows its name in the message
+#: a problem of a value: the place below it, and the message after its name
 Fault = tuple[Place, str]
 Schema = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Field:
-    """What a key may hold: one statement for the check, for editors (JSON Schema) and for the reference.
+    """The allowed values of a key, for the check, for editors (JSON Schema) and for the reference.
 
-    ``faults`` yields everything that is wrong with a value, ``convert`` turns a sound one into what the
-    model keeps. Where it is ``nullable``, null is as good as leaving the key out: the ``default`` holds.
-    ``title`` is what messages call it, if that is not its key. ``reader`` reads what is more than one
-    value (a list of classes, for instance), and reports what is wrong by itself.
+    ``faults`` yields all problems of a value, ``convert`` turns a sound one into the model's
+    value. If ``nullable``, null is the same as leaving the key out: the ``default`` holds.
+    ``title`` is the key's name in messages, if it differs from the key. ``reader`` reads a composite
+    value (such as a list of classes), and reports its problems by itself.
     """
 
     schema: Schema
@@ -117,7 +118,7 @@ class Field:
     reader: Callable[[Findings, Located | None, str], Any] | None = None
 
     def read(self, found: Findings, at: Located | None, what: str) -> Any:
-        """Return the value at ``at``, called ``what`` in messages; the default where it is not sound."""
+        """Return the value at ``at``, called ``what`` in messages; the default if it is not sound."""
         if self.reader is not None:
             return self.reader(found, at, what)
         if at is None or (at.value is None and self.nullable):
@@ -129,17 +130,17 @@ class Field:
         return self.convert(at.value) if sound else self.default
 
     def called(self, title: str, **schema: Any) -> Field:
-        """Return the field with another title, and with more in its schema."""
+        """Copy the field with another title, and additions to its schema."""
         return replace(self, title=title, schema=self.schema | schema)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A mapping of a document.
+    """The allowed keys of a mapping in a document.
 
-    ``keys``: what it may hold; ``required``: what must be there (after the cascade);
+    ``keys``: the fields by key; ``required``: the keys that must be there (after the cascade);
     ``spellings``: other words for a key; ``ignored``: keys of palaestrAI that load, but
-    have no effect here, with what there is to say about them.
+    have no effect here, each with a remark.
     """
 
     title: str
@@ -150,15 +151,15 @@ class Section:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word that may stand in the document."""
+        """All words that are accepted as keys."""
         return (*self.keys, *self.spellings, *self.ignored)
 
     def schema(self, required: tuple[str, ...] = ()) -> Schema:
-        """Return the JSON Schema of the mapping: its keys, their spellings, the keys without effect.
+        """Build the JSON Schema of the mapping: its keys, their spellings, the keys without effect.
 
-        A required key that has several spellings is not required, as any of them may stand.
+        A required key with several spellings is not required, because any of them may be used.
         """
-        words = {key: one.schema for key, one in self.keys.items()}
+        words = {key: key_field.schema for key, key_field in self.keys.items()}
         words |= {word: self.keys[key].schema for word, key in self.spellings.items()}
         words |= {word: {"description": "of palaestrAI; no effect here"} for word in self.ignored}
         schema: Schema = {"type": "object", "properties": words, "additionalProperties": False}
@@ -166,13 +167,13 @@ class Section:
         return schema | {"required": needed} if needed else schema
 
     def faults(self, value: Any) -> Iterator[Fault]:
-        """Yield what is wrong with a mapping that stands in no text, in which every key is needed."""
+        """Yield the problems of a mapping that is not in a text and needs every key."""
         if not isinstance(value, Mapping):
             yield (), f"{self.title} must be a mapping, found {show(value)}"
             return
-        for key, one in value.items():
+        for key, item in value.items():
             if key in self.keys:
-                for place, message in self.keys[key].faults(one):
+                for place, message in self.keys[key].faults(item):
                     yield (key, *place), f"{key} {message}"
             else:
                 yield (key,), self.unknown(key)
@@ -181,38 +182,62 @@ class Section:
                 yield (), self.lacks(key)
 
     def unknown(self, word: Any) -> str:
-        """Return the message for a word that is none of the section's."""
+        """Build the message for an unknown word."""
         near, allowed = did_you_mean(word, self.words), ", ".join(self.keys)
         return f"unknown key {word!r} in {self.title}{near}; allowed: {allowed}"
 
     def lacks(self, key: str) -> str:
-        """Return the message for a key that is missing."""
+        """Build the message for a missing key."""
         return f"{self.title} needs the key {key!r}, which is missing"
 
     def values(self, found: Findings, parts: Mapping[str, Located], owner: str = "") -> dict[str, Any]:
-        """Return the value of every key; ``owner`` stands before the keys in messages (``"load's "``)."""
+        """Read the value of every key; messages put ``owner`` before the keys (``"load's "``)."""
         return {
-            key: one.read(found, parts.get(key), f"{owner}{one.title or key}")
-            for key, one in self.keys.items()
+            key: key_field.read(found, parts.get(key), f"{owner}{key_field.title or key}")
+            for key, key_field in self.keys.items()
         }
 
 
+#: the maximum number of problems of one kind (errors, warnings, notes) per document; the others are only counted
+MOST_PROBLEMS = 1_000
+
+
 class Findings:
-    """Collects what is wrong with a document, each thing once."""
+    """Collects the problems of a document, without duplicates."""
 
     def __init__(self, source: str, lines: Lines):
         self.source = source
         self.lines = lines
-        #: whether modules are named that are not allowed: then no other may be imported to look for more errors
+        #: whether the document names forbidden modules: then no other may be imported to look for more errors
         self.refused = False
         self._errors: dict[Problem, None] = {}
+        #: the places of all errors, and their parents
+        self._unsound: set[Place] = set()
         self._warnings: dict[Problem, None] = {}
+        self._notes: dict[Problem, None] = {}
+        #: the number of errors without a message
+        self._more = 0
 
     def error(self, place: Place, message: str, line: int | None = None) -> None:
-        self._errors[self._problem(place, message, line)] = None
+        if self.is_full:
+            self._more += 1
+        else:
+            self._errors[self._problem(place, message, line)] = None
+        self._unsound.update(place[:length] for length in range(len(place) + 1))
 
     def warn(self, place: Place, message: str) -> None:
-        self._warnings[self._problem(place, message, None)] = None
+        if len(self._warnings) < MOST_PROBLEMS:
+            self._warnings[self._problem(place, message, None)] = None
+
+    def note(self, place: Place, message: str) -> None:
+        """Add a note, which only ``check --verbose`` prints."""
+        if len(self._notes) < MOST_PROBLEMS:
+            self._notes[self._problem(place, message, None)] = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further errors are only counted, without their messages."""
+        return len(self._errors) >= MOST_PROBLEMS
 
     def _problem(self, place: Place, message: str, line: int | None) -> Problem:
         return Problem(message, join(place), self.source, line or self.lines.nearest(place))
@@ -220,22 +245,35 @@ class Findings:
     @property
     def count(self) -> int:
         """The number of errors so far."""
-        return len(self._errors)
+        return len(self._errors) + self._more
+
+    def is_sound(self, *places: Place) -> bool:
+        """Whether these places, and all inside of them, are without errors."""
+        return self._unsound.isdisjoint(places)
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """All errors in the order of the text."""
-        return _in_order(self._errors)
+        """All errors in the order of the text; of more than :data:`MOST_PROBLEMS`, the first ones found."""
+        problems = _in_order(self._errors)
+        if self._more:
+            message = f"{count(self._more, 'more problem')}: the first {MOST_PROBLEMS:,} are listed here"
+            problems += (Problem(message, file=self.source),)
+        return problems
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
         """All warnings in the order of the text."""
         return _in_order(self._warnings)
 
-    def section(self, at: Located, section: Section) -> dict[str, Located] | None:
-        """Return the parts of a mapping by their canonical key, ``None`` if it is none.
+    @property
+    def notes(self) -> tuple[Problem, ...]:
+        """All notes in the order of the text."""
+        return _in_order(self._notes)
 
-        Unknown keys, keys given in two spellings and keys without effect are reported.
+    def section(self, at: Located, section: Section) -> dict[str, Located] | None:
+        """Split a mapping into its parts by canonical key; ``None`` if it is not a mapping.
+
+        Unknown keys, keys in two spellings and keys without effect are reported.
         """
         if not isinstance(at.value, dict):
             self.error(at.place, f"{section.title} must be a mapping, found {show(at.value)}")
@@ -247,7 +285,7 @@ class Findings:
             if key in section.ignored:
                 self.warn(place, f"{word!r} has no effect here: {section.ignored[key]}")
             elif key not in section.keys:
-                self.error(place, section.unknown(word))
+                self.error(place, "" if self.is_full else section.unknown(word))
             elif key in parts:
                 self.error(place, f"{word!r} and {parts[key].place[-1]!r} are the same key; keep one of them")
             else:
@@ -255,7 +293,7 @@ class Findings:
         return parts
 
     def missing(self, place: Place, parts: Mapping[str, Located], section: Section) -> bool:
-        """Report the required keys of ``section`` that ``parts`` lacks; tell whether any."""
+        """Report the required keys of ``section`` that ``parts`` lacks; return whether there are any."""
         absent = [key for key in section.required if key not in parts]
         for key in absent:
             self.error(place, section.lacks(key))
@@ -266,8 +304,30 @@ def _in_order(problems: Mapping[Problem, None]) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda p: (p.line is None, p.line or 0)))
 
 
+def show_unquoted(value: Any) -> str:
+    """Describe a value in a file that a document names, without quoting text, which may be secret."""
+    return "a text" if isinstance(value, str) else show(value)
+
+
+def unquoted(value: Any, section: Section | None = None) -> str:
+    """Advise to quote a text that YAML reads as a mapping, such as ``{building: House}``; else ``""``.
+
+    A mapping with a key of ``section``, perhaps misspelt, is taken as a mapping.
+    """
+    if not isinstance(value, dict) or len(value) != 1:
+        return ""
+    key, inner = next(iter(value.items()))
+    if not isinstance(key, str) or not isinstance(inner, str | None):
+        return ""
+    if section is not None and (key in section.words or did_you_mean(key, section.words)):
+        return ""
+    if inner is None and ":" not in key:
+        return ""
+    return f'; if it is one text, put it in quotes: "{key if inner is None else f"{key}:{inner}"}"'
+
+
 def show(value: Any) -> str:
-    """Return a short text of what was found in a document."""
+    """Describe a value in a document in a few words."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, dict):

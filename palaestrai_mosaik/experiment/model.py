@@ -1,7 +1,7 @@
-"""What a run document says, once it is read, checked and cascaded.
+"""The model of a run document, after reading, checks and cascade.
 
 All classes are frozen. Their ``params`` are plain data (strings, numbers, booleans,
-``None``, lists, mappings) and may be shared between phases: copy them before handing
+``None``, lists, mappings) and may be shared between phases: copy them before passing
 them to code that might write to them.
 """
 
@@ -15,38 +15,43 @@ from typing import Any, Literal
 from palaestrai_mosaik.errors import Problem
 from palaestrai_mosaik.types.control import Mode
 
-#: The version of the run-document format; ``major.minor`` are compared with a document's.
+#: The version of the run-document format; ``major.minor`` is compared with a document's.
 DOCUMENT_VERSION = "3.5"
-#: steps that each of several workers makes before it hears from the brains
+#: the number of steps of each of several workers between updates from the brains
 DEFAULT_SYNC_EVERY = 32
-#: stands for the number of a body in the ids of its sensors and actuators
+#: placeholder for the number of a body in the ids of its sensors and actuators
 BODY_NUMBER = "{body}"
-#: the bodies of an agent, and the largest ``first`` among them
+#: the maximum number of bodies of an agent, and the maximum of ``first``
 MAX_BODIES = 1_000_000
 
 Controller = Literal["vanilla", "taking_turns"]
 Bridge = Literal["agents", "per_agent"]
 Scheduler = Literal["direct", "mosaik"]
+Values = Literal["count", "strict"]
 
-#: A way into a document or a model: keys and indices from the top.
+#: A path into a document or a model: keys and indices from the top.
 Place = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ClassSpec:
-    """A class to be loaded: its ``name`` as written, and its constructor's keywords."""
+    """A class to load: its ``name`` as written, and its constructor's keywords."""
 
     name: str
     params: dict[str, Any] = field(default_factory=dict)
 
 
+#: an unreadable class, in a :class:`PartialDocument`
+UNREAD = ClassSpec("")
+
+
 @dataclass(frozen=True, slots=True)
 class FrameSpec:
-    """Which states of an environment are rendered, and their frames stored.
+    """The states of an environment to render and store as frames.
 
-    Those of every so many episodes (``every``: 0, n, 2n, ...), or of the ``episodes`` that are listed; of these
-    every so many steps (``step_every``), and always a state with which the environment ends. Evaluations are counted on their own, and
-    so is each worker's.
+    Every n-th episode (``every``: 0, n, 2n, ...) or the listed ``episodes`` have frames; of these
+    every ``step_every``-th step, and always the last state of the environment. Evaluations are counted separately, and
+    so are each worker's episodes.
     """
 
     every: int = 1
@@ -54,7 +59,7 @@ class FrameSpec:
     step_every: int = 1
 
     def includes(self, episode: int) -> bool:
-        """Return whether frames of the episode with this number are stored."""
+        """Whether frames of the episode with this number are stored."""
         return episode % self.every == 0 if self.episodes is None else episode in self.episodes
 
 
@@ -62,8 +67,9 @@ class FrameSpec:
 class EnvironmentSpec:
     """One environment of a phase; ``step_size`` is in mosaik ticks (``None``: its own).
 
-    ``interpreter``: the Python that it runs in, in a process of its own (``None``: this one). ``frames``: what
-    is stored of its rendered frames (``None``: nothing).
+    ``interpreter``: the Python of the environment's separate process (``None``: it runs in this one). ``timeout``:
+    the maximum seconds for an answer of that process (``None``: 60). ``frames``: which rendered frames are stored
+    (``None``: none).
     """
 
     uid: str
@@ -73,6 +79,7 @@ class EnvironmentSpec:
     reward: ClassSpec | None = None
     state_transformer: ClassSpec | None = None
     interpreter: str | None = None
+    timeout: float | None = None
     frames: FrameSpec | None = None
 
 
@@ -80,12 +87,12 @@ class EnvironmentSpec:
 class ReplaySpec:
     """Stored trajectories that fill a brain's memory before a run.
 
-    ``agent`` (``None``: the same), ``experiment_run`` (``None``: this one), ``instance``
+    They are selected by ``agent`` (``None``: the same), ``experiment_run`` (``None``: this one), ``instance``
     (``None``: this one, if the run is this one and ``phase`` an earlier phase of it or left out
     and there is an earlier one; else the newest that finished), ``phase`` (index or name,
-    ``None``: all, of this instance all earlier ones), ``mode`` (``"train"`` or ``"test"``,
-    ``None``: both) say which; ``repeat`` is how often they are taken. ``sensors`` and ``actuators`` name the channels to take where the other agent's
-    differ (``None``: those of this agent).
+    ``None``: all, of this instance all earlier ones) and ``mode`` (``"train"`` or ``"test"``,
+    ``None``: both). They are replayed ``repeat`` times. ``sensors`` and ``actuators`` name the other agent's channels
+    if they differ (``None``: those of this agent).
     """
 
     agent: str | None = None
@@ -100,7 +107,7 @@ class ReplaySpec:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSpec:
-    """When a brain is dumped during a phase: every so many episodes, and whenever it is best."""
+    """When a brain is dumped during a phase: every ``every`` episodes, and whenever it is best."""
 
     every: int | None = None
     best: bool = False
@@ -108,15 +115,14 @@ class SnapshotSpec:
 
 @dataclass(frozen=True, slots=True)
 class BodySpec:
-    """Bodies of an agent that are alike: ``count`` incarnations of it in one environment.
+    """A group of identical bodies of an agent: ``count`` incarnations of it in one environment.
 
-    What the document does not give is here as it stands on the agent. In ``sensors`` and
+    Keys that the document leaves out have the agent's values here. In ``sensors`` and
     ``actuators`` (full ids or patterns) the text ``{body}`` stands for the body's number among
-    these: ``first``, ``first + 1``, ... Where both are empty, they are all channels of
+    these: ``first``, ``first + 1``, ... If both are empty, they are all channels of
     ``environment`` (of its incarnation ``{body}``, if it is a batched one). ``environment`` is
-    the one that all sensors and actuators are in, also where the document does not say it; it
-    is ``None`` in no sound document. ``name`` is a label for these bodies (``None``: none is
-    given).
+    the common environment of all sensors and actuators, even if the document does not name it; it
+    is never ``None`` in a sound document. ``name`` is a label for these bodies, or ``None``.
     """
 
     muscle: ClassSpec
@@ -135,17 +141,17 @@ class AgentSpec:
     """One agent of a phase.
 
     ``sensors`` and ``actuators`` are full ids (``<environment uid>.<local id>``) in the
-    document's order. Without ``brain`` the agent does not learn, without ``objective``
-    nothing is made of its rewards. ``load`` says which brain to start from: ``None`` for
+    document's order. Without ``brain`` the agent does not learn; without ``objective``
+    its rewards are not used. ``load`` selects the brain to start from: ``None`` for
     none, an empty mapping for the same agent of the previous phase, else any of the keys
     ``agent``, ``experiment_run``, ``instance``, ``phase`` (index), ``phase_name`` (a name in
-    ``phase`` goes here, too), ``base``, ``snapshot``.
-    ``filters`` stand between environment and muscle, the first one next to the environment.
+    ``phase`` becomes this key), ``base``, ``snapshot``.
+    ``filters`` are between environment and muscle, the first one next to the environment.
 
-    Without ``bodies`` the agent has one body, with these sensors and actuators, in whatever
-    environments they are. With them, its bodies are numbered from 0 in the document's order,
-    and the agent's own muscle, objective, channels and filters are only what they have in common
-    (the muscle is that of the first body, where the agent gives none).
+    Without ``bodies`` the agent has one body, with these sensors and actuators, in all their
+    environments. With ``bodies``, they are numbered from 0 in the document's order,
+    and the agent's own muscle, objective, channels and filters are only the common ones
+    (the muscle is that of the first body if the agent has none).
     """
 
     name: str
@@ -162,15 +168,16 @@ class AgentSpec:
 
 
 def all_channels(uid: str) -> str:
-    """Return the pattern of all sensors, or of all actuators, of an environment; it may have none of them."""
+    """Build the pattern of all sensors, or all actuators, of an environment, which may have none."""
     return f"{glob.escape(uid)}.*"
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationSpec:
-    """Who acts when (``controller``; ``name`` is how it was written) and how episodes end.
+    """The simulation controller (``controller``; ``name`` is the written form), and how episodes end.
 
-    ``scheduler``: who executes mosaik's schedule, this package or mosaik itself; nothing else differs.
+    ``scheduler``: this package or mosaik itself executes mosaik's schedule; nothing else differs.
+    ``values``: readings and rewards outside of their spaces are counted, or are an error.
     ``bridge`` has no effect any more, but is part of the document's digest.
     """
 
@@ -179,16 +186,18 @@ class SimulationSpec:
     conditions: tuple[ClassSpec, ...] = ()
     bridge: Bridge = "agents"
     scheduler: Scheduler = "direct"
+    values: Values = "count"
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpec:
-    """One phase, complete: what earlier phases define is already in it.
+    """One complete phase, with all that it inherits from earlier phases.
 
-    ``episodes`` is ``None`` where the document gives no number. Every worker runs an
+    ``episodes`` is ``None`` if the document gives no number. Every worker runs an
     evaluation episode after each ``evaluate_every`` training episodes (``None``: never).
-    Several workers hear from the brains every ``sync_every`` steps, all at the same one, or
-    (``asynchronous``) each at its own.
+    Several workers receive updates from the brains every ``sync_every`` steps, all at the same one, or
+    (``asynchronous``) each at its own. ``random_streams`` names the phase with the random numbers of
+    this one (``None``: it has its own).
     """
 
     index: int
@@ -202,6 +211,12 @@ class PhaseSpec:
     evaluate_every: int | None = None
     sync_every: int = DEFAULT_SYNC_EVERY
     asynchronous: bool = False
+    random_streams: str | None = None
+
+    @property
+    def streams(self) -> str:
+        """The first name in the path of each random generator of the phase."""
+        return self.random_streams or self.name
 
 
 @dataclass(frozen=True)
@@ -209,12 +224,12 @@ class RunDocument:
     """One sound experiment-run document.
 
     ``experiment_uid`` names the experiment (the design) that the run belongs to; it groups runs
-    in the store and is no part of the document's identity. ``canonical`` is plain data: the cascaded document in one spelling, itself loadable
-    by :func:`~palaestrai_mosaik.experiment.from_mapping`. ``hash`` is the SHA-256 (hex)
-    of its canonical JSON and the document's identity. ``text`` is what was read from
-    ``source``. ``lines`` gives the 1-based line of every path of the text
-    (``schedule.0.phase_0.agents.1``), ``origins`` where each part of the model was
-    written, where that is not the same place.
+    in the store and is not part of the document's identity. ``canonical`` is plain data: the cascaded document in one
+    spelling, which :func:`~palaestrai_mosaik.experiment.from_mapping` can load. ``hash`` is the SHA-256 (hex)
+    of its canonical JSON and the document's identity. ``text`` is the text of
+    ``source``. ``notes`` list differences to palaestrAI's reading. ``lines`` has the 1-based line of every path of the
+    text (``schedule.0.phase_0.agents.1``), ``origins`` the place in the text of each part of the model, if
+    the two differ.
     """
 
     uid: str
@@ -228,14 +243,15 @@ class RunDocument:
     text: str = field(repr=False, compare=False)
     experiment_uid: str | None = field(default=None, compare=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    notes: tuple[Problem, ...] = field(default=(), compare=False)
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     origins: Mapping[Place, Place] = field(default_factory=dict, repr=False, compare=False)
 
     def problem(self, message: str, *place: str | int) -> Problem:
-        """Return a problem at ``place`` of this model, told where the user wrote it.
+        """Build a problem at ``place`` of this model, with the path and line in the text.
 
-        ``place`` is the way from here: ``problem("...", "phases", 0, "agents", 1,
-        "sensors", 2)``. Path and line are those of the text, also where the cascade or
+        ``place`` is a path in this model: ``problem("...", "phases", 0, "agents", 1,
+        "sensors", 2)``. Path and line refer to the text, even if the cascade or
         a definition brought the value there.
         """
         written: Place = tuple(place)
@@ -254,10 +270,10 @@ class RunDocument:
 
 @dataclass(frozen=True)
 class PartialDocument:
-    """What could be read of an unsound document: its phases up to one that could not be read at all.
+    """The readable part of an unsound document.
 
-    ``whole`` says for each phase whether all its environments could be read. Of agents and conditions, those
-    that could not be read are missing.
+    ``whole`` says for each phase whether all its environments could be read. Unreadable environments
+    are missing, unreadable classes are :data:`UNREAD`, and other values are defaults.
     """
 
     document: RunDocument
@@ -265,5 +281,5 @@ class PartialDocument:
 
 
 def join(place: Place) -> str:
-    """Return ``place`` as it is printed: ``schedule.0.phase_0``."""
+    """Format ``place`` for messages: ``schedule.0.phase_0``."""
     return ".".join(str(part) for part in place)

@@ -1,4 +1,4 @@
-"""Changes of single values of a run document, as ``start --set PATH=VALUE`` makes them."""
+"""Overrides of single values of a run document, as in ``start --set PATH=VALUE``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Overrides = Mapping[str, Any]
 
 
 def parse(settings: Iterable[str]) -> dict[str, Any]:
-    """Return the overrides that ``settings`` say (``PATH=VALUE``, the value in YAML).
+    """Parse ``settings`` (``PATH=VALUE``, the value in YAML).
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` for what cannot be read, and a path that is given twice.
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` if a setting cannot be read, or a path is set twice.
     """
     overrides: dict[str, Any] = {}
     problems = []
@@ -49,10 +49,16 @@ def parse(settings: Iterable[str]) -> dict[str, Any]:
 def overridden(data: Any, overrides: Overrides, source: str) -> Any:
     """Return the run document ``data`` with other values at some paths; ``data`` is not written to.
 
-    A path begins with a key of the document (``schedule.train.phase_config.episodes``, ``seed``), or with a key of
-    a phase (``agents.defender.muscle.params.gain``): then it is set in every phase in which it leads somewhere. Its last
-    key may be new, of a path in phases in the first of them that has the others.
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` for paths that lead nowhere.
+    Args:
+        data: the run document as plain data.
+        overrides: values by path. A path begins with a key of the document
+            (``schedule.train.phase_config.episodes``, ``seed``), or with a key of a phase
+            (``agents.defender.muscle.params.gain``), which sets the value in every phase that has this path. Its
+            last key may be new; in paths of phases, it is then set in the first phase that has the other keys.
+        source: the name of the document in messages.
+
+    Raises:
+        DocumentError: a path does not exist.
     """
     if not overrides or not isinstance(data, dict):
         return data
@@ -74,27 +80,27 @@ def overridden(data: Any, overrides: Overrides, source: str) -> Any:
 
 
 def _places(path: Path, document: Mapping[str, Any]) -> list[Keys]:
-    """Return where ``path`` leads. Raises :class:`DocumentError`."""
+    """Resolve ``path``. Raises :class:`DocumentError`."""
     first = path.parts[0]
     if first not in PHASE.keys or first in document:
-        found = path.find(document, create=first in TOP.keys)
-        if found.fault is not None:
-            raise DocumentError([Problem(f"it leads nowhere: {found.fault}")])
-        return [found.keys]
+        target = path.find(document, create=first in TOP.keys)
+        if target.fault is not None:
+            raise DocumentError([Problem(f"it leads nowhere: {target.fault}")])
+        return [target.keys]
     places, faults = [], []
     for create in (False, True):
         for keys, phase in _phases(document):
-            found = path.find(phase, create)
-            if found.fault is None:
-                places.append((*keys, *found.keys))
+            target = path.find(phase, create)
+            if target.fault is None:
+                places.append((*keys, *target.keys))
                 if create:
                     break
             else:
-                faults.append((len(found.keys), found.fault))
+                faults.append((len(target.keys), target.fault))
         if places:
             return places
-    # of the phase in which it leads furthest
-    fault = max(faults, default=(0, "there is no phase"), key=lambda one: one[0])[1]
+    # report the phase with the longest match
+    fault = max(faults, default=(0, "there is no phase"), key=lambda entry: entry[0])[1]
     raise DocumentError([Problem(f"it leads nowhere in any phase: {fault}")])
 
 

@@ -1,9 +1,9 @@
 """Paths into a run document: ``schedule.phase_0.agents.defender.muscle.params.gain``.
 
-Each part selects a key of a mapping; of a list the item whose ``uid`` or ``name`` (its own, or
-that of its ``environment``) is the part, or what is below the only key of an item, if that is
-the part (a phase of a schedule). Exactly one must match. ``[2]`` selects by index, and a part that
-holds dots or brackets stands in double quotes.
+Each part selects a key of a mapping, or an item of a list by its ``uid`` or ``name`` (its own, or
+that of its ``environment``), or the value below the only key of an item (a
+phase of a schedule). Exactly one must match. ``[2]`` selects by index, and a part with
+dots or brackets is written in double quotes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A parsed path: ``parts`` are names, and whole numbers where an index was written."""
+    """A parsed path: ``parts`` are names, or integers for indices."""
 
     text: str
     parts: tuple[str | int, ...]
 
     @classmethod
     def parse(cls, text: str) -> Path:
-        """Read ``text``. Raises :class:`~palaestrai_mosaik.errors.DocumentError`."""
+        """Parse ``text``. Raises :class:`~palaestrai_mosaik.errors.DocumentError`."""
         parts: list[str | int] = []
         position = 0
         while True:
@@ -54,14 +54,17 @@ class Path:
                 raise _unreadable(text, position)
 
     def find(self, document: Any, create: bool = False) -> Found:
-        """Return where the path leads in ``document`` (plain data).
+        """Follow the path in ``document`` (plain data).
 
-        With ``create`` the last key may be missing from a mapping that is there.
+        With ``create`` the last key may be missing from an existing mapping, and so may the ``params`` of a
+        class that hold it.
         """
         keys: list[Any] = []
         node = document
         for number, part in enumerate(self.parts):
             last = number == len(self.parts) - 1
+            if create and number == len(self.parts) - 2 and _lacks_params(node, part):
+                return Found((*keys, *self.parts[number:]), None)
             selected, fault = _select(node, part)
             if fault is not None:
                 if create and last and isinstance(node, dict) and isinstance(part, str):
@@ -78,14 +81,14 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a path leads: ``keys`` as far as it goes, and the ``fault`` that ends it there."""
+    """The result of following a path: ``keys`` as far as it goes, and the ``fault`` that ends it there."""
 
     keys: Keys
     fault: str | None
 
 
 def quoted(keys: Iterable[str | int]) -> str:
-    """Return ``keys`` written as a path."""
+    """Format ``keys`` as a path."""
     text = ""
     for key in keys:
         if isinstance(key, int) and not isinstance(key, bool):
@@ -117,8 +120,19 @@ def _unquoted(match: re.Match[str], text: str) -> str:
     return str(part)
 
 
+def _lacks_params(node: Any, part: str | int) -> bool:
+    """Whether ``node`` is a class without parameters (a name or a mapping) and ``part`` is ``params``."""
+    if part != "params":
+        return False
+    if isinstance(node, dict):
+        of_an_agent = not {"muscle", "sensors", "actuators", "bodies"}.isdisjoint(node)
+        has_params = node.get("params") is not None or "parameters" in node
+        return isinstance(node.get("name"), str) and not has_params and not of_an_agent
+    return isinstance(node, str)
+
+
 def _select(node: Any, part: str | int) -> tuple[Keys, str | None]:
-    """Return the keys of ``node`` that ``part`` selects, or what is wrong."""
+    """Return the keys of ``node`` that ``part`` selects, or a fault."""
     if isinstance(node, dict):
         return _key(node, part)
     if isinstance(node, list):
@@ -145,7 +159,7 @@ def _item(node: list[Any], part: str | int) -> tuple[Keys, str | None]:
     matches = [(index, item) for index, item in enumerate(node) if part in _names(item)]
     if len(matches) == 1:
         index, item = matches[0]
-        # an item that is called by its only key stands for what is below that key
+        # an item named by its only key stands for the value below that key
         return ((index,) if _own_names(item) else (index, next(iter(item)))), None
     if matches:
         places = ", ".join(f"[{index}]" for index, _ in matches)
@@ -157,7 +171,7 @@ def _item(node: list[Any], part: str | int) -> tuple[Keys, str | None]:
 
 
 def _names(item: Any) -> list[str]:
-    """Return the names of an item of a list: its own, or else its only key."""
+    """List the names of an item of a list: its own, or else its only key."""
     if not isinstance(item, dict):
         return []
     return _own_names(item) or ([str(next(iter(item)))] if len(item) == 1 else [])
@@ -172,26 +186,26 @@ def _own_names(item: dict[Any, Any]) -> list[str]:
 
 
 def _listed(names: Iterable[Any]) -> str:
-    shown = [str(name) for name in names]
-    more = f", ... ({len(shown)} in all)" if len(shown) > _MAX_SHOWN else ""
-    return ", ".join(shown[:_MAX_SHOWN]) + more if shown else "none"
+    texts = [str(name) for name in names]
+    more = f", ... ({len(texts)} in all)" if len(texts) > _MAX_SHOWN else ""
+    return ", ".join(texts[:_MAX_SHOWN]) + more if texts else "none"
 
 
 class Changes:
-    """Where a document is changed, as a tree: what is not on the way is shared, not copied."""
+    """Changes of a document, as a tree: branches without a change are shared, not copied."""
 
     def __init__(self) -> None:
         self._tree: dict[Any, Any] = {}
 
     def set(self, keys: Keys, value: Any) -> None:
-        """Note that the value at ``keys`` becomes ``value``; no other change lies inside or around it."""
+        """Add a change of the value at ``keys``; no other change may be inside or around it."""
         node = self._tree
         for key in keys[:-1]:
             node = node.setdefault(key, {})
         node[keys[-1]] = _Value(value)
 
     def applied(self, document: Any) -> Any:
-        """Return ``document`` with all changes; it is not written to, and what is unchanged is shared."""
+        """Return ``document`` with all changes; it is not written to, and unchanged parts are shared."""
         return _changed(document, self._tree)
 
 
@@ -205,5 +219,11 @@ class _Value:
 def _changed(node: Any, tree: dict[Any, Any]) -> Any:
     copy = node.copy()
     for key, change in tree.items():
-        copy[key] = change.value if type(change) is _Value else _changed(node[key], change)
+        if type(change) is _Value:
+            copy[key] = change.value
+            continue
+        inner = node.get(key) if isinstance(node, dict) else node[key]
+        if isinstance(inner, str):  # a class by its name alone
+            inner = {"name": inner}
+        copy[key] = _changed({} if inner is None else inner, change)
     return copy

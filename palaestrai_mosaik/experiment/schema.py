@@ -1,7 +1,7 @@
-"""The JSON Schema of run documents, for editors; made from the vocabulary of the checks.
+"""The JSON Schema of run documents, for editors, generated from the vocabulary of the checks.
 
 A schema sees one phase at a time and no cascade, so it is more lenient than loading: it
-requires what every entry needs, and knows every key, spelling and allowed word.
+requires the keys that every entry needs, and knows every key, spelling and allowed word.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .vocabulary import (
 
 
 def json_schema() -> Schema:
-    """Return the JSON Schema (draft 2020-12) of run documents as plain data."""
+    """Build the JSON Schema (draft 2020-12) of run documents as plain data."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "palaestrai_mosaik experiment-run document",

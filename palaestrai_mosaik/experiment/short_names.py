@@ -1,8 +1,8 @@
-"""Short names of the classes that this package brings: ``grid``, ``ppo``, ``environment`` (a condition).
+"""Short names of this package's classes: ``grid``, ``ppo``, ``environment`` (a condition).
 
-A short name is the name of the class in snake case, without the word for what it is (``DroopController`` is
+A short name is the name of the class in snake case, without the word for its role (``DroopController`` is
 ``droop_controller``, ``CrossEntropyBrain`` the brain ``cross_entropy``). Learners of Stable-Baselines3 are called
-by their algorithm, which is a parameter that the short name brings along.
+by their algorithm, which is a parameter that the short name sets.
 
 Documents are read with full names, so identity, store and resumption do not depend on how a class was written.
 Other packages register short names as entry points (:mod:`.classes`); they cannot take one of these.
@@ -21,7 +21,7 @@ _SB3 = f"{_LIBRARY}.sb3"
 _FILTERS = "palaestrai_mosaik.agent.filters"
 _CONDITIONS = "palaestrai_mosaik.simulation.conditions"
 _ENVIRONMENT = "palaestrai_mosaik.environment"
-#: of Stable-Baselines3
+#: algorithms of Stable-Baselines3
 ALGORITHMS = ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
 
 
@@ -29,11 +29,12 @@ def _specs(**names: str) -> dict[str, ClassSpec]:
     return {short: ClassSpec(name) for short, name in names.items()}
 
 
-#: topic (:data:`~.classes.TOPICS`) -> short name -> the class, and the parameters that the name brings along
+#: topic (:data:`~.classes.TOPICS`) -> short name -> the class, and the parameters that the name sets
 SHORT_NAMES: Mapping[str, Mapping[str, ClassSpec]] = {
     "environment": _specs(
         batch_grid=f"{_ENVIRONMENT}.grid:BatchGridEnvironment",
         boolean_reasoning=f"{_ENVIRONMENT}.reasoning:BooleanReasoning",
+        building=f"{_ENVIRONMENT}.building:Building",
         cartpole=f"{_ENVIRONMENT}.cartpole:BatchCartPole",
         copies=f"{_ENVIRONMENT}.copies:Copies",
         cosimulation=f"{_ENVIRONMENT}.described:DescribedCoSimulation",
@@ -75,6 +76,7 @@ SHORT_NAMES: Mapping[str, Mapping[str, ClassSpec]] = {
             scripted=f"{_LIBRARY}.scripted:ScriptedMuscle",
             search=f"{_LIBRARY}.search:SearchMuscle",
             sb3=f"{_SB3}:SB3Muscle",
+            thermostat=f"{_LIBRARY}.thermostat:ThermostatMuscle",
         ),
         **{name.lower(): ClassSpec(f"{_SB3}:SB3Muscle") for name in ALGORITHMS},
     },
@@ -105,7 +107,7 @@ SHORT_NAMES: Mapping[str, Mapping[str, ClassSpec]] = {
     ),
 }
 
-#: what holds where a document does not say how episodes and phases end
+#: defaults of documents that do not define how episodes and phases end
 EPISODE_CONDITION = SHORT_NAMES["condition"]["environment"]
 RUN_CONDITION = SHORT_NAMES["condition"]["vanilla_run_governor"]
 
@@ -113,25 +115,25 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def full_name(name: str, topic: str) -> str:
-    """Return the full name of the class that ``name`` stands for; ``name`` itself if it is no short name of ours."""
+    """Return the full name of the class with the short name ``name``; ``name`` itself if it is not one of ours."""
     spec = SHORT_NAMES[topic].get(name)
     return name if spec is None else spec.name
 
 
 def preset(name: str, topic: str) -> Mapping[str, object]:
-    """Return the parameters that a short name brings along."""
+    """Return the parameters that a short name sets."""
     spec = SHORT_NAMES[topic].get(name)
     return {} if spec is None else spec.params
 
 
 def default_uid(name: str) -> str:
-    """Return what an environment is called that has no uid: its short name, or its class in snake case (``Bandit``: ``bandit``)."""
+    """Derive the uid of an environment without one: its short name, or its class in snake case (``bandit``)."""
     last = name.rpartition(":")[2]
     return _WORD.sub("_", last.removesuffix("Environment") or last).lower()
 
 
 def uid_of(environment: object) -> str | None:
-    """Return the uid of an environment as it is written (a name or a mapping), ``None`` where it has none."""
+    """Return the uid of an environment as written (a name or a mapping); ``None`` if it has none."""
     if isinstance(environment, str):
         return default_uid(environment)
     if not isinstance(environment, dict):
@@ -142,15 +144,15 @@ def uid_of(environment: object) -> str | None:
     return default_uid(name) if isinstance(name, str) else None
 
 
-#: keys of an entry of ``environments``, of an agent or a body, and of ``simulation`` and ``run_config`` that are classes
+#: keys with classes, of entries of ``environments``, agents, bodies, ``simulation`` and ``run_config``
 _ONE_CLASS = ("environment", "reward", "state_transformer", "brain", "muscle", "objective", "condition")
 _CLASSES = ("filters", "conditions")
 
 
 def with_mappings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run document in which every class is a mapping with name and params, so that paths lead into it.
+    """Expand every class of a run document to a mapping with name and params, so that paths can enter it.
 
-    The first phase has its ``simulation`` written out. What is faulty stays as it is.
+    The first phase gets its ``simulation`` written out. Faulty parts stay unchanged.
     """
     whole = dict(document)
     defined = document.get("definitions")
@@ -159,9 +161,9 @@ def with_mappings(document: Mapping[str, Any]) -> dict[str, Any]:
     names = {topic: set(part) for topic, part in (defined or {}).items() if isinstance(part, dict)}
     schedule = document.get("schedule")
     if isinstance(schedule, list):
-        whole["schedule"] = [_each(phase, lambda one: _phase(one, names)) for phase in schedule]
+        whole["schedule"] = [_each(phase, lambda item: _phase(item, names)) for phase in schedule]
     elif isinstance(schedule, dict):
-        whole["schedule"] = _each(schedule, lambda one: _phase(one, names))
+        whole["schedule"] = _each(schedule, lambda item: _phase(item, names))
     first = next(_bodies(whole.get("schedule")), None)
     if first is not None and "simulation" not in names:
         simulation = first.get("simulation")
@@ -183,7 +185,7 @@ def _bodies(schedule: Any) -> Iterator[dict[str, Any]]:
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    return {key: change(one) for key, one in value.items()} if isinstance(value, dict) else value
+    return {key: change(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _phase(phase: Any, names: Mapping[str, set[Any]]) -> Any:
@@ -192,12 +194,12 @@ def _phase(phase: Any, names: Mapping[str, set[Any]]) -> Any:
     whole = dict(phase)
     for topic in ("environments", "agents"):
         if isinstance(phase.get(topic), list):
-            whole[topic] = [_entry(one) for one in phase[topic]]
+            whole[topic] = [_entry(entry) for entry in phase[topic]]
     if isinstance(phase.get("environments"), list):
         defined = names.get("environments", set())
         whole["environments"] = [
-            {"environment": _class(one)} if isinstance(one, str) and one not in defined else one
-            for one in whole["environments"]
+            {"environment": _class(entry)} if isinstance(entry, str) and entry not in defined else entry
+            for entry in whole["environments"]
         ]
     simulation = phase.get("simulation")
     if isinstance(simulation, str) and simulation not in names.get("simulation", set()):
@@ -216,10 +218,10 @@ def _entry(entry: Any) -> Any:
             whole[key] = _class(entry[key])
     for key in _CLASSES:
         if isinstance(entry.get(key), list):
-            whole[key] = [_class(one) if isinstance(one, str) else one for one in entry[key]]
+            whole[key] = [_class(item) if isinstance(item, str) else item for item in entry[key]]
     if isinstance(entry.get("bodies"), list):
-        # (the environment of a body is a uid)
-        bodies = [(one, _entry(one)) for one in entry["bodies"]]
+        # the environment of a body is a uid
+        bodies = [(item, _entry(item)) for item in entry["bodies"]]
         whole["bodies"] = [
             {**new, "environment": old["environment"]}
             if isinstance(old, dict) and "environment" in old

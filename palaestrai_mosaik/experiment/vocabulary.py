@@ -1,4 +1,4 @@
-"""The keys of a run document, their spellings, and what each may hold: one table for checks, schema and hash."""
+"""The keys of a run document, their spellings and allowed values: one table for checks, schema and hash."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .fields import (
     IDS,
     MAYBE_TEXT,
     PARAMS,
+    SECONDS,
     SPELLINGS,
     TEXT,
     class_items,
@@ -25,13 +26,14 @@ from .fields import (
     word,
 )
 from .located import Fault, Field, Findings, Located, Section, show
-from .model import DEFAULT_SYNC_EVERY, MAX_BODIES, Bridge, Controller, FrameSpec, Scheduler
+from .model import DEFAULT_SYNC_EVERY, MAX_BODIES, Bridge, Controller, FrameSpec, Scheduler, Values
 
 __all__ = ["CLASS"]
 
 MODES: Mapping[str, str] = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 BRIDGES: tuple[Bridge, ...] = ("agents", "per_agent")
 SCHEDULERS: tuple[Scheduler, ...] = ("direct", "mosaik")
+VALUES: tuple[Values, ...] = ("count", "strict")
 
 _VANILLA = ("Vanilla", "VanillaSimController", "VanillaSimulationController")
 _TAKING_TURNS = ("TakingTurns", "TakingTurnsSimController", "TakingTurnsSimulationController")
@@ -54,14 +56,14 @@ def _controllers() -> dict[str, Controller]:
 #: Every accepted name of a simulation controller.
 CONTROLLERS: Mapping[str, Controller] = _controllers()
 
-#: Conditions whose params name agents (their one name, see ``names.canonical_name``): the one
-#: with thresholds by agent, and the one with rules by agent below ``agents``.
+#: Conditions with agents in their params (by canonical name, see ``classes.canonical_name``): one
+#: with thresholds by agent, and one with rules by agent below ``agents``.
 AGENT_KEYED_CONDITION = "palaestrai_mosaik.simulation.conditions:AgentObjectiveTerminationCondition"
 EVALUATION_CONDITION = "palaestrai_mosaik.simulation.evaluation:AgentEvaluationObjectiveTerminationCondition"
 
 
 def _or_name(name: str) -> Field:
-    """A part of a phase; a string refers to an entry of definitions."""
+    """Build the field of a part of a phase, or of a string that refers to an entry of definitions."""
     return Field({"anyOf": [ref(name), TEXT.schema]})
 
 
@@ -87,6 +89,7 @@ ENVIRONMENT = Section(
         "params": PARAMS,
         "step_size": _COUNT.called("step_size (mosaik ticks)"),
         "interpreter": MAYBE_TEXT.called("interpreter (the path of another Python)"),
+        "timeout": SECONDS.called("timeout (seconds that an answer of the interpreter may take)"),
     },
     required=("name",),
     spellings=SPELLINGS,
@@ -102,8 +105,8 @@ def _number_list_faults(value: Any) -> Iterator[Fault]:
     if not isinstance(value, list) or not value:
         yield (), f"must be a list of at least one number, found {show(value)}"
         return
-    for index, one in enumerate(value):
-        for _, message in _NUMBER.faults(one):
+    for index, item in enumerate(value):
+        for _, message in _NUMBER.faults(item):
             yield (index,), message
 
 
@@ -121,7 +124,7 @@ FRAMES = Section(
 
 
 def _frames(found: Findings, at: Located | None, what: str) -> FrameSpec | None:
-    """Return which frames are stored: true, or a mapping; absent, null or false: none."""
+    """Read which frames are stored: true, or a mapping; absent, null or false means none."""
     if at is None or at.value is None or at.value is False:
         return None
     if at.value is True:
@@ -197,9 +200,9 @@ AGENT = Section(
     },
     required=("name", "muscle"),
 )
-#: an agent with ``bodies``, each of which may give the rest
+#: an agent with ``bodies``, which may have the other required keys
 AGENT_WITH_BODIES = replace(AGENT, required=("name",))
-#: ids in which ``{body}`` may stand, and no other braces
+#: ids that may contain ``{body}``, but no other braces
 _BODY_IDS = Field(
     maybe(IDS.schema["anyOf"][0] | {"items": TEXT.schema | {"pattern": r"^(\{body\}|[^{}])*$"}})
 )
@@ -230,6 +233,7 @@ SIMULATION = Section(
         ),
         "bridge": word(BRIDGES, "agents").called("bridge", description="no effect any more", deprecated=True),
         "scheduler": word(SCHEDULERS, "direct"),
+        "values": word(VALUES, "count"),
         "params": replace(PARAMS, schema=PARAMS.schema | {"maxProperties": 0}),
     },
     spellings=SPELLINGS,
@@ -243,6 +247,7 @@ PHASE_CONFIG = Section(
         "evaluate_every": integer(0).called("evaluate_every (episodes; 0: never)"),
         "sync_every": replace(_COUNT, default=DEFAULT_SYNC_EVERY).called("sync_every (steps)"),
         "asynchronous": FLAG,
+        "random_streams": MAYBE_TEXT.called("random_streams (the name of another phase)"),
     },
     spellings={"worker": "workers"},
     ignored={
@@ -283,7 +288,7 @@ TOP = Section(
             {"anyOf": [{"type": "array", "minItems": 1, "items": _PHASES | {"maxProperties": 1}}, _PHASES]}
         ),
         "run_config": _or_name("run_config"),
-        # the home of anchors: anything may stand here
+        # a place for anchors: anything is allowed
         "definitions": Field({"type": ["object", "null"]}),
     },
     required=("uid", "seed", "schedule"),

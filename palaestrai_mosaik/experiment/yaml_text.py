@@ -3,8 +3,8 @@
 Documents are untrusted text, so the reader works on the parser's events and builds
 plain data itself: nothing is imported or called, deep nesting cannot exhaust the stack,
 and an alias shares its value, so a "billion laughs" is counted, not expanded. Scalars
-follow the core schema of YAML 1.2 (``1e-5`` is a number, ``on`` and dates are strings), but
-for numbers that palaestrAI's documents have besides (``1_000``, ``0b11``).
+follow the core schema of YAML 1.2 (``1e-5`` is a number, ``on`` and dates are strings), plus
+further numbers of palaestrAI's documents (``1_000``, ``0b11``).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from .located import Lines
 from .model import Place, join
 
-#: the parser of libyaml, where it is there
+#: the parser of libyaml, if it is available
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-#: Collections inside one another; run documents need about ten.
+#: The maximum depth of nested collections; run documents need about ten.
 MAX_DEPTH = 100
-#: Nodes that aliases and the cascade may add to those that are written.
+#: The maximum number of nodes that aliases and the cascade may add to the written ones.
 MAX_EXTRA_NODES = 1_000_000
 #: Larger files are refused before they are read.
 MAX_BYTES = 64 * 2**20
 
 _TAG = "tag:yaml.org,2002:"
-#: Also what YAML 1.2 takes for text, but palaestrAI's reader (and YAML 1.1) for a number: digits with "_" among
-#: them, "0b11", and a sign before a prefix.
+#: Includes numbers that are text in YAML 1.2, but numbers for palaestrAI's reader (and YAML 1.1): digits with "_"
+#: among them, "0b11", and a sign before a prefix.
 _INTEGER = re.compile(
     r"[-+]?(0b_*[01][01_]*|0o_*[0-7][0-7_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|[0-9][0-9_]*)", re.ASCII
 )
@@ -54,9 +54,9 @@ _TOO_DEEP = f"more than {MAX_DEPTH} collections inside one another; refused"
 
 @dataclass
 class Reading:
-    """What a text holds: plain ``value`` (aliases shared) and its ``lines``.
+    """The content of a text: plain ``value`` (aliases shared) and its ``lines``.
 
-    ``problems`` are (place, message, line) of what is wrong on the level of YAML.
+    ``problems`` are (place, message, line) of problems on the level of YAML.
     """
 
     value: Any
@@ -64,14 +64,14 @@ class Reading:
     problems: list[tuple[Place, str, int]]
 
 
-#: what Python reads without changing a setting of the interpreter
+#: the maximum number of digits that Python reads without changing a setting of the interpreter
 _MOST_DIGITS = 4300
 
 
 def plain_scalar(text: str) -> Any:
-    """Return the value of an unquoted scalar (YAML 1.2 core schema, and ``1_000``, ``0b11``).
+    """Parse an unquoted scalar (YAML 1.2 core schema, plus ``1_000`` and ``0b11``).
 
-    Raises ``ValueError`` for a number too large to be held.
+    Raises ``ValueError`` for a number that is too large.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -91,7 +91,7 @@ def plain_scalar(text: str) -> Any:
 
 
 def decode(data: bytes, source: str) -> str:
-    """Return ``data`` as text, or raise :class:`DocumentError` saying what else it is."""
+    """Decode ``data`` as UTF-8. Raises :class:`DocumentError`, which names another encoding."""
 
     def refuse(message: str, line: int | None = None) -> DocumentError:
         return DocumentError([Problem(message, file=source, line=line)])
@@ -116,7 +116,7 @@ def decode(data: bytes, source: str) -> str:
 def read(text: str, source: str) -> Reading:
     """Read one YAML document.
 
-    Raises :class:`DocumentError` where the text cannot be read on: broken syntax, more
+    Raises :class:`DocumentError` if the text cannot be parsed: broken syntax, more
     than one document, no document, too deep, too large once aliases are expanded.
     """
     text = text.removeprefix("\ufeff")
@@ -164,7 +164,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Prob
         and mark is not None
         and mark.column == len(indentation)
     ):
-        before = next((one for one in reversed(lines[:index]) if one.strip()), "")
+        before = next((candidate for candidate in reversed(lines[:index]) if candidate.strip()), "")
         message = (
             f"the indentation does not fit: the line begins in column {mark.column + 1}, the one before it in column "
             f"{len(before) - len(before.lstrip()) + 1}; lines that belong together begin in the same column"
@@ -183,7 +183,7 @@ class _Refused(Exception):
 
 
 class _Frame:
-    """An open collection. ``children`` are the line nodes beside ``value``."""
+    """An open collection. ``children`` are the line nodes parallel to ``value``."""
 
     __slots__ = (
         "anchor",
@@ -212,26 +212,26 @@ class _Frame:
 
 
 class _Builder:
-    """Builds data and line tree from events; see the module's docstring for why."""
+    """Builds data and line tree from parser events; the module's docstring says why."""
 
     def __init__(self) -> None:
         self.root: Any = None
         self.tree: Any = None
         self.documents = 0
         self.problems: list[tuple[Place, str, int]] = []
-        self._events = 0  # nodes that are written
-        self._extra = 0  # nodes that aliases add to them
+        self._events = 0  # written nodes
+        self._extra = 0  # further nodes from aliases
         self._stack: list[_Frame] = []
         # anchor -> (value, line node, expanded nodes, height)
         self._anchors: dict[str, tuple[Any, Any, int, int]] = {}
 
     def place(self) -> Place:
-        """Return the place that is being read."""
+        """Return the current place."""
         keys = (len(f.value) if f.is_list else f.key for f in self._stack)
         return tuple("<<" if key is _MERGE else key for key in keys if key is not _OPEN)
 
     def run(self, next_event: Callable[[], Any]) -> None:
-        """Take all events of a text."""
+        """Process all events of a text."""
         stack = self._stack
         while True:
             event = next_event()
@@ -239,7 +239,7 @@ class _Builder:
             if kind is yaml.ScalarEvent:
                 value = self._scalar(event)
                 line = event.start_mark.line + 1
-                # The common cases of _add, without the call: this loop is the time of a large document.
+                # The common cases of _add, inlined: large documents spend most of their time in this loop.
                 frame = stack[-1] if stack else None
                 if frame is None or (frame.key is _OPEN and not frame.is_list) or frame.key is _MERGE:
                     self._add(value, line, line, 0)
@@ -381,7 +381,7 @@ class _Builder:
 
 
 def _tagged(tag: str, text: str) -> Any:
-    """Return the value of a scalar with an explicit tag of the core schema."""
+    """Parse a scalar with an explicit tag of the core schema."""
     name = tag.removeprefix(_TAG) if tag else "!"
     if name in ("!", "str"):
         return text
@@ -405,7 +405,7 @@ class _Dumper(_BaseDumper):
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
-    # PyYAML quotes what YAML 1.1 would misread; this adds what YAML 1.2 would.
+    # PyYAML quotes texts that YAML 1.1 would misread; this adds those that YAML 1.2 would.
     try:
         plain = isinstance(plain_scalar(text), str)
     except ValueError:
@@ -417,9 +417,9 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def dumps(data: Any) -> str:
-    """Return plain ``data`` as YAML text which reads back as the same data.
+    """Serialise plain ``data`` as YAML text which reads back as the same data.
 
-    Raises :class:`DocumentError` for a text with half of a surrogate pair: no file can hold it.
+    Raises :class:`DocumentError` for a text with half of a surrogate pair, which no file can hold.
     """
     try:
         return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))

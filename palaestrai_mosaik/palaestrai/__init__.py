@@ -1,13 +1,12 @@
-"""Everything that exists for palaestrAI: adapters for its classes, mosaik worlds made for it, its results.
+"""Adapters for palaestrAI classes, mosaik worlds made for palaestrai-mosaik, and import of palaestrAI's results.
 
-A class of a document that derives from one of palaestrAI's own (``palaestrai.agent.Brain``,
-``palaestrai.environment.Environment``, ...) runs unchanged: an adapter gives it palaestrAI's information
-objects, spaces, memory and dumpers. palaestrAI itself is only needed where a document names such a
-class. Tried with palaestrAI 3.5.18.
+A class in a document that derives from a palaestrAI class (``palaestrai.agent.Brain``,
+``palaestrai.environment.Environment``, ...) runs unchanged: an adapter provides palaestrAI's information objects,
+spaces, memory and dumpers. palaestrAI is only required if a document names such a class. Tested with palaestrAI 3.5.18.
 
 ==========================  ====================================================================
-``adapters``                which adapter a class gets (:func:`adapted`)
-``base``                    what the adapters share: base class, global random generators
+``adapters``                selection of the adapter for a class (:func:`adapted`)
+``base``                    common parts of the adapters: base class, global random generators
 ``brain``, ``muscle``       brains and their dumpers; muscles and objectives
 ``filter``                  filters
 ``environment``             environments, rewards and state transformers

@@ -1,4 +1,4 @@
-"""Which adapter a class that is written for palaestrAI gets."""
+"""Selects the adapters of classes written for palaestrAI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from typing import Any
 
-#: topic of a document -> palaestrAI's base class (module and name), and the adapter (module of this package and name)
+#: by topic of a document: palaestrAI's base class (module, name), and its adapter (module of this package and name)
 _ADAPTERS: dict[str, tuple[str, str, str]] = {
     "brain": ("palaestrai.agent.brain", "Brain", ".brain:AdaptedBrain"),
     "muscle": ("palaestrai.agent.muscle", "Muscle", ".muscle:AdaptedMuscle"),
@@ -30,14 +30,13 @@ _ADAPTERS: dict[str, tuple[str, str, str]] = {
 
 
 def adapted(found: type, topic: str) -> type | None:
-    """Return a class of our kind that wraps ``found``, if that is of palaestrAI's kind.
+    """Return a subclass of our contract that wraps ``found``, or ``None`` if it is not a palaestrAI class.
 
-    The class returned derives from our contract for ``topic`` and from the adapter; its attribute
-    ``wrapped_class`` is ``found``, and its constructor takes the document's ``params``. It is the same
-    class for each call, and what it makes can be pickled.
+    The class also derives from the adapter of ``topic``. Its attribute ``wrapped_class`` is ``found``, and its
+    constructor takes the document's ``params``. Repeated calls return the same class, and its objects can be pickled.
     """
     module, name, _ = _ADAPTERS[topic]
-    # what derives from a class of palaestrAI has imported it
+    # a subclass of a palaestrAI class has already imported it
     base = getattr(sys.modules.get(module), name, None)
     if base is None or not issubclass(found, base):
         return None
@@ -45,29 +44,29 @@ def adapted(found: type, topic: str) -> type | None:
 
 
 @cache
-def _adapter(found: type, topic: str) -> type:
-    place, _, wanted = _ADAPTERS[topic][2].partition(":")
-    kind = getattr(importlib.import_module(place, __package__), wanted)
+def _adapter(cls: type, topic: str) -> type:
+    module, _, name = _ADAPTERS[topic][2].partition(":")
+    kind = getattr(importlib.import_module(module, __package__), name)
     members: dict[str, Any] = {
-        "wrapped_class": found,
-        "__module__": found.__module__,
-        "__doc__": found.__doc__,
-        "__signature__": _signature(found, getattr(kind, "given", ())),
-        "__reduce_ex__": lambda self, protocol: (_blank, (found, topic), self.__getstate__()),
+        "wrapped_class": cls,
+        "__module__": cls.__module__,
+        "__doc__": cls.__doc__,
+        "__signature__": _signature(cls, getattr(kind, "given", ())),
+        "__reduce_ex__": lambda self, protocol: (_blank, (cls, topic), self.__getstate__()),
     }
-    made = type(found.__name__, (kind,), members)
-    # what is abstract is so for the reader of the document, too
-    made.__abstractmethods__ = getattr(found, "__abstractmethods__", frozenset())  # type: ignore[attr-defined]
-    return made
+    adapter = type(cls.__name__, (kind,), members)
+    # for the reader of the document, the adapter is abstract if the class is
+    adapter.__abstractmethods__ = getattr(cls, "__abstractmethods__", frozenset())  # type: ignore[attr-defined]
+    return adapter
 
 
-def _signature(found: type, given: tuple[str, ...]) -> inspect.Signature:
-    """Return what the constructor of ``found`` takes from a document: all but what it is ``given``."""
-    signature = inspect.signature(found)
-    return signature.replace(parameters=[p for p in signature.parameters.values() if p.name not in given])
+def _signature(cls: type, injected: tuple[str, ...]) -> inspect.Signature:
+    """Return the signature of the constructor of ``cls`` without the parameters that the adapter passes."""
+    signature = inspect.signature(cls)
+    return signature.replace(parameters=[p for p in signature.parameters.values() if p.name not in injected])
 
 
-def _blank(found: type, topic: str) -> Any:
-    """Return an adapter as it is before its state is restored from a pickle."""
-    kind = _adapter(found, topic)
+def _blank(cls: type, topic: str) -> Any:
+    """Create an adapter without state, to be restored from a pickle."""
+    kind = _adapter(cls, topic)
     return object.__new__(kind)

@@ -1,8 +1,8 @@
-"""What the adapters share: their base class, and global random generators for each part.
+"""The adapters' base class, and global random generators for each part.
 
-palaestrAI runs every brain, every muscle and every environment in a process of its own, so each has
-global generators (of Python, numpy and torch) that no other part draws from, and published learners
-rely on them. Here they are parts of one process: :class:`GlobalGenerators` gives each part its own.
+palaestrAI runs every brain, muscle and environment in its own process. Each therefore has its own global generators (of
+Python, NumPy and torch), and published learners rely on this. Here, the parts share a process, so
+:class:`GlobalGenerators` provides separate generators.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from numpy.random.mtrand import get_bit_generator, set_bit_generator
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.types import Mode
 
-#: An objective's NaN as its bits. A row that has no objective has Python's own NaN, and what is on its way to
-#: the brain has one number for both, so that the two differ in a bit of which arithmetic makes no use.
+#: The bits of an objective's computed NaN. A missing objective is Python's NaN. Both are sent to the brain as one
+#: float, so they must differ in a bit that arithmetic ignores.
 _COMPUTED = struct.pack("<Q", 0x7FF8_0000_0000_0001)
-#: the objective of a row for which NaN was computed (a part of palaestrAI gets it, as in palaestrAI)
+#: the objective of a row with a computed NaN, which palaestrAI parts get as in palaestrAI
 COMPUTED_NAN: float = struct.unpack("<d", _COMPUTED)[0]
 
 _MODES = {Mode.TRAIN: palaestrai.types.Mode.TRAIN, Mode.TEST: palaestrai.types.Mode.TEST}
 
 
 def their_mode(mode: Mode) -> Any:
-    """Return palaestrAI's mode. Evaluations are test mode, in palaestrAI and here."""
+    """Return palaestrAI's mode. Evaluations run in test mode, as in palaestrAI."""
     return _MODES[mode]
 
 
 def is_known(objective: float) -> bool:
-    """Whether a row has an objective: a number, or a NaN that was computed."""
+    """Return whether a row has an objective: a number or a computed NaN."""
     return objective == objective or struct.pack("<d", objective) == _COMPUTED  # noqa: PLR0124 (NaN)
 
 
 class Adapted:
-    """An adapter: keeps the document's ``params`` until the part is made from them (:meth:`_make`).
+    """Base class of adapters. Keeps the document's ``params`` until :meth:`_make` creates the part.
 
-    ``part`` is the object of palaestrAI's class, ``generators`` are the global generators that it sees.
+    ``part`` is the object of palaestrAI's class. ``generators`` are the global generators that it uses.
     """
 
     wrapped_class: ClassVar[type]
@@ -57,7 +57,7 @@ class Adapted:
         self.params = params
 
     def _make(self, seed: int) -> None:
-        """Make the part; its global generators are seeded from ``seed``."""
+        """Create the part, with global generators seeded from ``seed``."""
         self.generators = GlobalGenerators(seed)
         with self.generators:
             self.part = self.wrapped_class(**deepcopy(self.params))
@@ -65,26 +65,25 @@ class Adapted:
 
 @dataclass(slots=True)
 class MuscleData:
-    """What a muscle of palaestrAI gave for its brain, for filters to change on the way."""
+    """Data from a palaestrAI muscle to its brain, which filters may replace."""
 
     data: Any
 
 
 def numeric_statistics(statistics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the figures among what a part of palaestrAI reports, which may be anything.
+    """Yield the numeric statistics of a palaestrAI part, which may report any objects.
 
-    Of several numbers (an array, a list, a mapping to numbers) it is their mean; what else there is
-    cannot be stored as a figure, and is left out.
+    Arrays, lists and mappings of numbers are averaged. Other values are skipped.
     """
     for key, value in statistics.items():
-        several = list(value.values()) if isinstance(value, Mapping) else value
-        if isinstance(several, Real):
-            yield key, float(several)
+        numbers = list(value.values()) if isinstance(value, Mapping) else value
+        if isinstance(numbers, Real):
+            yield key, float(numbers)
             continue
-        if isinstance(several, str | bytes) or several is None:
+        if isinstance(numbers, str | bytes) or numbers is None:
             continue
         try:
-            array = np.asarray(several, dtype=np.float64)
+            array = np.asarray(numbers, dtype=np.float64)
         except (TypeError, ValueError):
             continue
         if array.ndim <= 1 and array.size:
@@ -92,38 +91,38 @@ def numeric_statistics(statistics: Mapping[str, Any]) -> Iterator[tuple[str, flo
 
 
 class GlobalGenerators:
-    """The global generators of one part: ``with generators:`` puts them in place for a block.
+    """The global random generators of one part, which are active inside ``with generators:``.
 
-    All of them are seeded from ``seed``, so that what is drawn does not depend on what other parts
-    draw, nor on the process. They go on from block to block, and can be pickled. torch's is there if
-    torch has been imported; on a GPU, its generators are seeded once, and belong to all parts.
+    All are seeded from ``seed``, so their numbers depend neither on other parts nor on the process. Their state
+    persists between blocks and can be pickled. torch's generator is included if torch has been imported; on a GPU, its
+    generators are seeded once and shared by all parts.
 
-    Blocks may be nested, also those of different streams. A block costs about 30 us, most of which
-    is due to Python's generator.
+    Blocks may be nested, including those of different objects. A block costs about 30 us, mostly because of Python's
+    generator.
     """
 
-    #: the generator of the running episode, where they are seeded from those (:meth:`renew`)
+    #: the episode's generator of the last :meth:`renew`
     _episode: np.random.Generator | None = None
 
     def __init__(self, seed: int):
         self.reseed(seed)
-        #: what was in place before; of nested blocks, the outermost one
+        #: the previous generators, saved by the outermost block
         self._before: tuple[Any, Any, Any] | None = None
         self._depth = 0
 
     def reseed(self, seed: int) -> None:
-        """Restart from ``seed``; not inside a block."""
+        """Restart from ``seed``. Must not be called inside a block."""
         self.seed = seed
         self._python: Any = random.Random(seeding.integer_seed(seed, "random")).getstate()
         self._numpy: Any = np.random.MT19937(seeding.seed_sequence(seed, "numpy"))
-        #: a state, once there has been a block with torch
+        #: the generator's state, after the first block with torch
         self._torch: Any = None
 
     def renew(self, rng: np.random.Generator, *names: str | int) -> None:
-        """Restart if ``rng`` is not the one of the last call; not inside a block.
+        """Restart if ``rng`` differs from that of the last call. Must not be called inside a block.
 
-        ``rng`` is what another part has for the running episode. The new seed is that of its place in
-        the tree of seeds, and of ``names``; nothing is drawn from it.
+        ``rng`` is another part's generator of the current episode. The new seed is derived from its seed sequence and
+        ``names``, without drawing from it.
         """
         if rng is self._episode:
             return

@@ -1,4 +1,4 @@
-"""Brains that are written for palaestrAI."""
+"""Brains written for palaestrAI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 import palaestrai.agent
 
-from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper
+from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, is_update
 from palaestrai_mosaik.agent.dumper import DamagedBrainDump
 from palaestrai_mosaik.errors import BrainDumpError
 from palaestrai_mosaik.simulation.channels import Channels
@@ -24,24 +24,24 @@ from .filter import AdaptedFilter, post_processed, pre_processed
 from .memory import BrainMemory, LazyMemory
 from .translate import PalaestraiChannels
 
-#: rows that palaestrAI's memory keeps, unless the brain says how many
+#: default number of rows in palaestrAI's memory
 BRAIN_MEMORY = 100_000
 _BASE = palaestrai.agent.Brain
 
 
 class AdaptedBrain(Adapted, Brain):
-    """Runs a brain of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
+    """Runs a palaestrAI brain; subclasses have its class in :attr:`wrapped_class`.
 
-    It is made when it is set up, and loads its model before its ``setup``, as in palaestrAI. The muscles' first
-    model is what ``thinking`` returns without data from a muscle. Nothing that it does, or that its
-    dumpers do, fails silently.
+    The brain is created in :meth:`setup`, and loads its model before its own ``setup``, as in palaestrAI. The muscles'
+    first model is the result of ``thinking`` without data from a muscle. Errors of the brain and its dumpers are
+    raised, not ignored.
     """
 
     _mode: Mode = Mode.TRAIN
     _loads: bool = False
     _place: tuple[str, str, int] = ("", "", 0)
     _evaluations: int = 0
-    #: the filters of palaestrAI's kind, which are called when the memory has the row, as in palaestrAI
+    #: palaestrAI filters, called once the memory has the row, as in palaestrAI
     filters: Sequence[AdaptedFilter] = ()
     _filters_muscle_data = _continues = True
 
@@ -53,22 +53,22 @@ class AdaptedBrain(Adapted, Brain):
         super().__init_subclass__(**kwargs)
         wrapped: Any = cls.wrapped_class
         if wrapped.load is _BASE.load and wrapped.load_model is _BASE.load_model:
-            # a run that wants to load with it gets the error that it cannot
+            # so that a run with 'load' reports that the brain cannot load
             cls.load = Brain.load  # type: ignore[method-assign]
 
     def _introduce(self, loads: bool, run: str, instance: str, phase: int) -> None:
-        """Take note of whether it is to load a model, and of the run: its uid, instance and phase."""
+        """Store whether a model is to be loaded, and the run's uid, instance and phase."""
         self._loads = loads
         self._place = (run, instance, phase)
 
     def _memory_for(self, channels: Channels, body: BodyInformation) -> BrainMemory:
-        """Return what takes the rows of bodies like ``body``, for the one memory of the brain."""
-        seen = Layout.of(body.sensors)
-        return BrainMemory(channels, self._their_memory, seen)
+        """Create the memory for rows of bodies like ``body``; all of them fill the brain's single memory."""
+        sensors = Layout.of(body.sensors)
+        return BrainMemory(channels, self._their_memory, sensors)
 
     @property
     def mode(self) -> Mode:
-        """Whether the brain learns (train) or not (test)."""
+        """The mode: the brain learns in train mode only."""
         return self._mode
 
     @mode.setter
@@ -93,8 +93,8 @@ class AdaptedBrain(Adapted, Brain):
         part._dumpers = [self._dumper]
         if self._loads and type(self).load is not Brain.load:
             self._load()
-        for one in self.filters:
-            one._join(brain=part)
+        for item in self.filters:
+            item._join(brain=part)
         with self._thoughts():
             part.setup()
 
@@ -102,14 +102,15 @@ class AdaptedBrain(Adapted, Brain):
         self.filters = filters
 
     def _test_model(self) -> Any:
-        return self.initial_update()
+        model = self.initial_update()
+        return model if is_update(model) else None
 
     def initial_update(self) -> Any:
         for memory in self.memories:
             cast(BrainMemory, memory).replaying = False
         try:
             with self._thoughts():
-                return _update(self.part.thinking(self.bodies[0].muscles[0], None))
+                return self.part.thinking(self.bodies[0].muscles[0], None)
         except Exception as error:
             error.add_note(
                 f"{self.wrapped_class.__name__}.thinking was asked for the muscles' first model, as palaestrAI does it: with "
@@ -127,10 +128,10 @@ class AdaptedBrain(Adapted, Brain):
             update = self.part.thinking(muscle_id, data)
         if self.filters:
             update = post_processed(self.filters, update)
-        return _update(update)
+        return update
 
     def pretrain(self) -> None:
-        """Learn from what is replayed; as in palaestrAI, it is forgotten then, and nothing goes to the muscles."""
+        """Learn from replayed rows; as in palaestrAI, clear the memory afterwards and send no update."""
         with self._thoughts():
             self.part.pretrain()
         self._their_memory.clear()
@@ -143,7 +144,7 @@ class AdaptedBrain(Adapted, Brain):
         return None if result is None else dict(result.metrics)
 
     def load(self) -> None:
-        """It was done in :meth:`setup`."""
+        """Do nothing: :meth:`setup` has loaded the model."""
 
     def store(self) -> None:
         wrapped: Any = self.wrapped_class
@@ -154,7 +155,7 @@ class AdaptedBrain(Adapted, Brain):
                 store_files(self.part.store_model, self._dumpers)
 
     def _ours(self) -> Sequence[BrainDumper]:
-        """Return where dumps are kept at this moment."""
+        """Return the current dumpers."""
         return self._dumpers
 
     def _load(self) -> None:
@@ -167,45 +168,37 @@ class AdaptedBrain(Adapted, Brain):
 
     @contextmanager
     def _thoughts(self) -> Iterator[None]:
-        """Let the brain work with its own global generators, and report its statistics.
+        """Run a block with the brain's global generators, then report its statistics.
 
-        Raises what its dumpers could not save.
+        Raises errors of its dumpers.
         """
         try:
             with self.generators:
                 yield
         finally:
-            # reported without a row, it goes with the next one; the part may report it again with that
+            # statistics without a row belong to the next row, and may be overwritten there
             if self.part._statistics:
                 for key, value in numeric_statistics(self.part.pop_statistics()):
                     self.add_statistics(key, value, allow_overwrite=True)
         self._dumper.check_saved()
 
 
-def _update(answer: Any) -> Any:
-    """Return what ``thinking`` of a brain of palaestrAI has given for its muscles.
-
-    There, what is false is no update; the truth value of arrays and frames says nothing, if they have one.
-    """
-    return answer if hasattr(answer, "__array__") or answer else None
-
-
-#: the tag of the dump that holds the files of a brain which only knows ``store_model(path)``
+#: the tag of the dump with the files of a brain that only implements ``store_model(path)``
 FILES = "files"
 
 
 class PalaestraiDumper(palaestrai.agent.BrainDumper):
-    """palaestrAI's dumper that writes to, and reads from, the dumpers that ``ours`` returns.
+    """A palaestrAI dumper that delegates to the dumpers returned by ``ours``.
 
-    palaestrAI's functions catch what a dumper raises, and go on without a brain. So this one keeps
-    note of it, for :meth:`check_saved` and :meth:`loading` to raise it.
+    palaestrAI's functions catch a dumper's errors and continue without a brain. This class records the errors, and
+    :meth:`check_saved` and :meth:`loading` raise them.
     """
 
     def __init__(self, ours: Callable[[], Sequence[BrainDumper]], agent: str, run: str = "", phase: int = 0):
-        place = palaestrai.agent.BrainLocation(
+        location = palaestrai.agent.BrainLocation(
             agent_name=agent, experiment_run_uid=run, experiment_run_phase=phase, repeat=1
         )
-        super().__init__(dump_to=place, load_from=place)
+        super().__init__(dump_to=location, load_from=location)
         self._ours = ours
         self._failures: list[Exception] = []
         self._found = False
@@ -219,7 +212,7 @@ class PalaestraiDumper(palaestrai.agent.BrainDumper):
             raise
 
     def load(self, tag: str | None = None) -> BinaryIO:
-        """Return the dump of the first dumper that has it."""
+        """Return the dump of the first dumper that has one."""
         try:
             dump = BrainDumper.load_brain_dump(self._ours(), tag or "")
         except BrainDumpError as error:
@@ -232,7 +225,7 @@ class PalaestraiDumper(palaestrai.agent.BrainDumper):
         return self.load(tag)
 
     def check_saved(self) -> None:
-        """Raise what went wrong with saving since the last check."""
+        """Raise the first error of saving since the last check."""
         if self._failures:
             error = self._failures[0]
             self._failures = []
@@ -240,11 +233,11 @@ class PalaestraiDumper(palaestrai.agent.BrainDumper):
 
     @contextmanager
     def loading(self, *, required: bool = True) -> Iterator[None]:
-        """Let a block load what it wants.
+        """Run a block that loads dumps.
 
-        Raises :class:`BrainDumpError` if all that was asked for is missing, unless that is not
-        ``required``, or the block fails without what is missing, or a dump is damaged. A brain may
-        look for a dump that need not be there, so a missing dump is not an error.
+        A brain may try to load optional dumps, so a missing dump alone is no error. Raises :class:`BrainDumpError` if
+        all requested dumps are missing and one is ``required``, if the block fails after a missing dump, or if a dump
+        is damaged.
         """
         self._failures, self._found = [], False
         try:
@@ -262,19 +255,19 @@ class PalaestraiDumper(palaestrai.agent.BrainDumper):
         return f"<{type(self).__name__} of {self._brain_destination}>"
 
 
-# palaestrAI registers each class of dumpers, to make one of it for every agent that it runs itself
+# palaestrAI would create an object of each registered dumper class for each of its agents
 palaestrai.agent.BrainDumper._registered_dumpers.remove(PalaestraiDumper)
 
 
 def store_files(write: Callable[[Path], Any], dumpers: Sequence[BrainDumper]) -> None:
-    """Keep the files that ``write`` puts into a folder, as one dump."""
+    """Save the files that ``write`` creates in a folder, as one dump."""
     archive = io.BytesIO()
     with TemporaryDirectory() as name:
         folder = Path(name)
         write(folder)
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
             for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-                # equal contents give equal bytes, without the date
+                # without the date, equal contents give equal bytes
                 entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), (1980, 1, 1, 0, 0, 0))
                 entry.create_system = 3
                 file.writestr(entry, path.read_bytes())
@@ -283,11 +276,11 @@ def store_files(write: Callable[[Path], Any], dumpers: Sequence[BrainDumper]) ->
 
 
 def load_files(read: Callable[[Path], Any], dumpers: Sequence[BrainDumper]) -> None:
-    """Let ``read`` read the files that :func:`store_files` has kept."""
+    """Load the files saved by :func:`store_files` with ``read``."""
     dump = BrainDumper.load_brain_dump(dumpers, FILES)
     try:
         with TemporaryDirectory() as name, zipfile.ZipFile(dump) as file:
-            # names that lead out of the folder are made harmless
+            # extractall sanitises names that lead out of the folder
             file.extractall(name)
             read(Path(name))
     except zipfile.BadZipFile as error:

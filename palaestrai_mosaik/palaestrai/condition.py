@@ -1,4 +1,4 @@
-"""Termination conditions that are written for palaestrAI."""
+"""Termination conditions written for palaestrAI."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from palaestrai.types import SimulationFlowControl as TheirFlow
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.simulation.body import AnyBody
 from palaestrai_mosaik.simulation.conditions import (
+    HOOKS,
     EpisodeView,
     EvaluationView,
     PhaseView,
@@ -35,23 +36,22 @@ from .base import GlobalGenerators
 from .environment import PalaestraiStates
 from .translate import their_simtime
 
-#: rows of earlier episodes that a brain's memory still has, as far as conditions see it
+#: number of rows of earlier episodes in a brain's memory, as seen by conditions
 _PAST = 10_000
 _CONTINUE = SimulationFlowControl.CONTINUE
 
 
 class AdaptedCondition(TerminationCondition):
-    """Asks a termination condition of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
+    """Runs a palaestrAI termination condition; subclasses have its class in :attr:`wrapped_class`.
 
-    Below ``simulation``: ``brain_flow_control`` is asked for every muscle of an agent that has a
-    brain, on an object for each agent, and ``check_termination`` for every new state of an
-    environment (true ends the episode). In ``run_config``: ``phase_flow_control`` is asked after
-    every episode, ``evaluation_flow_control`` after evaluations if
-    ``requires_evaluation_outcomes``. ``environment_flow_control`` is never asked, in palaestrAI 3.5 neither.
-    Its global generators are seeded anew for every episode.
+    Below ``simulation``, ``brain_flow_control`` is called for every muscle of an agent with a brain, on a separate
+    object per agent, and ``check_termination`` for every new state of an environment (true ends the episode). In
+    ``run_config``, ``phase_flow_control`` is called after every episode, and ``evaluation_flow_control`` after
+    evaluations if ``requires_evaluation_outcomes`` is set. ``environment_flow_control`` is never called, as in
+    palaestrAI 3.5. The condition's global generators are reseeded for every episode.
 
-    What they are given stands for palaestrAI's objects and has what conditions look at: see
-    :class:`BrainView` and :class:`GovernorView`; messages are palaestrAI's own.
+    The arguments imitate palaestrAI's objects as far as conditions use them: see :class:`BrainView` and
+    :class:`GovernorView`. Messages are palaestrAI's own.
     """
 
     wrapped_class: ClassVar[type]
@@ -59,11 +59,11 @@ class AdaptedCondition(TerminationCondition):
     def __init__(self, **params: Any):
         self.params = params
         self._generators = GlobalGenerators(0)
-        #: the object of palaestrAI's class that answers about environments and phases
+        #: the palaestrAI object for questions about environments and phases
         self.part = self._make()
         self._of_agents: dict[str, Any] = {}
         self._memories: dict[str, _Memory] = {}
-        #: the answers to brains in the running episode, for the question about the phase
+        #: the answers about brains in the current episode, for ``phase_flow_control``
         self._reported: dict[str, Any] = {}
         self._episode = -1
 
@@ -73,7 +73,7 @@ class AdaptedCondition(TerminationCondition):
 
     @property
     def brain(self) -> bool:
-        """Whether it could ever end an episode."""
+        """Whether the condition could end an episode."""
         return not self.of_run and (self._has("brain_flow_control") or self._has("check_termination"))
 
     def can_end_phase(self, episodes: int | None) -> bool:
@@ -81,6 +81,14 @@ class AdaptedCondition(TerminationCondition):
 
     def _has(self, hook: str) -> bool:
         return getattr(self.wrapped_class, hook) is not getattr(Theirs, hook)
+
+    def _hooks(self) -> list[str]:
+        of_episodes = (
+            ["episode_flow_control"]
+            if self._has("brain_flow_control") or self._has("check_termination")
+            else []
+        )
+        return of_episodes + [hook for hook in HOOKS[1:] if self._has(hook)]
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         assert isinstance(view, EpisodeCoordinator)
@@ -113,9 +121,9 @@ class AdaptedCondition(TerminationCondition):
             part = self._of_agents.setdefault(agent, self._make())
             for muscle in muscles:
                 answer = part.brain_flow_control(brain, _update(agent, muscle, view, memory))
-                wanted, data = self._answer(answer, "brain_flow_control")
+                requested, data = self._answer(answer, "brain_flow_control")
                 self._reported.update(data if isinstance(data, dict) else {agent: data})
-                flow = max(flow, wanted)
+                flow = max(flow, requested)
         return flow
 
     def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
@@ -149,7 +157,7 @@ class AdaptedCondition(TerminationCondition):
         return self._answer(answer, "evaluation_flow_control")[0]
 
     def _answer(self, answer: Any, hook: str) -> tuple[SimulationFlowControl, Any]:
-        """Return what a hook of palaestrAI's class has answered, in our words."""
+        """Convert the result of a hook to our flow control and the data."""
         match answer:
             case (TheirFlow() as flow, data) if flow.name in SimulationFlowControl.__members__:
                 return SimulationFlowControl[flow.name], data
@@ -160,10 +168,10 @@ class AdaptedCondition(TerminationCondition):
 
 
 class BrainView:
-    """What a condition sees of a brain: ``name``, ``mode``, ``memory``.
+    """A brain as seen by a condition: ``name``, ``mode``, ``memory``.
 
-    ``memory.tail`` has the objective values of this episode and of earlier ones, the row that was
-    just closed among them. Other attributes are those of palaestrAI's brain, where it is one and in this process.
+    ``memory.tail`` has the objective values of current and earlier episodes, including the row that was just completed.
+    Other attributes are read from the palaestrAI brain, if it is one and in this process.
     """
 
     def __init__(self, name: str, mode: Mode, memory: _Memory, learner: Any):
@@ -184,11 +192,12 @@ class BrainView:
 
 
 class GovernorView:
-    """What a condition sees of palaestrAI's run governor.
+    """palaestrAI's run governor as seen by a condition.
 
-    ``current_phase`` (0: a condition lives for one phase), ``current_episode_counts`` (by worker,
-    without the episode that has just ended), ``max_eval_episodes``, and ``experiment_run``, which is
-    this object, too: ``get_episodes``, ``get_worker``, ``get_mode``, ``get_evaluate_every``.
+    The attributes are ``current_phase`` (always 0, because a condition exists for one phase),
+    ``current_episode_counts`` (by worker, without the episode that has just ended), ``max_eval_episodes``, and
+    ``experiment_run``, which is this object, with ``get_episodes``, ``get_worker``, ``get_mode`` and
+    ``get_evaluate_every``.
     """
 
     current_phase = 0
@@ -204,11 +213,11 @@ class GovernorView:
 
     @property
     def experiment_run(self) -> GovernorView:
-        """The run, as far as a condition sees it."""
+        """The run as seen by a condition."""
         return self
 
     def get_episodes(self, phase: int) -> int | None:
-        """Return the phase's number of episodes, ``None`` if the document gives none."""
+        """Return the phase's number of episodes, or ``None`` if the document does not set it."""
         return self._view.episodes
 
     def get_worker(self, phase: int) -> int:
@@ -216,27 +225,27 @@ class GovernorView:
         return self._view.workers
 
     def get_mode(self, phase: int) -> Any:
-        """Return the phase's mode, palaestrAI's."""
+        """Return the phase's mode as palaestrAI's object."""
         return TheirMode[self._view.mode.name]
 
     def get_evaluate_every(self, phase: int) -> None:
-        """Return ``None``: evaluations are not among the episodes that are counted here."""
+        """Return ``None``, because evaluations do not count as episodes here."""
         return None
 
 
 class _Memory:
-    """What palaestrAI's memory of a brain has for conditions: objective values and rewards."""
+    """The part of a palaestrAI brain's memory that conditions use: objective values and rewards."""
 
     def __init__(self) -> None:
         self._past = pd.DataFrame({"muscle": [], "objective": []})
         self._rows = self._past
 
     def begin(self) -> None:
-        """Begin with another episode; the rows of earlier ones stay."""
+        """Begin a new episode, keeping the rows of earlier ones."""
         self._past = pd.concat([self._past, self._rows], ignore_index=True)[-_PAST:]
 
     def update(self, bodies: Sequence[AnyBody]) -> None:
-        """Take the rows of the running episode over."""
+        """Copy the rows of the current episode."""
         frames = []
         names = [muscle for body in bodies for muscle in body.muscles]
         for body in bodies:
@@ -251,7 +260,7 @@ class _Memory:
         return len(self._past) + len(self._rows)
 
     def tail(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
-        """Return the last ``n`` rows, of the muscles ``include_only`` or of all, oldest first."""
+        """Return the last ``n`` rows, oldest first, optionally only of the muscles ``include_only``."""
         rows = pd.concat([self._past, self._rows], ignore_index=True) if len(self._past) else self._rows
         if include_only:
             rows = rows[rows["muscle"].isin(list(include_only))]
@@ -263,12 +272,12 @@ class _Memory:
 
 
 def worker_uid(worker: int) -> str:
-    """Return how a worker is called in messages."""
+    """Return the uid of a worker in messages."""
     return f"worker-{worker}"
 
 
 def _update(agent: str, muscle: str, view: EpisodeCoordinator, memory: _Memory) -> MuscleUpdateRequest:
-    """Return the message that, in palaestrAI, a muscle sends to its brain."""
+    """Create the message that a palaestrAI muscle would send to its brain."""
     newest = memory.tail(1, [muscle]).objective
     return MuscleUpdateRequest(
         *(muscle, agent, agent, "", "", 0, None, None, None, None, None),
@@ -282,7 +291,7 @@ def _update(agent: str, muscle: str, view: EpisodeCoordinator, memory: _Memory) 
 
 
 def _messages(view: EpisodeCoordinator) -> Iterator[EnvironmentUpdateResponse]:
-    """Yield palaestrAI's message for every environment that has a new state, but the first."""
+    """Yield palaestrAI's message for every new state of an environment, except the first."""
     for handle in view.fresh:
         if handle.state is None or handle.steps < 1:
             continue

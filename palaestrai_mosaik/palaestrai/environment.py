@@ -1,4 +1,4 @@
-"""Environments, rewards and state transformers that are written for palaestrAI."""
+"""Environments, rewards and state transformers written for palaestrAI."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from palaestrai_mosaik.environment.environment import (
     World,
 )
 from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.importing import class_name
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout, initial_values
@@ -48,47 +49,46 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class PalaestraiState(EnvironmentState):
-    """A state of one of palaestrAI's environments; ``original`` is the state that it gave."""
+    """A state from a palaestrAI environment; ``original`` is palaestrAI's state object."""
 
     original: Any = None
 
 
 class PalaestraiReadings:
-    """Takes readings from palaestrAI's objects.
+    """Extracts readings from palaestrAI's information objects.
 
-    ``layout`` has the ids within the environment ``uid``. palaestrAI puts ``uid`` before them, and
-    environments may do so.
+    The uids in ``layout`` lack the environment's uid. palaestrAI prefixes them with ``uid``, and so may environments.
     """
 
     def __init__(self, layout: Layout, uid: str):
         self.layout = layout
         self._places: dict[Any, int] = {}
-        for place, name in enumerate(layout.uids):
-            self._places.update({name: place, f"{uid}.{name}": place})
+        for index, name in enumerate(layout.uids):
+            self._places.update({name: index, f"{uid}.{name}": index})
             if name.isdecimal():
-                self._places[int(name)] = place
+                self._places[int(name)] = index
 
     def read(self, infos: Iterable[Any], before: FloatVector) -> FloatVector:
-        """Return the readings of ``infos``; what they leave out is as ``before``.
+        """Return the readings of ``infos``; missing ones are taken from ``before``.
 
-        A reading of ``None`` is NaN. Sensors that the baseline has not are passed over: no agent
-        can be connected to them.
+        A reading of ``None`` becomes NaN. Sensors not in the baseline are ignored, because no agent can be connected to
+        them.
         """
         layout = self.layout
         readings = before.copy()
         for info in infos:
-            place = self._places.get(info.uid)
-            if place is not None:
+            index = self._places.get(info.uid)
+            if index is not None:
                 value = info.value
-                part = layout.slices[place]
-                readings[part] = np.nan if value is None else layout.spaces[place].flatten(value)
+                part = layout.slices[index]
+                readings[part] = np.nan if value is None else layout.spaces[index].flatten(value)
         return readings
 
 
 class PalaestraiStates:
-    """Makes palaestrAI's states of ours, for rewards and transformers.
+    """Converts our states to palaestrAI's, for rewards and transformers.
 
-    ``baseline`` has the sensors and rewards; their ids are those within the environment.
+    ``baseline`` has the sensors and rewards, with uids inside the environment.
     """
 
     def __init__(self, baseline: EnvironmentBaseline):
@@ -98,7 +98,7 @@ class PalaestraiStates:
         self._rewards = PalaestraiChannels(rewards, palaestrai.agent.RewardInformation, gaps=True)
 
     def __call__(self, state: EnvironmentState) -> Any:
-        """Return palaestrAI's state for ``state``: the one that it was made from, if there is one."""
+        """Return palaestrAI's state for ``state``; if it came from palaestrAI, return the original."""
         if isinstance(state, PalaestraiState):
             return state.original
         return palaestrai.environment.EnvironmentState(
@@ -113,9 +113,9 @@ class PalaestraiStates:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` with palaestrAI's objects in it as plain data, so that it can be stored.
+    """Convert palaestrAI's objects in ``value`` to plain data that can be stored.
 
-    An information object becomes its id and value, a time its ticks and date.
+    An information object becomes its uid and value, a time its ticks and date.
     """
     agent = palaestrai.agent
     if isinstance(value, agent.SensorInformation | agent.ActuatorInformation | agent.RewardInformation):
@@ -133,10 +133,10 @@ def plain(value: Any) -> Any:
 
 
 class Coroutines:
-    """One event loop in a thread of its own, started with the first coroutine.
+    """An event loop in its own thread, started with the first coroutine.
 
-    The world waits meanwhile, so that nothing runs at once. What belongs to the loop (a
-    connection, say) may live from call to call.
+    The caller waits for each coroutine, so nothing runs concurrently. Objects bound to the loop, such as connections,
+    may persist between calls.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Coroutines:
         self._thread: threading.Thread | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return what ``coroutine`` returns, or raise what it raises."""
+        """Run ``coroutine`` and return its result, or raise its exception."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -152,7 +152,7 @@ class Coroutines:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def close(self) -> None:
-        """End the loop, with the tasks that are left in it."""
+        """Cancel the remaining tasks and stop the loop."""
         if self._loop is None or self._thread is None:
             return
         self.run(_cancel_the_others())
@@ -163,68 +163,72 @@ class Coroutines:
 
 
 async def _cancel_the_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-#: the seed of the object that is only looked at
+#: the seed of the object used by setup
 _PROBE_SEED = 0
 
 
 class AdaptedEnvironment(Environment):
-    """Runs an environment of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
+    """Runs a palaestrAI environment; subclasses have its class in :attr:`wrapped_class`.
 
-    Such a class names its rewards with its first update only. So :meth:`setup` makes
-    an object for looking at it, starts it, makes one step with set-points drawn from the actuators'
-    spaces, and shuts it down. The object of the run is made when the first episode begins, and
-    lives on from episode to episode: :meth:`reset` calls its ``reset``, by default ``shutdown``
-    and ``start_environment``. It is given a seed of the run's tree, and global generators of
-    its own (:class:`GlobalGenerators`), seeded anew for every episode.
+    The rewards of such a class are unknown before its first update. Therefore, :meth:`setup` creates a temporary
+    object, starts it, makes one step with set-points sampled from the actuators' spaces, and shuts it down. The actual
+    object is created when the first episode begins, and kept for all episodes: :meth:`reset` calls its ``reset``, by
+    default ``shutdown`` and ``start_environment``. It gets a seed from the run's seed tree, and separate global
+    generators (:class:`GlobalGenerators`), which are reseeded for every episode.
 
-    ``update`` gets the actuators that agents have set at this step, in the environment's order.
-    Methods may be coroutines.
+    ``update`` gets the actuators that agents have set in the current step, in the environment's order. Methods may be
+    coroutines.
     """
 
     wrapped_class: ClassVar[type]
-    #: parameters of the constructor that do not come from the document
+    #: parameters of the constructor that the adapter passes
     given: ClassVar[tuple[str, ...]] = ("uid", "broker_uri", "seed")
     hold_setpoints = False
 
     def __init__(self, **params: Any):
         self.params = params
-        #: the object of palaestrAI's class, while there is one
+        #: the object of palaestrAI's class, or None
         self.part: Any = None
         self._reward: AdaptedReward | None = None
         self._generators = GlobalGenerators(_PROBE_SEED)
         self._coroutines = Coroutines()
 
     def takes_reward(self, reward: Reward) -> bool:
-        """Take a reward of palaestrAI: there, environments ask for it themselves."""
+        """Keep a palaestrAI reward, because palaestrAI environments call it themselves."""
         if not isinstance(reward, AdaptedReward):
             return False
         self._reward = reward
         return True
 
+    def source_of(self, sensor: str | None) -> str:
+        return class_name(self.wrapped_class)
+
     def setup(self) -> EnvironmentBaseline:
-        looked_at = self._make(_PROBE_SEED)
-        baseline = self._baseline(self._call(looked_at.start_environment))
+        probe = self._make(_PROBE_SEED)
+        baseline = self._baseline(self._call(probe.start_environment))
         try:
-            sensors = [our_sensor(one) for one in baseline.sensors_available]
-            actuators = [our_actuator(one) for one in baseline.actuators_available]
+            sensors = [our_sensor(info) for info in baseline.sensors_available]
+            actuators = [our_actuator(info) for info in baseline.actuators_available]
             for sensor in sensors:
                 sensor.uid = sensor.uid.removeprefix(f"{self.uid}.")
+                # palaestrAI allows readings of None
+                sensor.may_be_missing = True
             for actuator in actuators:
                 actuator.uid = actuator.uid.removeprefix(f"{self.uid}.")
             self._lay_out(sensors, actuators)
-            state = self._update(looked_at, self._drawn(actuators))
+            state = self._update(probe, self._drawn(actuators))
         except Exception as error:
             error.add_note(f"raised when environment {self.uid!r} was looked at, with its first step")
             raise
         finally:
-            self._call(looked_at.shutdown)
-            # processes may be forked from this one: it leaves no thread
+            self._call(probe.shutdown)
+            # leave no thread, because this process may be forked
             self._coroutines.close()
         rewards = declared(state.rewards)
         self._rewards = [reward.uid for reward in rewards]
@@ -242,7 +246,7 @@ class AdaptedEnvironment(Environment):
             self.part._tick, self.part._done = 0, False
             infos = self._call(self.part.reset, request).sensors
         self._readings = np.full(self._sensors.layout.size, np.nan)
-        # nothing was rewarded yet
+        # no rewards before the first step
         state = palaestrai.environment.EnvironmentState(list(infos), [], False)
         return self._ours(state, np.full(len(self._rewards), np.nan))
 
@@ -253,9 +257,9 @@ class AdaptedEnvironment(Environment):
         return self._ours(state, rewards)
 
     def state(self) -> Any:
-        """Return the object of palaestrAI's class and its generators, ``None`` if it cannot be pickled.
+        """Return palaestrAI's object and its generators, or ``None`` if it cannot be pickled.
 
-        A run that is resumed then has a new object.
+        In the latter case, a resumed run creates a new object.
         """
         try:
             pickle.dumps(self.part)
@@ -276,18 +280,18 @@ class AdaptedEnvironment(Environment):
             self._coroutines.close()
 
     def _make(self, seed: int) -> Any:
-        """Return a new object of their class."""
+        """Create an object of palaestrAI's class."""
         uid = f"{self.uid}.{self.worker}"
         params = {**deepcopy(self.params), "uid": uid, "broker_uri": "", "seed": seed}
         with self._generators, warnings.catch_warnings():
-            # their base class warns of what it is given there, too
+            # the base class warns about an argument that it requires itself
             warnings.filterwarnings("ignore", "broker_uri is deprecated", DeprecationWarning)
             part = self.wrapped_class(**params)
             if self._reward is not None:
                 part.reward = self._reward.make()
         part._uid, part._name = uid, self.uid
         if self.baseline is not None:
-            # what palaestrAI notes of the baseline
+            # set by palaestrAI from the baseline
             part._sensor_ids = [f"{self.uid}.{name}" for name in self._sensors.layout.uids]
             part._actuator_ids = [f"{self.uid}.{name}" for name in self._actuators.uids]
         return part
@@ -298,13 +302,15 @@ class AdaptedEnvironment(Environment):
                 return self._coroutines.run(method(*arguments))
             return method(*arguments)
 
-    def _baseline(self, found: Any) -> Any:
-        """Return what ``start_environment`` gave as palaestrAI's baseline; it may be a pair."""
+    def _baseline(self, baseline: Any) -> Any:
+        """Return the result of ``start_environment`` as palaestrAI's baseline; it may be a pair."""
         agent, source = palaestrai.agent, f"environment {self.uid!r}: start_environment"
-        found = _formed(found, palaestrai.environment.EnvironmentBaseline, source, ("sensors", "actuators"))
-        checked(found.sensors_available, agent.SensorInformation, f"{source}, for sensors,")
-        checked(found.actuators_available, agent.ActuatorInformation, f"{source}, for actuators,")
-        return found
+        baseline = _formed(
+            baseline, palaestrai.environment.EnvironmentBaseline, source, ("sensors", "actuators")
+        )
+        checked(baseline.sensors_available, agent.SensorInformation, f"{source}, for sensors,")
+        checked(baseline.actuators_available, agent.ActuatorInformation, f"{source}, for actuators,")
+        return baseline
 
     def _lay_out(
         self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation]
@@ -315,56 +321,54 @@ class AdaptedEnvironment(Environment):
         self._channels = PalaestraiChannels(self._actuators, palaestrai.agent.ActuatorInformation, gaps=True)
 
     def _drawn(self, actuators: Sequence[ActuatorInformation]) -> FloatVector:
-        """Return set-points from the actuators' spaces; the same for the same actuators."""
+        """Sample set-points from the actuators' spaces, with a fixed seed."""
         rng = seeding.generator(_PROBE_SEED, "set-points")
         drawn = [actuator.space.flatten(actuator.space.sample(rng)) for actuator in actuators]
         return np.concatenate(drawn) if drawn else np.empty(0)
 
     def _update(self, part: Any, setpoints: FloatVector) -> Any:
-        """Step ``part``; return palaestrAI's state. What nobody has set is left out."""
+        """Step ``part`` without the actuators that are not set; return palaestrAI's state."""
         infos = self._channels(setpoints)
         unset = np.isnan(setpoints)
         if unset.any():
-            places = self._actuators.slices
-            infos = [info for info, place in zip(infos, places, strict=True) if not unset[place].any()]
+            slices = self._actuators.slices
+            infos = [info for info, indices in zip(infos, slices, strict=True) if not unset[indices].any()]
         part._tick += 1
         agent, source = palaestrai.agent, f"environment {self.uid!r}: update"
-        found = _formed(
+        state = _formed(
             self._call(part.update, infos),
             palaestrai.environment.EnvironmentState,
             source,
             ("sensors", "rewards", "done"),
         )
-        checked(found.sensor_information, agent.SensorInformation, f"{source}, for sensors,")
-        checked(found.rewards, agent.RewardInformation, f"{source}, for rewards,")
-        return found
+        checked(state.sensor_information, agent.SensorInformation, f"{source}, for sensors,")
+        checked(state.rewards, agent.RewardInformation, f"{source}, for rewards,")
+        return state
 
     def _ours(self, state: Any, rewards: FloatVector) -> PalaestraiState:
-        """Return our state for theirs; sensors that it leaves out keep their readings."""
+        """Convert palaestrAI's state to ours; missing sensors keep their readings."""
         readings = self._readings = self._sensors.read(state.sensor_information, self._readings)
         done, truncated = bool(state.done), bool(state.truncated)
-        return PalaestraiState(
-            readings, rewards, done and not truncated, truncated, plain(state.world_state), state
-        )
+        terminated = done and (bool(state.terminated) or not truncated)
+        return PalaestraiState(readings, rewards, terminated, truncated, plain(state.world_state), state)
 
 
-def _formed(found: Any, expected: type, source: str, parts: tuple[str, ...]) -> Any:
-    """Return what a method of theirs gave as an object of ``expected``; it may be a tuple of its ``parts``."""
-    if isinstance(found, tuple) and len(found) == len(parts):
-        found = expected(*found)
-    if not isinstance(found, expected):
+def _formed(result: Any, expected: type, source: str, parts: tuple[str, ...]) -> Any:
+    """Return a method's result as an object of ``expected``; it may be a tuple of its ``parts``."""
+    if isinstance(result, tuple) and len(result) == len(parts):
+        result = expected(*result)
+    if not isinstance(result, expected):
         raise ContractError(
-            f"{source} returned {found!r}; allowed are palaestrAI's {expected.__name__} and ({', '.join(parts)})"
+            f"{source} returned {result!r}; allowed are palaestrAI's {expected.__name__} and ({', '.join(parts)})"
         )
-    return found
+    return result
 
 
 class AdaptedReward(Reward):
-    """Asks a reward of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
+    """Runs a palaestrAI reward; subclasses have its class in :attr:`wrapped_class`.
 
-    One of palaestrAI's environments is given the reward and asks it in its own way. With any other
-    environment, the reward is called with palaestrAI's state of the environment; its global generators
-    are seeded anew for every episode then.
+    A palaestrAI environment gets the reward object and calls it itself. For any other environment, the reward is called
+    with palaestrAI's state, and its global generators are reseeded for every episode.
     """
 
     wrapped_class: ClassVar[type]
@@ -373,35 +377,37 @@ class AdaptedReward(Reward):
         self.params = params
         self._environment: World | None = None
         self._generators = GlobalGenerators(0)
-        #: the object of palaestrAI's class
+        #: an object of palaestrAI's class
         self.part = self.make()
         self._channels: dict[Layout, PalaestraiChannels] = {}
 
     def _join(self, environment: World) -> None:
-        """Take note of the environment, which knows the generator of the episode."""
+        """Store the environment, which has the generator of the episode."""
         self._environment = environment
 
     def make(self) -> Any:
-        """Return a new object of palaestrAI's class."""
+        """Create an object of palaestrAI's class."""
         with self._generators:
             return self.wrapped_class(**deepcopy(self.params))
 
     def ask(self, *what: Any) -> list[Any]:
-        """Call the reward with ``what``; return palaestrAI's reward objects, in a list."""
-        # there is none while the environment is set up
+        """Call the reward with the arguments ``what``; return palaestrAI's reward objects in a list."""
+        # the environment has no generator during setup
         rng = getattr(self._environment, "rng", None)
         if rng is not None:
             self._generators.renew(rng, "reward")
         with self._generators:
-            found = self.part(*what)
-        one = isinstance(found, palaestrai.agent.RewardInformation)
+            result = self.part(*what)
+        is_single = isinstance(result, palaestrai.agent.RewardInformation)
         return checked(
-            [found] if one else found, palaestrai.agent.RewardInformation, f"reward {type(self).__name__}"
+            [result] if is_single else result,
+            palaestrai.agent.RewardInformation,
+            f"reward {type(self).__name__}",
         )
 
     def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
         self._states = PalaestraiStates(baseline)
-        # which rewards there are, nobody knows before the first call
+        # the reward's names are unknown before its first call
         first = EnvironmentState(initial_values(baseline.sensors), [0.0 for _ in baseline.rewards])
         return self._declare(self.ask(self._states(first)))
 
@@ -411,9 +417,9 @@ class AdaptedReward(Reward):
     def declare(
         self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation]
     ) -> Sequence[RewardInformation]:
-        """Declare the rewards for an environment that calls it as palaestrai-mosaik does.
+        """Declare the rewards for an environment that calls them as palaestrai-mosaik does.
 
-        ``sensors`` and ``actuators`` carry the first readings and set-points.
+        ``sensors`` and ``actuators`` have the first readings and set-points.
         """
         return self._declare(
             self.ask([their_sensor(s) for s in sensors], [their_actuator(a) for a in actuators])
@@ -422,20 +428,20 @@ class AdaptedReward(Reward):
     def compute(
         self, sensors: Layout, readings: FloatVector, actuators: Layout, setpoints: FloatVector
     ) -> FloatVector:
-        """Return the rewards that :meth:`declare` returned, for readings and set-points as vectors."""
+        """Return the declared rewards for readings and set-points as vectors."""
         for layout, make in (
             (sensors, palaestrai.agent.SensorInformation),
             (actuators, palaestrai.agent.ActuatorInformation),
         ):
             if layout not in self._channels:
                 self._channels[layout] = PalaestraiChannels(layout, make, gaps=True)
-        asked = self._channels[sensors](readings), self._channels[actuators](setpoints)
-        return self._values(self.ask(*asked))
+        arguments = self._channels[sensors](readings), self._channels[actuators](setpoints)
+        return self._values(self.ask(*arguments))
 
     def _declare(self, infos: Sequence[Any]) -> list[RewardInformation]:
         rewards = declared(infos)
         self._names = [reward.uid for reward in rewards]
-        # what it remembers of that call is not part of the run
+        # start the run with a fresh object, without the state from the first call
         self.part = self.make()
         return rewards
 
@@ -444,21 +450,23 @@ class AdaptedReward(Reward):
 
 
 def declared(infos: Sequence[Any]) -> list[RewardInformation]:
-    """Return our rewards for palaestrAI's reward objects; one of several numbers is several rewards."""
-    found = []
+    """Convert palaestrAI's reward objects to ours; an array becomes one reward per element."""
+    rewards = []
     for info in infos:
         space = our_space(info.space)
+        # a palaestrAI environment may omit a reward in a step
         if space.size == 1:
-            found.append(RewardInformation(0.0, space, str(info.uid)))
+            rewards.append(RewardInformation(0.0, space, str(info.uid), may_be_missing=True))
         else:
-            found += [RewardInformation(0.0, space, f"{info.uid}.{i}") for i in range(space.size)]
-    return found
+            names = [f"{info.uid}.{i}" for i in range(space.size)]
+            rewards += [RewardInformation(0.0, space, name, may_be_missing=True) for name in names]
+    return rewards
 
 
 def reward_values(infos: Sequence[Any], names: Sequence[str], what: str) -> FloatVector:
-    """Return the rewards called ``names``, NaN where ``infos`` (palaestrAI's objects) leave one out.
+    """Return a vector of the rewards ``names``, with NaN for those missing in palaestrAI's objects ``infos``.
 
-    Raises :class:`ContractError` for one that is not among them; ``what`` says who gave it.
+    ``what`` names the source in messages. Raises :class:`ContractError` if a reward is unknown or its value is NaN.
     """
     vector = np.full(len(names), np.nan)
     for info in infos:
@@ -470,16 +478,19 @@ def reward_values(infos: Sequence[Any], names: Sequence[str], what: str) -> Floa
                     f"{what} gave the reward {name!r}{did_you_mean(name, names)}, which was not among those of its "
                     f"first step: {', '.join(names) or 'none'}"
                 )
+            if np.isnan(value):
+                raise ContractError(
+                    f"{what} gave NaN as the reward {name!r}; a reward must be a finite number"
+                )
             vector[names.index(name)] = value
     return vector
 
 
 class AdaptedStateTransformer(EnvironmentStateTransformer):
-    """Asks a state transformer of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
+    """Runs a palaestrAI state transformer; subclasses have its class in :attr:`wrapped_class`.
 
-    As its documentation says, it changes what is stored: the world's state and the readings. (In
-    palaestrAI, agents get what it has made of readings and rewards, too.) Its global generators are
-    seeded anew for every episode.
+    As documented by palaestrAI, it changes the stored world state and readings. (In palaestrAI's implementation, agents
+    also get its readings and rewards.) Its global generators are reseeded for every episode.
     """
 
     wrapped_class: ClassVar[type]
@@ -487,11 +498,11 @@ class AdaptedStateTransformer(EnvironmentStateTransformer):
     def __init__(self, **params: Any):
         self._generators = GlobalGenerators(0)
         with self._generators:
-            #: the object of palaestrAI's class
+            #: an object of palaestrAI's class
             self.part = self.wrapped_class(**params)
 
     def _join(self, environment: World) -> None:
-        """Take note of the environment, which knows the generator of the episode."""
+        """Store the environment, which has the generator of the episode."""
         self._environment = environment
 
     def setup(self, baseline: EnvironmentBaseline) -> None:
@@ -500,22 +511,22 @@ class AdaptedStateTransformer(EnvironmentStateTransformer):
 
     def __call__(self, environment_state: EnvironmentState) -> EnvironmentState:
         state = copy(self._states(environment_state))
-        # it may write to what it is given
+        # copies, because the transformer may modify its argument
         state.sensor_information = [_twin(info) for info in state.sensor_information]
         state.rewards = [_twin(info) for info in state.rewards]
         state.world_state = deepcopy(state.world_state)
         self._generators.renew(self._environment.rng, "state_transformer")
         with self._generators:
-            found = self.part(state)
+            result = self.part(state)
         return replace(
             environment_state,
-            readings=self._readings.read(found.sensor_information, environment_state.readings),
-            world_state=plain(found.world_state),
+            readings=self._readings.read(result.sensor_information, environment_state.readings),
+            world_state=plain(result.world_state),
         )
 
 
 def _twin(info: Any) -> Any:
-    """Return a copy of one of palaestrAI's objects; copying them by the usual way takes long."""
+    """Return a shallow copy of a palaestrAI object, faster than :func:`copy.copy`."""
     twin = object.__new__(type(info))
     twin.__dict__.update(info.__dict__)
     return twin

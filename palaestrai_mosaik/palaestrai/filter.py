@@ -1,4 +1,4 @@
-"""Filters that are written for palaestrAI."""
+"""Filters written for palaestrAI."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _METHODS = ("muscle_pre_process", "muscle_post_process", "brain_pre_process", "b
 
 
 class AdaptedFilter(Adapted, Filter):
-    """Runs a filter of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
+    """Runs a palaestrAI filter; subclasses have its class in :attr:`wrapped_class`.
 
-    Which channels it makes of those that it is given is seen by trying an object of its class
-    once, with readings of 0 (or what is nearest to it); they must not change then. The filter itself has its muscle
-    or its brain as there, if that is palaestrAI's, too; else what it has in place of the muscle knows
-    the mode only. As there, nothing that it learns is shared or saved.
+    The filtered channels are determined by applying an object of the class once, to readings of 0 (or the nearest
+    value in the space); they must not change afterwards. The actual filter has a reference to its muscle or brain if
+    that is palaestrAI's, or else to a stand-in for the muscle that only has the mode. As in palaestrAI, its learned
+    state is neither shared nor saved.
     """
 
-    #: data on their way from the muscle to the brain, where both are palaestrAI's
+    #: data from the muscle to the brain, if both are palaestrAI's
     carried: MuscleData | None = None
     _has_owner = True
     _seed: int = 0
-    #: a brain of palaestrAI calls the part itself, when its memory has the row
+    #: whether a palaestrAI brain calls the filter, once its memory has the row
     _called_by_brain: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # what the filter leaves as it is costs nothing
+        # skip the methods that the filter does not override
         for name in _METHODS:
             if getattr(cls.wrapped_class, name) is getattr(_BASE, name):
                 setattr(cls, name, getattr(Filter, name))
@@ -55,24 +55,24 @@ class AdaptedFilter(Adapted, Filter):
         self._set_up(self._stand_in)
         middle = np.clip(0.0, sensors.low, sensors.high)
         with self.generators:
-            found = self.part.muscle_pre_process(self._sensors(middle), self._actuators.empty())
-        self._inside = _layout(found[0]), _layout(found[1])
+            processed = self.part.muscle_pre_process(self._sensors(middle), self._actuators.empty())
+        self._inside = _layout(processed[0]), _layout(processed[1])
         self._proposed = PalaestraiChannels(self._inside[1], palaestrai.agent.ActuatorInformation, gaps=True)
         return self._inside
 
     def _introduce(self, seed: int) -> None:
-        """Take note of the seed for its global generators."""
+        """Store the seed of the global generators."""
         self._seed = seed
 
     def _join(self, muscle: Any = None, brain: Any = None) -> None:
-        """Make the filter itself, for a muscle or a brain of palaestrAI, or (neither) for one of ours."""
+        """Create the actual filter for a palaestrAI muscle or brain, or with neither, for one of ours."""
         self._called_by_brain = brain is not None
         self._make(self._seed)
         self._set_up(self._stand_in if muscle is brain is None else muscle, brain)
 
     @property
     def mode(self) -> Mode:
-        """Whether filters learn."""
+        """The mode: filters learn in train mode only."""
         return self._mode
 
     @mode.setter
@@ -91,8 +91,8 @@ class AdaptedFilter(Adapted, Filter):
     def muscle_post_process(self, setpoints: FloatVector) -> FloatVector:
         carried = self.carried or MuscleData(None)
         with self.generators:
-            given, carried.data = self.part.muscle_post_process(self._proposed(setpoints), carried.data)
-        return vector_of(self._outside[1], given, self._source)
+            infos, carried.data = self.part.muscle_post_process(self._proposed(setpoints), carried.data)
+        return vector_of(self._outside[1], infos, self._source)
 
     def brain_pre_process(self, experience: Experience) -> Experience:
         if self._called_by_brain:
@@ -122,16 +122,16 @@ def _layout(infos: Sequence[Any]) -> Layout:
 
 
 def pre_processed(filters: Sequence[AdaptedFilter], muscle: str, data: Any) -> tuple[str, Any]:
-    """Return what a brain of palaestrAI gets instead of ``muscle`` (its id) and ``data``."""
-    for one in filters:
-        with one.generators:
-            muscle, data = one.part.brain_pre_process(muscle, data)
+    """Apply ``brain_pre_process`` of all filters to a muscle's id and data, for a palaestrAI brain."""
+    for item in filters:
+        with item.generators:
+            muscle, data = item.part.brain_pre_process(muscle, data)
     return muscle, data
 
 
 def post_processed(filters: Sequence[AdaptedFilter], update: Any) -> Any:
-    """Return what the muscles get instead of the ``update`` of a brain of palaestrAI."""
-    for one in reversed(filters):
-        with one.generators:
-            update = one.part.brain_post_process(update)
+    """Apply ``brain_post_process`` of all filters, in reverse order, to a palaestrAI brain's update."""
+    for item in reversed(filters):
+        with item.generators:
+            update = item.part.brain_post_process(update)
     return update

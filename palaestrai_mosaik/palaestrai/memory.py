@@ -1,4 +1,4 @@
-"""palaestrAI's memory: filled from ours, and quicker to look at."""
+"""palaestrAI's memory with lazy data frames, filled from ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .translate import PalaestraiChannels, PalaestraiInfos
 
 
 class _Row(NamedTuple):
-    """One row of a muscle's memory, with palaestrAI's defaults for what it has not."""
+    """One row of a muscle's memory, with palaestrAI's defaults for missing columns."""
 
     sensor_readings: Any
     actuator_setpoints: Any
@@ -38,22 +38,22 @@ class _Row(NamedTuple):
     decision_indices: Any
 
 
-def _at(column: deque[Any], place: int, default: Any) -> Any:
+def _at(column: deque[Any], index: int, default: Any) -> Any:
     try:
-        return column[place]
+        return column[index]
     except IndexError:
         return default
 
 
 class LazyMemory(palaestrai.agent.Memory):
-    """palaestrAI's memory with a :meth:`tail` that makes only the columns that are read.
+    """palaestrAI's memory with a :meth:`tail` that creates columns on first access.
 
-    palaestrAI makes three data frames for each row of a tail, which takes about a millisecond, also
-    where only the objective is asked for.
+    palaestrAI creates three data frames for each row of a tail, which takes about a millisecond even if only the
+    objective is read.
     """
 
     def tail(self, n: int = 1, include_only: list[str] | None = None) -> MemoryShard:
-        """Return the last ``n`` rows, oldest first, as palaestrAI's method does."""
+        """Return the last ``n`` rows, oldest first, like palaestrAI's method."""
         if len(self._index) < n or n < 1 or include_only:
             tags = [tag for tag in reversed(self._index) if not include_only or tag in include_only][:n]
         else:
@@ -61,38 +61,38 @@ class LazyMemory(palaestrai.agent.Memory):
             tags = [next(newest) for _ in range(n)]
         if not tags:
             return super().tail(0)
-        places: dict[str, int] = {}
+        indices: dict[str, int] = {}
         rows = []
         for tag in tags:
-            place = places[tag] = places.get(tag, 0) - 1
-            rows.append(_row(self._data[tag], place))
+            index = indices[tag] = indices.get(tag, 0) - 1
+            rows.append(_row(self._data[tag], index))
         rows.reverse()
         return LazyMemoryShard(rows)
 
     def clear(self) -> None:
-        """Forget all rows and their muscles."""
+        """Remove all rows and muscles."""
         self._data.clear()
         self._index.clear()
 
 
-def _row(column: Any, place: int) -> _Row:
+def _row(column: Any, index: int) -> _Row:
     return _Row(
-        _at(column.sensor_readings, place, []),
-        _at(column.actuator_setpoints, place, []),
-        column.rewards[place],
-        _at(column.dones, place, [False]),
-        _at(column.observations, place, [np.nan]),
-        _at(column.actions, place, [np.nan]),
-        _at(column.objective, place, [np.nan]),
-        _at(column.additional_data, place, []),
-        _at(column.terminated, place, None),
-        _at(column.truncated, place, None),
-        _at(column.decision_indices, place, None),
+        _at(column.sensor_readings, index, []),
+        _at(column.actuator_setpoints, index, []),
+        column.rewards[index],
+        _at(column.dones, index, [False]),
+        _at(column.observations, index, [np.nan]),
+        _at(column.actions, index, [np.nan]),
+        _at(column.objective, index, [np.nan]),
+        _at(column.additional_data, index, []),
+        _at(column.terminated, index, None),
+        _at(column.truncated, index, None),
+        _at(column.decision_indices, index, None),
     )
 
 
 class LazyMemoryShard(MemoryShard):
-    """Rows of a memory; a column is made when it is looked at first."""
+    """Rows of a memory, as columns that are created on first access."""
 
     def __init__(self, rows: Sequence[_Row]):
         self._rows = rows
@@ -156,13 +156,13 @@ def _stacked(values: Sequence[Any]) -> Array:
 
 
 def _frame(rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """Return one column for each uid, with the values of all rows below each other."""
+    """Return a data frame with one column for each uid and one row for each element of ``rows``."""
     numbers = _numbers(rows)
     if numbers is None:
-        found: pd.DataFrame = pd.concat(
+        frame: pd.DataFrame = pd.concat(
             [_MuscleMemory._infos_to_df(infos) for infos in rows], ignore_index=True
         )
-        return found
+        return frame
     channels = cast(PalaestraiInfos, rows[0]).channels
     uids, kinds = channels.layout.uids, channels.kinds
     if set(kinds) == {np.float64}:
@@ -172,7 +172,7 @@ def _frame(rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
 
 
 def _numbers(rows: Sequence[Sequence[Any]]) -> FloatArray | None:
-    """Return the values of the rows, if all are of the same channels, single numbers, and as they were."""
+    """Return the values of the rows, or ``None`` unless all have the same scalar channels and are unmodified."""
     first = rows[0]
     if not isinstance(first, PalaestraiInfos) or not first.channels.kinds:
         return None
@@ -187,16 +187,15 @@ def _numbers(rows: Sequence[Sequence[Any]]) -> FloatArray | None:
 
 @cache
 def _names(uids: tuple[Any, ...]) -> pd.Index:
-    found: pd.Index = pd.Index(uids)
-    return found
+    index: pd.Index = pd.Index(uids)
+    return index
 
 
 class MirroredMemory(Memory):
-    """The memory that the engine fills for a part of palaestrAI: each row goes to palaestrAI's memory, too.
+    """Our memory for a palaestrAI part; each row is also appended to palaestrAI's memory ``mirror``.
 
-    ``mirror`` is filled as palaestrAI's rollout worker fills the one of a muscle and its objective:
-    with the readings and set-points of the environment, and the objective when it is known. ``tag``
-    is the muscle's uid.
+    ``mirror`` is filled like the memory of a muscle and its objective in palaestrAI's rollout worker: with the
+    environment's readings and set-points, and with the objective once it is known. ``tag`` is the muscle's uid.
     """
 
     def __init__(self, channels: Channels, mirror: LazyMemory, size_limit: int, tag: str = ""):
@@ -208,7 +207,7 @@ class MirroredMemory(Memory):
             channels.actuators, palaestrai.agent.ActuatorInformation, gaps=True
         )
         self._rewards = PalaestraiChannels(_rewards(channels), palaestrai.agent.RewardInformation)
-        #: by muscle: how many rows of its episode there are so far
+        #: by muscle, the number of rows in its current episode
         self._decisions: dict[str, int] = {}
 
     def append(  # noqa: PLR0913 (one argument per column)
@@ -244,7 +243,7 @@ class MirroredMemory(Memory):
         muscle: str,
         observations: FloatVector | None,
     ) -> None:
-        """Hand on the row that was appended; its objective comes with :meth:`close`."""
+        """Append the row to the mirror. Its objective follows in :meth:`close`."""
         self._hand_on(self.tag, PalaestraiInfos(self._sensors, readings), setpoints, rewards, None)
 
     def close(self, objective: float) -> None:
@@ -289,34 +288,34 @@ class MirroredMemory(Memory):
     def _ended(self, tag: str, terminated: bool, truncated: bool) -> None:
         self._decisions[tag] = 0
         column = self.mirror._data[tag]
-        # the row may be forgotten by now
+        # the row may have been dropped
         if column.dones:
             column.dones[-1] = terminated or truncated
             column.terminated[-1], column.truncated[-1] = terminated, truncated
 
 
 class BrainMemory(MirroredMemory):
-    """A brain's memory: filled as palaestrAI's learner does it, with what the muscles have seen.
+    """A brain's memory, filled like that of palaestrAI's learner, with the muscles' observations.
 
-    Rows without an objective are not handed on (see ``palaestrai.agent.Objective.internal_reward``),
-    nor those in which nothing was seen, done or rewarded. ``seen``: the sensors as the muscles see
-    them. While :attr:`replaying`, every episode of a muscle has a tag of its own.
+    Rows without an objective are not mirrored (see ``palaestrai.agent.Objective.internal_reward``), nor are rows
+    without readings, set-points or rewards. ``seen`` has the sensors as observed by the muscles. While
+    :attr:`replaying`, every episode of a muscle has a separate tag.
     """
 
     def __init__(self, channels: Channels, mirror: LazyMemory, seen: Layout):
-        # the engine's rows are only there to be handed on
+        # a size of 1, because our rows are only needed for mirroring
         super().__init__(channels, mirror, 1)
         self._shown = PalaestraiChannels(seen, palaestrai.agent.SensorInformation)
         self.replaying = True
         #: the muscle of the newest row
         self._newest_tag = ""
-        #: by muscle: whether its newest row was handed on
+        #: by muscle, whether its newest row was mirrored
         self._handed_on: dict[str, bool] = {}
         self._episodes: dict[str, int] = {}
 
     @property
     def handed_on(self) -> bool:
-        """Whether the newest row was handed on."""
+        """Whether the newest row was mirrored."""
         return self._handed_on[self._newest_tag]
 
     def _mirror(
@@ -328,9 +327,9 @@ class BrainMemory(MirroredMemory):
         muscle: str,
         observations: FloatVector | None,
     ) -> None:
-        known = self._handed_on[muscle] = is_known(objective)
+        has_objective = self._handed_on[muscle] = is_known(objective)
         self._newest_tag = muscle
-        if known and len(readings) and len(setpoints) and len(rewards):
+        if has_objective and len(readings) and len(setpoints) and len(rewards):
             sensors = PalaestraiInfos(self._shown, readings if observations is None else observations)
             self._hand_on(self._tag(muscle), sensors, setpoints, rewards, np.array([objective]))
 
@@ -353,5 +352,5 @@ class BrainMemory(MirroredMemory):
 
 
 def _rewards(channels: Channels) -> Layout:
-    """Return the rewards under the names that their environments gave them, as palaestrAI names them."""
+    """Return the rewards with their names in the environments, which palaestrAI uses."""
     return Layout.of([reward for handle in channels.handles for reward in handle.rewards])

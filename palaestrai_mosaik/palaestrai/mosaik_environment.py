@@ -1,7 +1,7 @@
-"""Mosaik worlds that were made for palaestrai-mosaik, as environments of run documents.
+"""Mosaik worlds made for palaestrai-mosaik, as environments of run documents.
 
-Descriptions of sensors and actuators are objects (palaestrAI's or ours) or dictionaries; values on
-their way between entities and agents are converted as palaestrai-mosaik does.
+Sensors and actuators are described by objects (palaestrAI's or ours) or dictionaries. Values between entities and
+agents are converted as in palaestrai-mosaik.
 
 ::
 
@@ -17,8 +17,8 @@ their way between entities and agents are converted as palaestrai-mosaik does.
         start_date: 2020-06-01 00:00:00+0100
         params: {grid_name: demo}         # for the two functions
 
-Both functions are called for every episode. The world that they make becomes part of the world of
-the phase: mosaik schedules its simulators together with the agents and the other environments.
+Both functions are called for every episode. Their world becomes part of the phase's world: mosaik schedules its
+simulators together with the agents and the other environments.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Spac
 from palaestrai_mosaik.types.arrays import Array, FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
-#: what a sensor's (an actuator's) dictionary may be called by: uid, space and value
+#: alternative keys of uid, space and value in dictionaries of sensors and actuators
 _SENSOR_KEYS = (("uid", "sensor_id"), ("space", "observation_space"), ("value", "sensor_value"))
 _ACTUATOR_KEYS = (("uid", "actuator_id"), ("space", "action_space"), ("value", "setpoint"))
 
-#: how dates are written in documents and handed to worlds
+#: format of dates in documents and in the parameters of worlds
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
 
-#: longer texts are shortened in messages
+#: maximum length of texts in messages
 _SHOWN = 100
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -73,9 +73,9 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 
 def read_ticks(found: Any, name: str) -> int:
-    """Return the number of ticks that ``found`` means: a number or text such as ``15*60*96``.
+    """Return a number of ticks, from a number or a text such as ``15*60*96``, rounded towards zero.
 
-    ``name``: the parameter, for the message. Fractions of a tick are cut off. Raises :class:`ContractError`.
+    ``name`` is the parameter's name for messages. Raises :class:`ContractError` for any other value.
     """
     try:
         value = _evaluate(ast.parse(found.strip(), mode="eval").body) if isinstance(found, str) else found
@@ -90,7 +90,7 @@ def read_ticks(found: Any, name: str) -> int:
 
 
 def read_seconds(found: Any, name: str) -> float:
-    """Return the positive number of seconds ``found``; ``name``: the parameter. Raises :class:`ContractError`."""
+    """Return a positive number of seconds; ``name`` is the parameter. Raises :class:`ContractError` otherwise."""
     if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:
         raise ContractError(f"{name} must be a positive number of seconds, found {found!r}")
     return float(found)
@@ -107,10 +107,10 @@ def _evaluate(node: ast.AST) -> Any:
 
 
 def read_start(start: Any, rng: np.random.Generator) -> str | None:
-    """Return the date of tick 0 as worlds want it (:data:`DATE_FORMAT`); ``None`` without a date.
+    """Return the date of tick 0 in the format :data:`DATE_FORMAT`, or ``None`` without a date.
 
-    ``random`` stands for an hour of a day in 2020, ``2017_random`` in that year, ``2017-03_random``
-    in that month. Raises :class:`ContractError`.
+    ``random`` draws a month, day and hour in 2020, ``2017_random`` in 2017, ``2017-03_random`` a day and hour in March
+    2017. Raises :class:`ContractError` for invalid dates.
     """
     if start is None:
         return None
@@ -129,7 +129,7 @@ def read_start(start: Any, rng: np.random.Generator) -> str | None:
 
 
 def parse_date(text: str) -> datetime:
-    """Return the date that ``text`` (:data:`DATE_FORMAT`) means. Raises :class:`ContractError`."""
+    """Parse a date in the format :data:`DATE_FORMAT`. Raises :class:`ContractError` for other texts."""
     try:
         return datetime.strptime(text, DATE_FORMAT)
     except (TypeError, ValueError):
@@ -140,24 +140,24 @@ def parse_date(text: str) -> datetime:
 
 
 def read_sensors(described: Any) -> list[SensorInformation]:
-    """Return the sensors of a description. Raises :class:`ContractError`."""
-    found = []
-    for place, one in enumerate(_listed(described, "sensors")):
-        uid, space, value = _parts(one, "sensor", place, _SENSOR_KEYS)
-        found.append(SensorInformation(readable(space, uid)(value), space, uid))
-    return found
+    """Create sensors from their descriptions. Raises :class:`ContractError` if these are invalid."""
+    sensors = []
+    for index, item in enumerate(_listed(described, "sensors")):
+        uid, space, value = _parts(item, "sensor", index, _SENSOR_KEYS)
+        sensors.append(SensorInformation(readable(space, uid)(value), space, uid, may_be_missing=True))
+    return sensors
 
 
 def read_actuators(described: Any) -> list[ActuatorInformation]:
-    """Return the actuators of a description. Raises :class:`ContractError`."""
-    found = []
-    for place, one in enumerate(_listed(described, "actuators")):
-        uid, space, value = _parts(one, "actuator", place, _ACTUATOR_KEYS)
+    """Create actuators from their descriptions. Raises :class:`ContractError` if these are invalid."""
+    actuators = []
+    for index, item in enumerate(_listed(described, "actuators")):
+        uid, space, value = _parts(item, "actuator", index, _ACTUATOR_KEYS)
         try:
-            found.append(ActuatorInformation(value, space, uid))
+            actuators.append(ActuatorInformation(value, space, uid))
         except ActionError as error:
             raise ContractError(f"the description of an actuator: {error}") from None
-    return found
+    return actuators
 
 
 def _listed(described: Any, what: str) -> Sequence[Any]:
@@ -166,24 +166,24 @@ def _listed(described: Any, what: str) -> Sequence[Any]:
     return described
 
 
-def _parts(one: Any, kind: str, place: int, keys: Sequence[tuple[str, str]]) -> tuple[str, Space, Any]:
-    """Return uid, space and value of one description."""
-    where = f"the description of {kind} {place}"
-    if isinstance(one, Mapping):
+def _parts(item: Any, kind: str, index: int, keys: Sequence[tuple[str, str]]) -> tuple[str, Space, Any]:
+    """Return uid, space and value of one sensor or actuator."""
+    where = f"the description of {kind} {index}"
+    if isinstance(item, Mapping):
         allowed = [key for pair in keys for key in pair]
-        for key in one:
+        for key in item:
             if key not in allowed:
                 raise ContractError(
                     f"{where}: unknown key {key!r}{did_you_mean(str(key), allowed)}; allowed: {', '.join(allowed)}"
                 )
-        uid, space, value = (next((one[key] for key in pair if key in one), None) for pair in keys)
+        uid, space, value = (next((item[key] for key in pair if key in item), None) for pair in keys)
     else:
-        uid, space, value = (getattr(one, name, None) for name in ("uid", "space", "value"))
+        uid, space, value = (getattr(item, name, None) for name in ("uid", "space", "value"))
     if not isinstance(uid, str) or uid.count(".") < 2 or not all(uid.split(".")):
         raise ContractError(
             f"{where}: its uid must be 'simulator.entity.attribute' (mosaik's ids), found {uid!r}"
-            if uid is not None or isinstance(one, Mapping)
-            else f"{where} is neither {kind} information nor a dictionary: {one!r}"
+            if uid is not None or isinstance(item, Mapping)
+            else f"{where} is neither {kind} information nor a dictionary: {item!r}"
         )
     try:
         return uid, _space(space), value
@@ -191,21 +191,21 @@ def _parts(one: Any, kind: str, place: int, keys: Sequence[tuple[str, str]]) -> 
         raise ContractError(f"the description of {kind} {uid!r}: {error}") from None
 
 
-def _space(found: Any) -> Space:
-    if isinstance(found, Space):
-        return found
-    if hasattr(found, "to_string"):
-        # palaestrAI's spaces write themselves in a form that ours are read from
-        return Space.from_string(found.to_string())
-    return Space.from_string(found)
+def _space(source: Any) -> Space:
+    if isinstance(source, Space):
+        return source
+    if hasattr(source, "to_string"):
+        # palaestrAI's spaces have the same text form as ours
+        return Space.from_string(source.to_string())
+    return Space.from_string(source)
 
 
 def readable(space: Space, uid: str) -> Callable[[Any], Any]:
-    """Return what makes readings of ``space`` of an entity's values.
+    """Return a function that converts an entity's values to readings of ``space``.
 
-    As in palaestrai-mosaik, a value is cast to the space's type. What is missing (``None``) is NaN, also
-    where the type is one of whole numbers. Raises :class:`ContractError` where a value cannot be cast, is
-    beyond the type's limits or has another shape.
+    As in palaestrai-mosaik, values are cast to the space's type. Missing values (``None``) become NaN, even if the type
+    is an integer. The function raises :class:`ContractError` if a value cannot be cast, exceeds the type's limits, or
+    has another shape.
     """
     if isinstance(space, Tuple):
         return _readable_tuple(space, uid)
@@ -213,7 +213,7 @@ def readable(space: Space, uid: str) -> Callable[[Any], Any]:
     assert space.dtype is not None
     missing, dtype = np.full(space.shape, np.nan), space.dtype
     whole = dtype.kind in "iu"
-    # of a plain number, a number: faster than by way of an array
+    # fast path for plain floats, without an array
     number = dtype.type if space.size == 1 and dtype.kind == "f" else None
 
     def reading(value: Any) -> Any:
@@ -233,21 +233,21 @@ def readable(space: Space, uid: str) -> Callable[[Any], Any]:
 
 
 def _whole(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Return ``array`` without fractions; as floating-point numbers where some are missing (NaN)."""
+    """Truncate ``array`` to integers of ``dtype``; if values are missing (NaN), it stays floating-point."""
     if array.dtype.kind not in "iuf":
         array = array.astype(np.float64)
     limits = np.iinfo(dtype)
     cut = np.trunc(array)
-    # numbers of 64 bits have no limit of their own as floating-point numbers, the next one is exact
+    # the maximum of 64-bit integers is not representable as a float, but the maximum plus one is
     if not (np.isnan(cut) | ((cut >= limits.min) & (cut < limits.max + 1))).all():
         raise ValueError(f"{dtype} holds numbers from {limits.min} to {limits.max}")
-    found: Array = cut if np.isnan(cut).any() else cut.astype(dtype)
-    return found
+    result: Array = cut if np.isnan(cut).any() else cut.astype(dtype)
+    return result
 
 
 def _readable_tuple(space: Tuple, uid: str) -> Callable[[Any], Any]:
-    """Return :func:`readable` for several spaces: a value for each of them."""
-    parts = [readable(one, uid) for one in space.spaces]
+    """Return the function of :func:`readable` for a tuple space, with one value for each of its spaces."""
+    parts = [readable(item, uid) for item in space.spaces]
 
     def reading(value: Any) -> Any:
         if value is None:
@@ -256,53 +256,49 @@ def _readable_tuple(space: Tuple, uid: str) -> Callable[[Any], Any]:
             raise ContractError(
                 f"{value!r} is no reading of sensor {uid!r}, {space}: {len(parts)} values are needed"
             )
-        return tuple(part(one) for part, one in zip(parts, value, strict=True))
+        return tuple(part(item) for part, item in zip(parts, value, strict=True))
 
     return reading
 
 
 def settable(value: Any) -> Any:
-    """Return a set-point as entities get it: numbers and lists; ``None`` where none was given yet."""
+    """Convert a set-point for entities: to a number or a list, or ``None`` if it is not set yet."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-#: accepted without effect: there is no second process to be reached any more
+#: parameters without effect, because no second process has to be reached
 _PLACES = ("arl_sync_host", "arl_sync_port")
 
 
 class MosaikEnvironment(CoSimulation):
-    """A mosaik world that a Python function makes, with the parameters of palaestrai-mosaik.
+    """A mosaik world created by a Python function, with the parameters of palaestrai-mosaik.
 
     Args:
-        module: where the two functions are: a module, or ``module:Class``, of which an object is made for
-            every episode.
-        description_func: called with the parameters (see ``params``); returns the sensors, the actuators and,
-            if it wants, the state of the world (a dictionary). Sensors and actuators are information objects
-            or dictionaries with ``uid`` (``simulator.entity.attribute``), ``space`` and ``value``.
-        instance_func: called with the same parameters; returns a ``mosaik.AsyncWorld`` (or ``World``) that
-            was not run, and its entities by full id. It may be asynchronous.
-        arl_sync_freq: ticks from one reading of the sensors to the next.
-        end: length of an episode in ticks: a number or a product or sum of some (``15*60*96``). The episode
-            is truncated with the last reading that is not later.
+        module: the module with the two functions, or ``module:Class``. The class is instantiated for every episode.
+        description_func: is called with the parameters (see ``params``). Returns the sensors, the actuators, and
+            optionally the state of the world (a dictionary). Sensors and actuators are information objects, or
+            dictionaries with ``uid`` (``simulator.entity.attribute``), ``space`` and ``value``.
+        instance_func: is called with the same parameters. Returns a ``mosaik.AsyncWorld`` (or ``World``) that has not
+            been run, and its entities by full id. May be asynchronous.
+        arl_sync_freq: ticks between two readings of the sensors.
+        end: length of an episode in ticks: a number, or a product or sum of numbers (``15*60*96``). The episode is
+            truncated at the last reading that is not later.
         start_date: date of tick 0 (``2020-01-31 12:00:00+0100``), or ``random``, ``2020_random``,
-            ``2020-03_random``: drawn for every episode.
-        infer_start_date: whether the date comes from the state of the world where ``start_date`` is not
-            given.
-        silent: handed on to the functions.
-        no_extra_step: whether the last reading is before ``end``, not at it.
-        simulation_timeout: seconds that an answer of a simulator in another process may take, also to the
-            instance function.
-        params: for the two functions, which also get ``meta_params`` in it: ``seed`` (another one for every
-            episode), ``end`` (exclusive), ``arl_sync_freq``, ``silent`` and, where there is one,
-            ``start_date``.
-        terminal_condition: ``module:function``; asked at the end of an episode with the sensors, it returns
-            (terminated, truncated), each ``None`` for "as it is".
+            ``2020-03_random`` to draw a date for every episode.
+        infer_start_date: whether to take the date from the state of the world if ``start_date`` is missing.
+        silent: is passed on to the functions.
+        no_extra_step: whether the last reading is before ``end``, instead of at it.
+        simulation_timeout: maximum number of seconds for an answer of a simulator in another process, including those
+            to the instance function.
+        params: parameters of the two functions. They also get ``meta_params`` with ``seed`` (different in every
+            episode), ``end`` (exclusive), ``arl_sync_freq``, ``silent`` and, if there is a date, ``start_date``.
+        terminal_condition: ``module:function`` that is called with the sensors at the end of an episode. Returns
+            (terminated, truncated); ``None`` keeps the default.
 
     Raises:
-        ContractError, NameResolutionError: if the parameters do not fit, or something that they name is not
-            there.
+        ContractError, NameResolutionError: if the parameters are invalid, or a name in them does not exist.
     """
 
     def __init__(  # noqa: PLR0913 (the names are those of palaestrai-mosaik)
@@ -324,10 +320,12 @@ class MosaikEnvironment(CoSimulation):
     ):
         for name in places:
             if name not in _PLACES:
-                known = inspect.signature(MosaikEnvironment).parameters
-                raise ContractError(f"MosaikEnvironment has no parameter {name!r}{did_you_mean(name, known)}")
+                parameters = inspect.signature(MosaikEnvironment).parameters
+                raise ContractError(
+                    f"MosaikEnvironment has no parameter {name!r}{did_you_mean(name, parameters)}"
+                )
         self.step_size = read_ticks(arl_sync_freq, "arl_sync_freq")
-        #: the first tick that is not part of an episode
+        #: the first tick after an episode
         self.end = read_ticks(end, "end") + (0 if no_extra_step else 1)
         if not 0 < self.step_size < self.end:
             raise ContractError(
@@ -339,9 +337,9 @@ class MosaikEnvironment(CoSimulation):
         self.params = dict(params or {})
         self.timeout = read_seconds(simulation_timeout, "simulation_timeout")
         self._names = (module, description_func, instance_func)
-        for name, found in zip(("module", "description_func", "instance_func"), self._names, strict=True):
-            if not isinstance(found, str):
-                raise ContractError(f"{name} must be text, found {found!r}")
+        for name, argument in zip(("module", "description_func", "instance_func"), self._names, strict=True):
+            if not isinstance(argument, str):
+                raise ContractError(f"{name} must be text, found {argument!r}")
         self._start, self._infer, self._silent = start_date, infer_start_date, silent
         self._terminal = (
             importing.load(terminal_condition, ours=False)
@@ -354,23 +352,23 @@ class MosaikEnvironment(CoSimulation):
         self._setpoints: Callable[[], FloatVector] = lambda: np.empty(0)
 
     def takes_reward(self, reward: Any) -> bool:
-        """Keep a reward of palaestrAI, which is called with sensors and actuators."""
+        """Keep a palaestrAI reward, which is called with sensors and actuators."""
         if not hasattr(reward, "compute"):
             return False
         self._reward = reward
         return True
 
     def setup(self) -> EnvironmentBaseline:
-        """Ask the description; nothing is built or started."""
-        _, given, world_state = self._describe(np.random.default_rng(0))
-        date = given["meta_params"].get("start_date")
-        #: the sensors and actuators in the order of the vectors
+        """Call the description function, without building or starting the world."""
+        _, arguments, world_state = self._describe(np.random.default_rng(0))
+        date = arguments["meta_params"].get("start_date")
+        #: the sensors and actuators, in the order of the vectors
         self.layouts = [Layout.of(channels) for channels in (self._sensors, self._actuators)]
         rewards: Sequence[Any] = ()
         if self._reward is not None:
-            # nobody knows the first readings, and palaestrAI's objects take members of their space only
+            # the first readings are unknown, but palaestrAI's objects only accept values in their space
             rewards = self._reward.declare(
-                [SensorInformation(_plausible(one), one.space, one.uid) for one in self._sensors],
+                [SensorInformation(_plausible(sensor), sensor.space, sensor.uid) for sensor in self._sensors],
                 self._actuators,
             )
         start: datetime | None = None
@@ -380,20 +378,20 @@ class MosaikEnvironment(CoSimulation):
         return EnvironmentBaseline(self._sensors, self._actuators, rewards, start, world_state)
 
     def plan(self) -> WorldPlan:
-        """Return how the world of the next episode is made, and what agents see and set of it."""
+        """Describe how to create the next episode's world, and the ports for agents."""
         rng = getattr(self, "rng", None) or np.random.default_rng(0)
-        source, given, _ = self._describe(rng)
+        source, arguments, _ = self._describe(rng)
         self._compare("sensors", self.layouts[0], self._sensors)
         self._compare("actuators", self.layouts[1], self._actuators)
         make = self._function(source, self._names[2])
-        sensors = [SensorPort(one, *_ends(one.uid)) for one in self._sensors]
+        sensors = [SensorPort(channel, *_ends(channel.uid)) for channel in self._sensors]
         return WorldPlan(
             (),
             (),
             (),
             sensors,
-            [ActuatorPort(one, *_ends(one.uid)) for one in self._actuators],
-            build=partial(make, given),
+            [ActuatorPort(channel, *_ends(channel.uid)) for channel in self._actuators],
+            build=partial(make, arguments),
             timeout=self.timeout,
             readings={
                 (port.entity, port.attribute): readable(port.information.space, port.information.uid)
@@ -404,9 +402,9 @@ class MosaikEnvironment(CoSimulation):
         )
 
     def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
-        """Compute palaestrAI's reward, if there is one; truncate the episode at its last reading."""
+        """Compute palaestrAI's reward, if there is one, and truncate the episode at its last reading."""
         rewards: FloatVector = np.full(self._n_rewards, np.nan)
-        # of the first readings, nobody has done anything yet
+        # no actions precede the first readings
         if self._reward is not None and time > 0:
             sensors, actuators = self.layouts
             rewards = self._reward.compute(sensors, readings, actuators, self._setpoints())
@@ -424,47 +422,51 @@ class MosaikEnvironment(CoSimulation):
         assert self._terminal is not None
         terminated, truncated = self._terminal(sensors)
         terminated = bool(terminated)
-        # it is over in any case
+        # the episode has ended, so at least one flag is set
         return terminated, not terminated if truncated is None else bool(truncated) or not terminated
 
     def _describe(self, rng: np.random.Generator) -> tuple[Any, dict[str, Any], Any]:
-        """Ask the description; return where the functions are, what they are given and the world's state."""
+        """Call the description function; return the functions' source, their parameters and the world's state."""
         source = self._source()
-        given = deepcopy(self.params)
-        meta = given["meta_params"] = {
+        arguments = deepcopy(self.params)
+        meta = arguments["meta_params"] = {
             "seed": int(rng.integers(2**32 - 1)),
             "end": self.end,
             "arl_sync_freq": self.step_size,
             "silent": self._silent,
         }
         where = f"{self._names[0]}.{self._names[1]}"
-        answer = self._function(source, self._names[1])(given)
+        answer = self._function(source, self._names[1])(arguments)
         if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
             raise ContractError(f"{where} must return (sensors, actuators[, world state]), found {answer!r}")
         world_state = answer[2] if len(answer) > 2 else None
         date = read_start(self._start, rng)
-        own = world_state.get("start_date") if isinstance(world_state, Mapping) else None
-        if date is None and own is not None:
+        inferred = world_state.get("start_date") if isinstance(world_state, Mapping) else None
+        if date is None and inferred is not None:
             if not self._infer:
                 raise ContractError(
                     f"the world of {self._names[0]} needs a start_date: give one, or infer_start_date: true for "
-                    f"its own, {own!r}"
+                    f"its own, {inferred!r}"
                 )
-            date = read_start(own, rng)
+            date = read_start(inferred, rng)
         if date is not None:
             meta["start_date"] = date
         self._sensors, self._actuators = read_sensors(answer[0]), read_actuators(answer[1])
-        for kind, found in (("sensors", self._sensors), ("actuators", self._actuators)):
-            if not found:
+        for kind, channels in (("sensors", self._sensors), ("actuators", self._actuators)):
+            if not channels:
                 raise ContractError(f"{where} describes no {kind}; an environment needs some")
-        return source, given, world_state
+        return source, arguments, world_state
 
-    def _compare(self, kind: str, layout: Layout, found: Sequence[Any]) -> None:
-        """Raise :class:`ContractError` where a later episode has other channels than the first."""
+    def _compare(self, kind: str, layout: Layout, channels: Sequence[Any]) -> None:
+        """Raise :class:`ContractError` if the channels of an episode differ from those of the first."""
         before = zip(layout.uids, layout.spaces, strict=True)
-        for i, (old, new) in enumerate(zip_longest(before, ((one.uid, one.space) for one in found))):
+        for i, (old, new) in enumerate(
+            zip_longest(before, ((channel.uid, channel.space) for channel in channels))
+        ):
             if old != new:
-                was, now = (f"{one[0]!r}, {one[1]}" if one else "nothing" for one in (old, new))
+                was, now = (
+                    f"{channel[0]!r}, {channel[1]}" if channel else "nothing" for channel in (old, new)
+                )
                 raise ContractError(
                     f"{self._names[0]}.{self._names[1]} must describe the same {kind} in every episode, in the same "
                     f"order: place {i} was {was}, is now {now}"
@@ -477,30 +479,30 @@ class MosaikEnvironment(CoSimulation):
         return importing.import_module(name, ours=False)
 
     def _function(self, source: Any, name: str) -> Callable[..., Any]:
-        found: Callable[..., Any] | None = getattr(source, name, None)
-        if not callable(found):
-            known = [key for key in dir(source) if not key.startswith("_") and callable(getattr(source, key))]
-            raise ContractError(f"{self._names[0]} has no function {name!r}{did_you_mean(name, known)}")
+        function: Callable[..., Any] | None = getattr(source, name, None)
+        if not callable(function):
+            names = [key for key in dir(source) if not key.startswith("_") and callable(getattr(source, key))]
+            raise ContractError(f"{self._names[0]} has no function {name!r}{did_you_mean(name, names)}")
         importing.check_origin(
-            getattr(found, "__func__", found), self._names[0].partition(":")[0] + f":{name}"
+            getattr(function, "__func__", function), self._names[0].partition(":")[0] + f":{name}"
         )
-        return found
+        return function
 
 
 def _ends(uid: str) -> tuple[str, str]:
-    """Return mosaik's full id of the entity, and the attribute."""
+    """Split a uid into mosaik's full id of the entity, and the attribute."""
     entity, _, attribute = uid.rpartition(".")
     return entity, attribute
 
 
 def _value(space: Space, reading: FloatVector) -> Any:
-    """Return the value of a reading; ``None`` where whole numbers are missing, which know no NaN."""
+    """Return the value of a reading, or ``None`` if an integer is missing, because integers have no NaN."""
     missing = space.flat_integral.any() and np.isnan(reading).any()
     return None if missing else space.unflatten(reading)
 
 
 def _plausible(sensor: SensorInformation) -> Any:
-    """Return the reading that was described, or the one next to zero."""
+    """Return the described reading, or the value closest to zero."""
     if sensor.value is not None and not np.isnan(sensor.space.flatten(sensor.value)).any():
         return sensor.value
     return sensor.space.unflatten(np.clip(0.0, sensor.space.flat_low, sensor.space.flat_high))

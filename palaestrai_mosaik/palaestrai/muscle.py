@@ -1,4 +1,4 @@
-"""Muscles and objectives that are written for palaestrAI."""
+"""Muscles and objectives written for palaestrAI."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from .filter import AdaptedFilter
 from .memory import LazyMemory, MirroredMemory
 from .translate import PalaestraiChannels, vector_of
 
-#: what need not be copied
+#: immutable types, which need no copy
 _PLAIN = (int, float, str, bytes, bool, type(None))
 
 
 class AdaptedMuscle(Adapted, Muscle):
-    """Runs a muscle of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
+    """Runs a palaestrAI muscle; subclasses have its class in :attr:`wrapped_class`.
 
-    It is made when it is set up. Its ``uid`` is the agent's name, as in palaestrAI. ``prepare_model`` is called
-    before ``setup``, in test mode only; and also in a test it gets the model of a brain of
-    palaestrAI before it acts. So if it does not find what it looks for, but has such a brain
-    (:attr:`taught`), that is no error. Its global generators are seeded again for every episode.
+    The muscle is created in :meth:`setup`. Its ``uid`` is the agent's name, as in palaestrAI. ``prepare_model`` is
+    called before its own ``setup``, in test mode only. If the muscle has a palaestrAI brain (:attr:`taught`), it also
+    gets the brain's model before a test, so a missing dump is no error. Its global generators are reseeded for every
+    episode.
     """
 
     agent: str = ""
     seed: int = 0
     loads: bool = False
     taught: bool = False
-    #: the filters of palaestrAI's kind that are between the muscle and its environments
+    #: the palaestrAI filters between the muscle and its environments
     filters: Sequence[AdaptedFilter] = ()
     _mode: Mode = Mode.TRAIN
     _seen: Layout | None = None
@@ -50,7 +50,7 @@ class AdaptedMuscle(Adapted, Muscle):
         super().__init_subclass__(**kwargs)
         wrapped: Any = cls.wrapped_class
         if wrapped.prepare_model is palaestrai.agent.Muscle.prepare_model:
-            # a run that wants to load with it gets the error that it cannot
+            # so that a run with 'load' reports that the muscle cannot load
             cls.prepare_model = Muscle.prepare_model  # type: ignore[method-assign]
 
     @classmethod
@@ -58,16 +58,16 @@ class AdaptedMuscle(Adapted, Muscle):
         return False
 
     def _introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
-        """Set its agent and seed, and whether it loads a model and has a brain of palaestrAI."""
+        """Set the agent, the seed, and whether the muscle loads a model and has a palaestrAI brain."""
         self.agent, self.seed, self.loads, self.taught = agent, seed, loads, taught
 
     def _memory_for(self, channels: Channels) -> MirroredMemory:
-        """Return the memory of a body with this muscle."""
+        """Create the memory of a body with this muscle."""
         return rollout_memory(channels, self.uid)
 
     @property
     def mode(self) -> Mode:
-        """Whether the muscle explores (train) or not (test)."""
+        """The mode: the muscle explores in train mode only."""
         return self._mode
 
     @mode.setter
@@ -97,13 +97,13 @@ class AdaptedMuscle(Adapted, Muscle):
         if self.loads and self._mode is Mode.TEST:
             with self._dumper.loading(required=not self.taught), self.generators:
                 part.prepare_model()
-        for one in self.filters:
-            one._join(muscle=part)
+        for item in self.filters:
+            item._join(muscle=part)
         with self.generators:
             part.setup()
 
     def prepare_model(self) -> None:
-        """It was done in :meth:`setup`."""
+        """Do nothing: :meth:`setup` has loaded the model."""
 
     def propose_actions(
         self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
@@ -124,8 +124,8 @@ class AdaptedMuscle(Adapted, Muscle):
         self._report()
         if self.filters and self.taught:
             data = MuscleData(data)
-            for one in self.filters:
-                one.carried = data
+            for item in self.filters:
+                item.carried = data
         return available, data
 
     def _own_filters(self, filters: Sequence[Any]) -> None:
@@ -135,10 +135,10 @@ class AdaptedMuscle(Adapted, Muscle):
         self.update(model)
 
     def update(self, update: Any) -> None:
-        # as if it came from another process, where palaestrAI has the brain: no two muscles share it
-        own = update if isinstance(update, _PLAIN) else pickle.loads(pickle.dumps(update))
+        # palaestrAI's brain is in another process, so muscles never share an update: copy it
+        copied = update if isinstance(update, _PLAIN) else pickle.loads(pickle.dumps(update))
         with self.generators:
-            self.part.update(own)
+            self.part.update(copied)
 
     def reset(self) -> None:
         with self.generators:
@@ -149,7 +149,7 @@ class AdaptedMuscle(Adapted, Muscle):
             self.part.teardown()
 
     def _ours(self) -> Sequence[BrainDumper]:
-        """Return where dumps are at this moment."""
+        """Return the current dumpers."""
         return self._dumpers
 
     def _report(self) -> None:
@@ -157,34 +157,34 @@ class AdaptedMuscle(Adapted, Muscle):
             for key, value in numeric_statistics(self.part.pop_statistics()):
                 self.add_statistics(key, value)
 
-    def _lay_out(self, seen: Layout, offered: Layout) -> None:
-        self._seen, self._offered = seen, offered
-        self._their_sensors = PalaestraiChannels(seen.bound(self._rng), palaestrai.agent.SensorInformation)
-        self._their_actuators = PalaestraiChannels(offered, palaestrai.agent.ActuatorInformation)
+    def _lay_out(self, sensors: Layout, actuators: Layout) -> None:
+        self._seen, self._offered = sensors, actuators
+        self._their_sensors = PalaestraiChannels(sensors.bound(self._rng), palaestrai.agent.SensorInformation)
+        self._their_actuators = PalaestraiChannels(actuators, palaestrai.agent.ActuatorInformation)
 
 
 def rollout_memory(channels: Channels, tag: str) -> MirroredMemory:
-    """Return the memory of a body with a muscle or an objective of palaestrAI."""
+    """Create the memory of a body with a palaestrAI muscle or objective."""
     return MirroredMemory(channels, LazyMemory(MUSCLE_MEMORY), MUSCLE_MEMORY, tag)
 
 
 class AdaptedObjective(Adapted, Objective):
-    """Computes an objective of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
+    """Runs a palaestrAI objective; subclasses have its class in :attr:`wrapped_class`.
 
-    ``None`` and an empty array mean that there is no value: a brain of palaestrAI does not get
-    the row. It gets NaN. Its global generators are seeded again for every episode.
+    If the objective is ``None`` or an empty array, a palaestrAI brain does not get the row. If it is NaN, the brain
+    gets it. The objective's global generators are reseeded for every episode.
     """
 
     agent: str = ""
     seed: int = 0
-    #: the muscle beside it, which knows the generator of the episode
+    #: the muscle of the body, which has the generator of the episode
     muscle: Muscle
 
     def _introduce(self, agent: str, seed: int, muscle: Muscle) -> None:
         self.agent, self.seed, self.muscle = agent, seed, muscle
 
     def _memory_for(self, channels: Channels) -> MirroredMemory:
-        """Return the memory of a body with this objective."""
+        """Create the memory of a body with this objective."""
         return rollout_memory(channels, self.agent)
 
     def setup(self, reward_names: Sequence[str]) -> None:

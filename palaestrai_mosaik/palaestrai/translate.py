@@ -1,6 +1,6 @@
-"""Between palaestrAI's spaces, information objects and times, and ours.
+"""Conversion between palaestrAI's spaces, information objects and times, and ours.
 
-This module imports palaestrAI; it is only loaded where a class of palaestrAI is in use.
+This module imports palaestrAI. It is only loaded if a palaestrAI class is in use.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ T = TypeVar("T")
 
 
 def their_space(space: Space) -> Any:
-    """Return palaestrAI's space for ours; the same object for equal spaces.
+    """Return palaestrAI's space for ours; equal spaces give the same object.
 
-    If ``space`` has a generator (:meth:`Space.bound`), the result is an object of its own, and
-    what it samples is drawn from that generator.
+    If ``space`` has a generator (:meth:`Space.bound`), the result is a separate object that samples from it.
     """
-    found = _their_space(space)
-    return found if space.rng is None else _drawing_from(found, space.rng)
+    translated = _their_space(space)
+    return translated if space.rng is None else _drawing_from(translated, space.rng)
 
 
 def our_space(space: Any) -> Space:
-    """Return our space for one of palaestrAI's or of Gymnasium's.
+    """Convert a palaestrAI or Gymnasium space to ours.
 
-    Raises :class:`SpaceError` for kinds of spaces that have no vector form here.
+    Raises :class:`SpaceError` if the kind of space has no vector form.
     """
     if isinstance(space, gymnasium.spaces.Tuple):
         return Tuple(*(our_space(part) for part in space.spaces))
@@ -69,10 +68,10 @@ def our_space(space: Any) -> Space:
 
 
 def their_value(space: Space, vector: FloatVector) -> Any:
-    """Return the value of ``space`` whose flat form is ``vector``, as palaestrAI's classes take it.
+    """Return the value of ``space`` with the flat form ``vector``, as palaestrAI's classes expect it.
 
-    Single numbers are numpy's scalars of the space's type, which are numbers as well as arrays
-    without dimensions; others are arrays, and a tuple's are tuples.
+    Single numbers are NumPy scalars of the space's type, which also are arrays without dimensions. Other values are
+    arrays, and values of tuple spaces are tuples.
     """
     if isinstance(space, Tuple):
         values, start = [], 0
@@ -87,37 +86,37 @@ def their_value(space: Space, vector: FloatVector) -> Any:
 
 
 def their_sensor(info: SensorInformation) -> Any:
-    """Return palaestrAI's object for a sensor; a reading of ``None`` stays one."""
+    """Return palaestrAI's object for a sensor; a reading of ``None`` is kept."""
     return palaestrai.agent.SensorInformation(_value_of(info), their_space(info.space), info.uid)
 
 
 def their_actuator(info: ActuatorInformation) -> Any:
-    """Return palaestrAI's object for an actuator; a set-point of ``None`` stays one."""
+    """Return palaestrAI's object for an actuator; a set-point of ``None`` is kept."""
     return palaestrai.agent.ActuatorInformation(_value_of(info), their_space(info.space), info.uid)
 
 
 def our_sensor(info: Any) -> SensorInformation:
-    """Return our object for one of palaestrAI's sensors."""
+    """Return our object for palaestrAI's sensor."""
     return SensorInformation(info.value, our_space(info.space), str(info.uid))
 
 
 def our_actuator(info: Any) -> ActuatorInformation:
-    """Return our object for one of palaestrAI's actuators."""
+    """Return our object for palaestrAI's actuator."""
     return ActuatorInformation(info.value, our_space(info.space), str(info.uid))
 
 
 def their_simtime(ticks: int, start: datetime | None = None, seconds: float = 1.0) -> Any:
-    """Return palaestrAI's time of a tick: ``start`` is the date of tick 0, a tick lasts ``seconds``."""
+    """Return palaestrAI's time of a tick; ``start`` is the date of tick 0, a tick lasts ``seconds``."""
     date = None if start is None else start + timedelta(seconds=ticks * seconds)
     return palaestrai.types.SimTime(simtime_ticks=int(ticks), simtime_timestamp=date)
 
 
 class PalaestraiChannels:
-    """Makes palaestrAI's information objects of some channels from flat vectors, quickly.
+    """Creates palaestrAI's information objects of some channels from flat vectors, quickly.
 
-    ``make`` is the class of the objects. They are new ones at every step, because palaestrAI's
-    parts keep and change what they are given. A reading outside its space is handed on as it is.
-    With ``gaps``, NaN stands for no value. An object costs about half a microsecond.
+    ``make`` is the class of the objects. Each call creates new ones, because palaestrAI's parts keep and modify them.
+    Readings outside their space are passed on unchanged. With ``gaps``, NaN means a missing value. An object costs
+    about half a microsecond.
     """
 
     def __init__(self, layout: Layout, make: Callable[..., T], *, gaps: bool = False):
@@ -129,42 +128,42 @@ class PalaestraiChannels:
             for space, uid in zip(layout.spaces, layout.uids, strict=True)
         ]
         plain = all(space.size == 1 and not isinstance(space, Tuple) for space in layout.spaces)
-        #: numpy's type of each channel, if each is one number, of whatever shape
+        #: NumPy's type of each channel if all are single numbers, of any shape; otherwise empty
         self.kinds = [_number_type(space) for space in layout.spaces] if plain else []
 
     def __call__(self, vector: FloatVector) -> list[Any]:
         """Return the objects with the values of ``vector``."""
-        new, make, found = object.__new__, self._make, []
+        new, make, infos = object.__new__, self._make, []
         for fields, value in zip(self._fresh, self.values(vector), strict=True):
-            one = new(make)
-            one.__dict__.update(fields)
-            one._value = value
-            found.append(one)
-        return found
+            info = new(make)
+            info.__dict__.update(fields)
+            info._value = value
+            infos.append(info)
+        return infos
 
     def empty(self) -> list[Any]:
         """Return the objects without values."""
-        new, make, found = object.__new__, self._make, []
+        new, make, infos = object.__new__, self._make, []
         for fields in self._fresh:
-            one = new(make)
-            one.__dict__.update(fields)
-            found.append(one)
-        return found
+            info = new(make)
+            info.__dict__.update(fields)
+            infos.append(info)
+        return infos
 
     def values(self, vector: FloatVector) -> list[Any]:
-        """Return the values alone."""
+        """Return the values without objects."""
         missing = self.gaps and bool(np.isnan(vector).any())
         if self.layout.scalar and not missing:
             return [kind(number) for kind, number in zip(self.kinds, vector.tolist(), strict=True)]
-        layout, found = self.layout, []
+        layout, result = self.layout, []
         for space, part in zip(layout.spaces, layout.slices, strict=True):
             values = vector[part]
-            found.append(None if missing and np.isnan(values).any() else their_value(space, values))
-        return found
+            result.append(None if missing and np.isnan(values).any() else their_value(space, values))
+        return result
 
 
 class PalaestraiInfos(Sequence[Any]):
-    """What :class:`PalaestraiChannels` makes of a vector, made when somebody looks at it."""
+    """The objects that :class:`PalaestraiChannels` creates from a vector, created on first access."""
 
     __slots__ = ("_objects", "channels", "vector")
 
@@ -192,14 +191,14 @@ class PalaestraiInfos(Sequence[Any]):
 
     @property
     def untouched(self) -> bool:
-        """Whether nobody has looked at the objects, who might have changed them."""
+        """Whether the objects have never been accessed, and thus cannot have been modified."""
         return self._objects is None
 
 
 def checked(infos: Any, kind: type, what: str) -> list[Any]:
     """Return ``infos``, objects of palaestrAI's class ``kind``, as a list.
 
-    Raises :class:`ContractError` if they are something else; ``what`` says who gave them.
+    ``what`` names their source in messages. Raises :class:`ContractError` for any other value.
     """
     if isinstance(infos, list | tuple) and all(isinstance(info, kind) for info in infos):
         return list(infos)
@@ -209,9 +208,8 @@ def checked(infos: Any, kind: type, what: str) -> list[Any]:
 def vector_of(layout: Layout, infos: Sequence[Any], what: str) -> FloatVector:
     """Return the values of palaestrAI's objects as one vector in the order of ``layout``.
 
-    Channels without an object, or without a value, are NaN. ``what`` says who gave them. Raises
-    :class:`ContractError` for something else than such objects, and :class:`ActionError` for one
-    that is not of these channels, or given twice.
+    Channels without an object or value become NaN. ``what`` names the source in messages. Raises
+    :class:`ContractError` for other values, and :class:`ActionError` for unknown or duplicate channels.
     """
     try:
         uids = tuple([str(info.uid) for info in infos])
@@ -221,23 +219,23 @@ def vector_of(layout: Layout, infos: Sequence[Any], what: str) -> FloatVector:
             f"{', '.join(layout.uids)}"
         ) from None
     if layout.scalar and uids == layout.uids:
-        # None becomes NaN in a float array; what is not a plain number goes the long way
+        # None becomes NaN in a float array; values other than plain numbers take the slow path
         with suppress(TypeError, ValueError):
             quick = np.array([info._value for info in infos], dtype=np.float64)
             if quick.shape == (layout.size,):
                 return quick
     vector = np.full(layout.size, np.nan)
-    seen = set()
+    used = set()
     for uid, info in zip(uids, infos, strict=True):
-        place = layout.index.get(uid)
-        if place is None:
+        index = layout.index.get(uid)
+        if index is None:
             raise ActionError(f"{what} has no {uid!r}{did_you_mean(uid, layout.uids)}")
-        if place in seen:
+        if index in used:
             raise ActionError(f"{what} has {uid!r} twice")
-        seen.add(place)
+        used.add(index)
         value = info._value
         if value is not None:
-            vector[layout.slices[place]] = layout.spaces[place].flatten(value)
+            vector[layout.slices[index]] = layout.spaces[index].flatten(value)
     return vector
 
 
@@ -251,7 +249,7 @@ def _their_space(space: Space) -> Any:
     if isinstance(space, MultiDiscrete):
         return types.MultiDiscrete(space.nvec)
     if isinstance(space, MultiBinary):
-        # with several axes, palaestrAI's own cannot be written as text, which all its objects need
+        # palaestrAI's MultiBinary with several axes has no text form, which its objects need
         return types.MultiBinary(space.n) if len(space.shape) == 1 else types.Box(0, 1, space.shape, np.int8)
     if isinstance(space, Tuple):
         return types.Tuple([_their_space(part) for part in space.spaces])
@@ -264,12 +262,12 @@ def _number_type(space: Space) -> type:
 
 
 def _drawing_from(space: Any, rng: np.random.Generator) -> Any:
-    """Return a copy of palaestrAI's space that samples from ``rng``."""
-    found = copy(space)
-    found._np_random = rng
+    """Return a copy of palaestrAI's space that samples from ``rng``, including its parts."""
+    bound = copy(space)
+    bound._np_random = rng
     if isinstance(space, gymnasium.spaces.Tuple):
-        found.spaces = tuple(_drawing_from(part, rng) for part in space.spaces)
-    return found
+        bound.spaces = tuple(_drawing_from(part, rng) for part in space.spaces)
+    return bound
 
 
 def _value_of(info: SensorInformation | ActuatorInformation | RewardInformation) -> Any:

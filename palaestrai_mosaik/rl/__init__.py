@@ -1,7 +1,7 @@
 """Run documents as environments of Gymnasium and PettingZoo, with a mosaik world inside.
 
 Needs the extra ``rl`` (or Gymnasium and PettingZoo alone). Importing
-it registers ``palaestrai_mosaik/Run-v0`` with Gymnasium, which from version 1.0 on reads no entry points of
+it registers ``palaestrai_mosaik/Run-v0`` with Gymnasium. From version 1.0 on, Gymnasium does not read entry points of
 packages, but imports the module before the colon:
 ``gymnasium.make("palaestrai_mosaik.rl:palaestrai_mosaik/Run-v0", document="run.yml")``.
 """
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["RUN", "aec_env", "make", "make_vec", "parallel_env"]
 
-#: what Gymnasium calls a run document
+#: Gymnasium's id of a run document
 RUN = "palaestrai_mosaik/Run-v0"
 
 
 def make(document: Any, **options: Any) -> RunEnv:
-    """Return a run document as an environment of Gymnasium, in which one agent is the caller's.
+    """Make a Gymnasium environment from a run document; the caller controls one agent.
 
     Args:
-        document: the path of a file, plain data, or a document that was read.
+        document: the path of a file, plain data, or a loaded document.
         options: those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`: ``agent``, ``phase``, ``seed``,
             ...
 
@@ -51,10 +51,10 @@ def make(document: Any, **options: Any) -> RunEnv:
 
 
 def make_vec(document: Any, num_envs: int = 1, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """Return copies of a run document's world as a vector environment of Gymnasium.
+    """Make a Gymnasium vector environment from copies of a run document's world.
 
     Args:
-        document: the path of a file, plain data, or a document that was read.
+        document: the path of a file, plain data, or a loaded document.
         num_envs: the number of copies.
         options: those of :func:`~palaestrai_mosaik.rl.vector_env.vector_env`: ``backend``, ``agent``,
             ``max_episode_steps``, ...
@@ -69,10 +69,10 @@ def make_vec(document: Any, num_envs: int = 1, **options: Any) -> VectorEnv[Any,
 
 
 def parallel_env(document: Any, **options: Any) -> RunParallelEnv:
-    """Return a run document as a parallel environment of PettingZoo.
+    """Make a parallel PettingZoo environment from a run document.
 
     Args:
-        document: the path of a file, plain data, or a document that was read.
+        document: the path of a file, plain data, or a loaded document.
         options: those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`: ``agents``, ``phase``,
             ``seed``, ...
 
@@ -86,10 +86,10 @@ def parallel_env(document: Any, **options: Any) -> RunParallelEnv:
 
 
 def aec_env(document: Any, **options: Any) -> AECEnv[Any, Any, Any]:
-    """Return a run document as an environment of PettingZoo in which agents are asked one after the other.
+    """Make a PettingZoo environment from a run document in which agents act in turn (AEC).
 
     Args:
-        document: the path of a file, plain data, or a document that was read.
+        document: the path of a file, plain data, or a loaded document.
         options: those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`: ``agents``, ``phase``,
             ``seed``, ...
 

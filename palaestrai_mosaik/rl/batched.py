@@ -24,7 +24,7 @@ from palaestrai_mosaik.experiment import (
 )
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
 
-#: every copy begins again on its own, and the phase's episode never ends
+#: every copy restarts separately, and the phase's episode never ends
 _NEVER_ENDS = ClassSpec(
     f"{EnvironmentTerminationCondition.__module__}:{EnvironmentTerminationCondition.__name__}",
     {"when": "all", "episodes": 2**31},
@@ -32,14 +32,14 @@ _NEVER_ENDS = ClassSpec(
 
 
 class NotBatchable(ContractError):
-    """The copies cannot be one batch; the message says why."""
+    """The copies cannot form a batch; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many ``copies``; the number of the ``first``, so that copy ``k`` draws the streams of ``first + k``.
+    """The number of ``copies`` and the number of the ``first``: copy ``k`` draws the streams of ``first + k``.
 
-    A copy is truncated after ``max_steps`` (``None``: when its environment says so).
+    A copy is truncated after ``max_steps``; ``None``: only by its environment.
     """
 
     copies: int
@@ -48,9 +48,10 @@ class Sizes:
 
 
 def batched(document: RunDocument, phase: PhaseSpec, own: str, sizes: Sizes) -> tuple[RunDocument, PhaseSpec]:
-    """Return ``phase`` with copies of its environment and of every agent's body, and its document.
+    """Return the document and ``phase`` with copies of its environment and of every agent's body.
 
-    ``own`` is the caller's agent, whose muscle does not matter. Raises :class:`NotBatchable` where a copy would not live through the same as it does alone.
+    ``own`` is the caller's agent, and any muscle of it will do. Raises :class:`NotBatchable` if a copy would not
+    behave as it does alone.
     """
     if len(phase.environments) > 1:
         raise NotBatchable(f"there are {len(phase.environments)} environments, which end together")
@@ -61,45 +62,55 @@ def batched(document: RunDocument, phase: PhaseSpec, own: str, sizes: Sizes) -> 
         if not _ends_with_environments(spec) and _hook(spec) is not TerminationCondition.episode_flow_control:
             raise NotBatchable(f"the condition {spec.name} may end the episode of all at once")
     environment = _batched_environment(phase.environments[0], sizes)
-    # it was a batch already: then its channels have their place in it
+    # an environment that was a batch before has its number in the channel names already
     native = environment.name == phase.environments[0].name
     agents = tuple(_batched_agent(spec, native, sizes.copies, spec.name == own) for spec in phase.agents)
-    kept = tuple(spec for spec in phase.simulation.conditions if not _ends_with_environments(spec))
-    simulation = replace(phase.simulation, conditions=(*kept, _NEVER_ENDS))
-    made = replace(phase, environments=(environment,), agents=agents, simulation=simulation)
+    phase_conditions = tuple(
+        spec for spec in phase.simulation.conditions if not _ends_with_environments(spec)
+    )
+    simulation = replace(phase.simulation, conditions=(*phase_conditions, _NEVER_ENDS))
+    batch_phase = replace(phase, environments=(environment,), agents=agents, simulation=simulation)
     of_run = tuple(spec for spec in document.conditions if not _ends_with_environments(spec))
-    return replace(document, conditions=of_run), made
+    return replace(document, conditions=of_run), batch_phase
 
 
 def _batched_environment(spec: EnvironmentSpec, sizes: Sizes) -> EnvironmentSpec:
     if spec.interpreter is not None:
         raise NotBatchable(f"environment {spec.uid!r} has an interpreter of its own")
-    found = resolve(spec.name, "environment")
-    given: dict[str, Any] = {"batch": sizes.copies, "first": sizes.first}
-    # there is nothing to be stored
+    environment_class = resolve(spec.name, "environment")
+    params_of_batch: dict[str, Any] = {"batch": sizes.copies, "first": sizes.first}
+    # nothing is stored
     spec = replace(spec, state_transformer=None)
-    if issubclass(found, Copies) or issubclass(found, BatchEnvironment):
+    if issubclass(environment_class, Copies) or issubclass(environment_class, BatchEnvironment):
         if sizes.max_steps is not None:
-            given["max_steps"] = _step_limit(found, spec, sizes.max_steps)
-        return replace(spec, params={**spec.params, **given})
-    if issubclass(found, Environment) and found.hold_setpoints:
-        params = {"name": f"{found.__module__}:{found.__qualname__}", "params": spec.params, **given}
+            params_of_batch["max_steps"] = _step_limit(environment_class, spec, sizes.max_steps)
+        return replace(spec, params={**spec.params, **params_of_batch})
+    if issubclass(environment_class, Environment) and environment_class.hold_setpoints:
+        params = {
+            "name": f"{environment_class.__module__}:{environment_class.__qualname__}",
+            "params": spec.params,
+            **params_of_batch,
+        }
         if sizes.max_steps is not None:
             params["max_steps"] = sizes.max_steps
         return replace(spec, name=f"{Copies.__module__}:{Copies.__name__}", params=params)
-    raise NotBatchable(f"environment {spec.uid!r} is a {found.__name__}, which cannot be stepped in a batch")
+    raise NotBatchable(
+        f"environment {spec.uid!r} is a {environment_class.__name__}, which cannot be stepped in a batch"
+    )
 
 
-def _step_limit(found: type, spec: EnvironmentSpec, most: int) -> int:
-    """Return how many steps a batched environment may make: ``most``, or what it has of its own."""
-    known = inspect.signature(found).parameters.get("max_steps")
-    if known is None:
-        raise NotBatchable(f"environment {spec.uid!r} is a {found.__name__}, which has no max_steps")
-    own = spec.params.get("max_steps", known.default)
-    return min(own, most) if isinstance(own, int) else most
+def _step_limit(environment_class: type, spec: EnvironmentSpec, most: int) -> int:
+    """Return the step limit of a batched environment: ``most``, or its own if smaller."""
+    parameter = inspect.signature(environment_class).parameters.get("max_steps")
+    if parameter is None:
+        raise NotBatchable(
+            f"environment {spec.uid!r} is a {environment_class.__name__}, which has no max_steps"
+        )
+    limit = spec.params.get("max_steps", parameter.default)
+    return min(limit, most) if isinstance(limit, int) else most
 
 
-def _batched_agent(agent: AgentSpec, native: bool, copies: int, own: bool) -> AgentSpec:
+def _batched_agent(agent: AgentSpec, native: bool, copies: int, is_own: bool) -> AgentSpec:
     """Return the agent with a body in every copy."""
     bodies = agent.bodies or (
         BodySpec(agent.muscle, agent.objective, agent.sensors, agent.actuators, agent.filters),
@@ -115,20 +126,20 @@ def _batched_agent(agent: AgentSpec, native: bool, copies: int, own: bool) -> Ag
     objective = body.objective
     if objective is not None and not issubclass(resolve(objective.name, "objective"), BatchObjective):
         raise NotBatchable(f"the objective of agent {agent.name!r} is no BatchObjective")
-    if not own and not issubclass(resolve(body.muscle.name, "muscle"), BatchMuscle):
+    if not is_own and not issubclass(resolve(body.muscle.name, "muscle"), BatchMuscle):
         raise NotBatchable(f"the muscle of agent {agent.name!r} is no BatchMuscle")
     return replace(agent, bodies=(body,), sensors=(), actuators=())
 
 
 def _numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of channels of one environment as they are in a batch of it."""
-    found = []
+    """Convert names of one environment's channels to those of a batch."""
+    numbered = []
     for name in names:
         uid, _, local = name.partition(".")
         if set(uid) & set("*?[") or BODY_NUMBER in name:
             raise NotBatchable(f"{name!r} does not begin with the uid of the environment, or names a body")
-        found.append(f"{uid}.{BODY_NUMBER}.{local}")
-    return tuple(found)
+        numbered.append(f"{uid}.{BODY_NUMBER}.{local}")
+    return tuple(numbered)
 
 
 def _ends_with_environments(spec: ClassSpec) -> bool:
@@ -136,5 +147,5 @@ def _ends_with_environments(spec: ClassSpec) -> bool:
 
 
 def _hook(spec: ClassSpec) -> Any:
-    found: Any = resolve(spec.name, "condition")
-    return found.episode_flow_control
+    condition: Any = resolve(spec.name, "condition")
+    return condition.episode_flow_control

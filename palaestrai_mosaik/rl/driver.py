@@ -1,4 +1,4 @@
-"""Drives the worlds of one phase from outside: from one turn of the caller's agents to the next."""
+"""Drives the worlds of one phase from outside, from one turn of the caller's agents to the next."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.util import Finalize
@@ -28,11 +29,12 @@ from palaestrai_mosaik.runner.learners import check_sources, make_learner
 from palaestrai_mosaik.runner.preflight import Inspection
 from palaestrai_mosaik.runner.recorded_sessions import StoredSessions
 from palaestrai_mosaik.runner.replay import ReplayContext
-from palaestrai_mosaik.runner.worker import EpisodeTask, Worker
+from palaestrai_mosaik.runner.worker import EpisodeReport, EpisodeTask, Worker
 from palaestrai_mosaik.runner.worker_pool import deliver
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.simulation.external_control import ExternalControl
 from palaestrai_mosaik.simulation.learner import Learner
+from palaestrai_mosaik.simulation.values import Tally
 from palaestrai_mosaik.types import Mode
 
 if TYPE_CHECKING:
@@ -42,8 +44,8 @@ T = TypeVar("T")
 
 
 def find_phase(document: RunDocument, phase: str | int | None) -> PhaseSpec:
-    """Return a phase by name or number; the first one, where none is said."""
-    names = [one.name for one in document.phases]
+    """Return a phase by name or number; by default the first one."""
+    names = [spec.name for spec in document.phases]
     if phase is None:
         return document.phases[0]
     if isinstance(phase, str) and phase in names:
@@ -58,13 +60,13 @@ def find_phase(document: RunDocument, phase: str | int | None) -> PhaseSpec:
 
 @dataclass(frozen=True)
 class Options:
-    """How the caller takes part.
+    """Options of the caller.
 
     Args:
-        others_learn: in train mode, the agents that are not the caller's learn, too, and know more with each
-            episode. Otherwise they act with what they have loaded (or begin with), in the mode of the phase.
-        store: where they load from. An agent that loads what an earlier phase of the same document has
-            learned loads it from its newest execution there.
+        others_learn: whether, in train mode, agents other than the caller's also learn, and improve with each
+            episode. Otherwise they act with their loaded (or initial) model, in the mode of the phase.
+        store: the store that they load from. An agent that loads the model of an earlier phase of the same
+            document loads it from the newest execution in the store.
         seed: replaces the document's; ``None``: the document's.
     """
 
@@ -74,15 +76,16 @@ class Options:
 
 
 class Driver:
-    """Runs episodes of ``phase`` of ``document`` in this thread, and stops at every turn of the caller's.
+    """Runs episodes of ``phase`` of ``document`` in this thread, and stops at every turn of the caller's agents.
 
-    ``outside`` gives the muscle that stands for the caller in each agent that is his; the agent's own brain
-    and muscle are not even imported. :meth:`reset` and :meth:`go` return when it is the turn of a body of
-    theirs, when one of these has ended, or when the episode is over.
+    ``outside`` has the muscle that represents the caller in each of the caller's agents; their brains
+    and muscles in the document are not even imported. :meth:`reset` and :meth:`advance` return when one of their
+    bodies must act, when one of them has ended, or when the episode is over.
 
-    A process that was forked must not use what it has inherited.
+    A forked process must not use an inherited driver. Closing it warns of values that were
+    outside of their spaces.
 
-    Raises :class:`DocumentError` where the document cannot be run.
+    Raises :class:`DocumentError` if the document cannot be run.
     """
 
     def __init__(
@@ -95,6 +98,8 @@ class Driver:
         self._process = os.getpid()
         self._turns: Iterator[None] | None = None
         self._endings: list[Callable[[], None]] = []
+        #: counts of values outside of their spaces, by environment
+        self._values: dict[str, Tally] = {}
         self.closed = False
         options = Options() if options is None else options
         #: the seed of the run, and the number of its newest episode
@@ -125,19 +130,20 @@ class Driver:
         check_sources([phase], document, options.store)
         keepers = self._keepers(document, phase, options.store)
         learners: dict[str, Learner] = {}
-        placed = [inspection.handle(spec) for spec in phase.environments]
+        handle_list = [inspection.handle(spec) for spec in phase.environments]
         for spec in phase.agents if phase.mode is Mode.TRAIN else ():
-            groups = place_bodies(spec, placed)[0]
-            standpoint = ReplayContext(document, phase, None)
-            learner = make_learner(spec, standpoint, keepers[spec.name], groups, options.store)
+            groups = place_bodies(spec, handle_list)[0]
+            context = ReplayContext(document, phase, None)
+            learner = make_learner(spec, context, keepers[spec.name], groups, options.store)
             if learner is not None:
                 learners[spec.name] = learner
         plan = WorkerPlan(phase, document.conditions, document.seed, 0, keepers, stored)
-        own, of_run = all_conditions(phase, document.conditions)
+        phase_conditions, of_run = all_conditions(phase, document.conditions)
         self.interrupt = Interrupt()
         handles = make_handles(phase.environments, stored, inspection.take)
-        self.worker = Worker(plan, handles, learners, [*own, *of_run], self.interrupt, None)
+        self.worker = Worker(plan, handles, learners, [*phase_conditions, *of_run], self.interrupt, None)
         self._endings.append(self.worker.close)
+        self.worker.on_report = self._report
         deliver(self.worker, learners)
         if not options.others_learn:
             for body in self.worker.bodies:
@@ -154,24 +160,24 @@ class Driver:
     def _keepers(
         self, document: RunDocument, phase: PhaseSpec, store: Store | None
     ) -> dict[str, BrainKeeper]:
-        # where nobody could write or read there, there is no folder that a process that is killed would leave
+        # without access to brains, create no folder, which a killed process would leave behind
         folder = Path(os.devnull, "of-no-brain")
         if any(spec.brain is not None or spec.load is not None for spec in phase.agents):
-            made = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")
-            self._endings.append(made.cleanup)
-            folder = Path(made.name)
+            temporary = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")
+            self._endings.append(temporary.cleanup)
+            folder = Path(temporary.name)
         return {spec.name: brain_keeper(spec, phase, document, folder, store) for spec in phase.agents}
 
     def close_with(self, owner: object) -> None:
-        """Close when ``owner`` is collected as garbage, or when the process ends."""
-        # unlike weakref's, also at the end of processes of multiprocessing, as those of AsyncVectorEnv
+        """Close when ``owner`` is garbage-collected, or when the process ends."""
+        # unlike weakref.finalize, also at the end of multiprocessing's processes, such as those of AsyncVectorEnv
         Finalize(owner, self.close, exitpriority=100)
 
     def reset(self, seed: int | None = None) -> None:
-        """End the running episode and begin the next one.
+        """End the running episode and start the next one.
 
-        With ``seed``, it is episode 0 of a run with that seed, and what muscles and objectives remember of
-        earlier episodes is forgotten.
+        With ``seed``, it is episode 0 of a run with that seed, and the memories of muscles and objectives are
+        cleared.
         """
         self._check()
         self.end()
@@ -184,9 +190,9 @@ class Driver:
         self.advance()
 
     def advance(self) -> None:
-        """Go on to the next turn; the caller has decided for those whose turn it was.
+        """Continue to the next turn; the caller must have decided for all acting bodies.
 
-        Raises whatever has stopped the episode, which is then over.
+        Raises the exception that has stopped the episode, which is then over.
         """
         self._check()
         turns = self._turns
@@ -202,11 +208,11 @@ class Driver:
 
     @property
     def over(self) -> bool:
-        """Whether there is no episode that could go on."""
+        """Whether no episode is running."""
         return self._turns is None
 
     def end(self) -> None:
-        """End the episode, if one goes on, with all that it has started."""
+        """End the running episode, if any, and all that it has started."""
         turns, self._turns = self._turns, None
         if turns is not None:
             # a generator
@@ -218,11 +224,20 @@ class Driver:
                 body.memory.clear()
 
     def close(self) -> None:
-        """Let everything go, once; in a process that was forked, nothing."""
+        """Release everything, once; do nothing in a forked process."""
         if self.closed or os.getpid() != self._process:
             return
         self.closed = True
-        call_all([self.end, *reversed(self._endings)])
+        call_all([self.end, self._warn, *reversed(self._endings)])
+
+    def _report(self, report: EpisodeReport) -> None:
+        for uid, tally in report.values.items():
+            self._values.setdefault(uid, Tally()).add(tally)
+
+    def _warn(self) -> None:
+        for tally in self._values.values():
+            for sentence in tally.sentences():
+                warnings.warn(sentence, UserWarning, stacklevel=2)
 
     def _check(self) -> None:
         if self.closed:
@@ -232,7 +247,7 @@ class Driver:
 
 
 def _externally_controlled(spec: AgentSpec, muscle: ClassSpec) -> AgentSpec:
-    """Return the agent with the caller in the place of its muscle."""
+    """Return the agent with the caller as its muscle."""
     bodies = tuple(replace(body, muscle=muscle) for body in spec.bodies)
     return replace(spec, muscle=muscle, brain=None, load=None, replay=(), snapshots=None, bodies=bodies)
 
@@ -240,11 +255,11 @@ def _externally_controlled(spec: AgentSpec, muscle: ClassSpec) -> AgentSpec:
 def _loading_from_instance(
     spec: AgentSpec, phase: PhaseSpec, document: RunDocument, store: Store | None
 ) -> AgentSpec:
-    """Return an agent of the document's; what it loads from its own run is that of an earlier execution."""
-    wanted = spec.load
-    if wanted is None or "instance" in wanted or "base" in wanted:
+    """Return an agent of the document; a model from its own run is loaded from an earlier execution."""
+    load = spec.load
+    if load is None or "instance" in load or "base" in load:
         return spec
-    if wanted.get("experiment_run", document.uid) != document.uid:
+    if load.get("experiment_run", document.uid) != document.uid:
         return spec
     if store is None:
         raise StoreError(
@@ -253,22 +268,22 @@ def _loading_from_instance(
             "let this agent be one of yours"
         )
     instance = store.find_instance(document.uid).uid
-    return replace(spec, load={"phase": phase.index - 1, **wanted, "instance": instance})
+    return replace(spec, load={"phase": phase.index - 1, **load, "instance": instance})
 
 
 def _with_one_phase(document: RunDocument, phase: PhaseSpec) -> RunDocument:
-    """Return the document with this phase alone, which knows where everything was written."""
+    """Return the document with this phase alone, and the origins of all its parts."""
     here = ("phases", phase.index)
     origins = {
-        ("phases", 0, *place[2:]) if place[:2] == here else place: origin
-        for place, origin in document.origins.items()
-        if place[0] != "phases" or place[:2] == here
+        ("phases", 0, *path[2:]) if path[:2] == here else path: origin
+        for path, origin in document.origins.items()
+        if path[0] != "phases" or path[:2] == here
     }
     return replace(document, phases=(phase,), origins=origins)
 
 
 def choose(names: Sequence[str], wanted: str, what: str) -> str:
-    """Return ``wanted`` if it is one of ``names``; ``what`` they are is for the message."""
+    """Return ``wanted`` if it is one of ``names``; ``what`` is their kind, for the message."""
     if wanted not in names:
         raise ContractError(
             f"there is no {what} {wanted!r}{did_you_mean(wanted, names)}; there is {', '.join(names) or 'none'}"
@@ -277,9 +292,9 @@ def choose(names: Sequence[str], wanted: str, what: str) -> str:
 
 
 def check_copy(running: bool) -> None:
-    """Raise :class:`ContractError` for a copy, or a pickle, of an environment whose episode is ``running``.
+    """Raise :class:`ContractError` for a copy or pickle of an environment during a ``running`` episode.
 
-    Simulators cannot be copied, and a copy that began anew would have lost the episode without a word.
+    Simulators cannot be copied, and a restarted copy would silently lose the episode.
     """
     if running:
         raise ContractError(
@@ -289,15 +304,15 @@ def check_copy(running: bool) -> None:
 
 
 def check_options(made_by: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raise :class:`ContractError` for an option that is no keyword of ``made_by``."""
+    """Raise :class:`ContractError` for an option that is not a keyword of ``made_by``."""
     parameters = inspect.signature(made_by).parameters.values()
-    allowed = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    allowed = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for name in options:
         choose(allowed, name, "option")
 
 
 def checked_seed(seed: Any) -> int:
-    """Return ``seed``, a whole number of at least 0 (as Gymnasium has it), also one of numpy's."""
+    """Return ``seed`` as an int. It must be an integer of at least 0, as in Gymnasium; numpy's are allowed."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ContractError(f"seed must be a whole number of at least 0, not {seed!r}")
     return int(seed)

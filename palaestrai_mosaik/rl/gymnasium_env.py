@@ -1,4 +1,4 @@
-"""A run document as an environment of Gymnasium: one agent is the caller's, the others act."""
+"""A run document as a Gymnasium environment: the caller controls one agent, the others act by themselves."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 #: the render mode of frames: arrays (height, width, 3)
 FRAMES = "rgb_array"
-#: what makes environments of Gymnasium in a document
+#: class name of Gymnasium environments in a document
 _WORLD = f"{GymnasiumEnvironment.__module__}:{GymnasiumEnvironment.__name__}"
 
 
 def only_agent(agents: Sequence[AgentSpec], wanted: str | None) -> AgentSpec:
-    """Return the agent that is the caller's: ``wanted``, or the only one, or the only one that learns.
+    """Return the caller's agent: ``wanted``, or the only one, or the only one with a brain.
 
-    Raises :class:`ContractError` where there is no such agent, or several could be meant.
+    Raises :class:`ContractError` if it does not exist, or if several are possible.
     """
     names = [spec.name for spec in agents]
     if wanted is not None:
         return agents[names.index(choose(names, wanted, "agent"))]
     learning = [spec for spec in agents if spec.brain is not None]
-    for found in (agents, learning):
-        if len(found) == 1:
-            return found[0]
+    for candidates in (agents, learning):
+        if len(candidates) == 1:
+            return candidates[0]
     raise ContractError(
         f"say with 'agent' for which of them you decide: {', '.join(names)}; who decides for several takes "
         "palaestrai_mosaik.parallel_env or aec_env"
@@ -50,7 +50,7 @@ def only_agent(agents: Sequence[AgentSpec], wanted: str | None) -> AgentSpec:
 
 
 def _with_frames(document: RunDocument) -> RunDocument:
-    """Return ``document`` with environments of Gymnasium that give frames."""
+    """Return ``document`` with frames enabled in its Gymnasium environments."""
 
     def changed(spec: EnvironmentSpec) -> EnvironmentSpec:
         if spec.name != _WORLD:
@@ -65,7 +65,7 @@ def _with_frames(document: RunDocument) -> RunDocument:
 
 
 def _showing(player: Player) -> GymnasiumEnvironment | None:
-    """Return the first of the player's environments that gives frames, if it is asked for them."""
+    """Return the first of the player's Gymnasium environments that renders frames, if any."""
     for handle in player.body.handles:
         world = handle.domain
         if isinstance(world, GymnasiumEnvironment) and FRAMES in (world.metadata.get("render_modes") or ()):
@@ -74,41 +74,41 @@ def _showing(player: Player) -> GymnasiumEnvironment | None:
 
 
 class RunEnv(Env[Any, Any], EzPickle):
-    """One agent of a phase of a run document is the caller's; inside is a mosaik world.
+    """A phase of a run document with one agent controlled by the caller, in a mosaik world.
 
-    An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would have
-    in the run; ``reset(seed=s)`` begins at the first episode of the run with that seed. ``info`` has ``time``
+    An episode is one of the run: ``reset()`` starts the next one, with the same random streams as
+    in the run; ``reset(seed=s)`` starts at the first episode of the run with that seed. ``info`` has ``time``
     (mosaik's ticks), and after a step the ``objective`` and all ``rewards`` by name; after a reset, the names
-    of ``sensors`` and ``actuators``. Beside these it has what the info of a Gymnasium environment in the
-    document says (``cost``, ``is_success``); ``infos`` has that by environment.
+    of ``sensors`` and ``actuators``. It also has the entries of a Gymnasium environment's info in the
+    document (``cost``, ``is_success``); ``infos`` has them by environment.
 
-    A copy, or what comes out of a pickle, is a new environment, before its first episode. It cannot be made
-    while an episode is running: :class:`ContractError`.
+    A copy or unpickled object is a new environment, before its first episode. Making one
+    during an episode raises :class:`ContractError`.
 
     Args:
-        document: the path of a file, plain data, or a document that was read.
+        document: the path of a file, plain data, or a loaded document.
         agent: the agent that the caller acts for; ``None``: the only one, or the only one that has a brain.
         phase: name or number of the phase; ``None``: the first one.
         seed: replaces the document's; ``None``: the document's.
         reward: ``"objective"``: the value of the agent's objective; or the name of a reward of its
             environments.
-        flatten: observations and actions are flat vectors; otherwise they are dictionaries by sensor and
+        flatten: whether observations and actions are flat vectors, or dictionaries by sensor and
             actuator (:class:`~palaestrai_mosaik.rl.spaces.ChannelSpace`).
         dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
-        others_learn: in train mode, the other agents learn, too
+        others_learn: whether, in train mode, the other agents learn, too
             (:class:`~palaestrai_mosaik.rl.driver.Options`).
         store: an open store, or the folder or URL of one, with an execution of the document from which the
-            other agents load what earlier phases have learned; ``None``: there is none.
-        render_mode: ``"ansi"`` shows the newest readings as text, ``"rgb_array"`` a frame of the agent's
-            first environment of Gymnasium that gives some; ``None``: ``render()`` shows nothing.
+            other agents load the models of earlier phases; ``None`` for no store.
+        render_mode: ``"ansi"`` renders the newest readings as text, ``"rgb_array"`` a frame of the agent's
+            first Gymnasium environment with frames; ``None``: ``render()`` returns nothing.
 
     Raises:
         DocumentError: the document cannot be run.
         ContractError: a name does not exist, or the agent has several bodies.
-        ActionError: (from ``step``) the action is outside its space; then it was not made.
+        ActionError: (from ``step``) the action is outside its space; it then has no effect.
     """
 
-    #: (of an object: the modes that there are in its document)
+    #: an instance has only the modes that its document supports
     metadata: dict[str, Any] = {"render_modes": ["ansi", FRAMES], "render_fps": 4}
 
     def __init__(  # noqa: PLR0913 (independent options)
@@ -125,18 +125,18 @@ class RunEnv(Env[Any, Any], EzPickle):
         store: Store | str | os.PathLike[str] | None = None,
         render_mode: str | None = None,
     ):
-        given = {
+        arguments = {
             name: value for name, value in locals().items() if name not in ("self", "document", "__class__")
         }
-        EzPickle.__init__(self, document, **given)
+        EzPickle.__init__(self, document, **arguments)
         self.render_mode = render_mode
-        found = as_document(document)
+        run_document = as_document(document)
         if render_mode == FRAMES:
-            found = _with_frames(found)
-        spec = only_agent(find_phase(found, phase).agents, agent)
+            run_document = _with_frames(run_document)
+        spec = only_agent(find_phase(run_document, phase).agents, agent)
         with open_store(store) as opened:
             self.session = Session(
-                found,
+                run_document,
                 phase=phase,
                 learners=[spec.name],
                 seed=seed,
@@ -183,7 +183,7 @@ class RunEnv(Env[Any, Any], EzPickle):
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; return the first observation. There are no ``options``."""
+        """Start an episode and return the first observation. There are no ``options``."""
         if options:
             raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
         seed = None if seed is None else checked_seed(seed)
@@ -196,7 +196,7 @@ class RunEnv(Env[Any, Any], EzPickle):
         return self._seen.value(turn.readings[player.name]), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act, and let the others act, until it is the caller's turn again or the episode is over."""
+        """Act, and run the world until the agent must act again or the episode is over."""
         name, turn = self.player.name, self._turn
         if turn is None or name not in turn.acting:
             raise error.ResetNeeded("the episode is over, or was never begun: call reset")
@@ -210,7 +210,7 @@ class RunEnv(Env[Any, Any], EzPickle):
         )
 
     def render(self) -> Any:
-        """Return the newest readings as text, one sensor a line, or a frame: (height, width, 3)."""
+        """Return the newest readings as text, one sensor per line, or a frame (height, width, 3)."""
         turn, player = self._turn, self.player
         if self.render_mode is None or turn is None:
             return None
@@ -218,8 +218,8 @@ class RunEnv(Env[Any, Any], EzPickle):
             assert self._shown is not None
             return self._shown.render()
         readings = SensorReadings(player.sensors, turn.readings[player.name])
-        return "\n".join([f"t={turn.time}", *(f"{one.uid} = {one.value}" for one in readings)])
+        return "\n".join([f"t={turn.time}", *(f"{sensor.uid} = {sensor.value}" for sensor in readings)])
 
     def close(self) -> None:
-        """End the episode that goes on, and let everything go."""
+        """End the running episode and release everything."""
         self.session.close()

@@ -1,4 +1,4 @@
-"""Run documents as environments of PettingZoo: several agents are the caller's, the others act."""
+"""Run documents as PettingZoo environments: the caller controls several agents, the others act by themselves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ControlledAgent:
-    """One of the caller's agents: a body of the run, its spaces, and what it saw last."""
+    """One of the caller's agents: a body of the run, its spaces, and its last readings."""
 
     def __init__(self, player: Player, flatten: bool, dtype: npt.DTypeLike | None):
         self.player = player
@@ -48,61 +48,61 @@ class ControlledAgent:
 
     @property
     def observation(self) -> Any:
-        """What it saw last, as a value of its observation space."""
+        """The last readings, as a value of its observation space."""
         return self.seen.value(self.readings)
 
     def info(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``told`` with the mask of its actions, if there is one."""
+        """Return ``given`` with its action mask, if it has one."""
         if self._mask is None:
             return dict(given)
         return {**given, "action_mask": self.readings[self._mask].astype(np.int8)}
 
 
 def _mask_of(player: Player) -> slice | None:
-    """Return where in a player's readings the mask of its actions is: the sensor ``<actuator>_mask``."""
+    """Return the slice of the action mask, the sensor ``<actuator>_mask``, in a player's readings."""
     actuators, sensors = player.actuators, player.sensors
     if len(actuators.uids) != 1 or not isinstance(actuators.spaces[0], Discrete):
         return None
-    place = sensors.index.get(f"{actuators.uids[0]}_mask")
-    if place is None or sensors.spaces[place].size != actuators.spaces[0].n:
+    index = sensors.index.get(f"{actuators.uids[0]}_mask")
+    if index is None or sensors.spaces[index].size != actuators.spaces[0].n:
         return None
-    return sensors.slices[place]
+    return sensors.slices[index]
 
 
 class RunGame:
-    """What both forms have in common: the agents, their spaces, and the run that goes on.
+    """The common part of both APIs: the agents, their spaces, and the running episode.
 
-    Every body of the caller's agents is an agent here: it has the name of its agent in the document, with
+    Every body of the caller's agents is an agent here, with the name of its agent in the document, followed by
     ``@<number>`` if that has ``bodies``.
 
-    An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would have
-    in the run; ``reset(seed=s)`` begins at the first episode of the run with that seed. An agent's info has
-    ``time`` (mosaik's ticks), and after an action the ``objective`` and all ``rewards`` by name; where it has
+    An episode is one of the run: ``reset()`` starts the next one, with the same random streams as
+    in the run; ``reset(seed=s)`` starts at the first episode of the run with that seed. An agent's info has
+    ``time`` (mosaik's ticks), and after an action the ``objective`` and all ``rewards`` by name; with
     a sensor ``<actuator>_mask`` for its only actuator, also the ``action_mask``. An agent leaves the game
     when its environments have ended; if they restart within the episode, it sets nothing there.
 
-    :attr:`state_space` is that of :meth:`state`, all sensors of all environments. A copy, or what comes out
-    of a pickle, is a new environment, before its first episode. It cannot be made while an episode is
-    running.
+    :attr:`state_space` is that of :meth:`state`, all sensors of all environments. A copy or unpickled object
+    is a new environment, before its first episode. It cannot be made during an
+    episode.
 
     Args:
-        document: the path of a file, plain data, or a document that was read.
-        agents: the agents of the document that are the caller's; ``None``: all.
+        document: the path of a file, plain data, or a loaded document.
+        agents: the agents of the document that the caller controls; ``None``: all.
         phase: name or number of the phase; ``None``: the first one.
         seed: replaces the document's; ``None``: the document's.
         reward: ``"objective"``: the value of each agent's objective; or the name of a reward.
-        flatten: observations and actions are flat vectors; otherwise they are dictionaries by sensor and
+        flatten: whether observations and actions are flat vectors, or dictionaries by sensor and
             actuator (:class:`~palaestrai_mosaik.rl.spaces.ChannelSpace`).
         dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
-        others_learn: in train mode, the agents that are not the caller's learn, too
+        others_learn: whether, in train mode, agents other than the caller's learn, too
             (:class:`~palaestrai_mosaik.rl.driver.Options`).
         store: an open store, or the folder or URL of one, with an execution of the document from which these
-            load what earlier phases have learned; ``None``: there is none.
+            load the models of earlier phases; ``None`` for no store.
 
     Raises:
         DocumentError: the document cannot be run.
         ContractError: a name does not exist.
-        ActionError: (from ``step``) an action is outside its space; then it was not made.
+        ActionError: (from ``step``) an action is outside its space; it then has no effect.
     """
 
     render_mode = None
@@ -120,10 +120,10 @@ class RunGame:
         others_learn: bool = False,
         store: Store | str | os.PathLike[str] | None = None,
     ):
-        found = as_document(document)
+        loaded = as_document(document)
         with open_store(store) as opened:
             self.session = Session(
-                found,
+                loaded,
                 phase=phase,
                 learners=agents,
                 seed=seed,
@@ -136,7 +136,7 @@ class RunGame:
             }
             if not self._controlled:
                 raise ContractError(
-                    f"none of the agents of phase {self.session.phase.name!r} of run {found.uid!r} is yours: agents is "
+                    f"none of the agents of phase {self.session.phase.name!r} of run {loaded.uid!r} is yours: agents is "
                     "empty"
                 )
             self.state_space = Box(*self.session.state_bounds(), dtype=np.float64)
@@ -146,7 +146,7 @@ class RunGame:
         self.possible_agents: list[str] = list(self._controlled)
         self.agents: list[str] = []
         self.metadata = {
-            "name": found.uid,
+            "name": loaded.uid,
             "render_modes": [],
             "is_parallelizable": not self.session.taking_turns,
         }
@@ -157,11 +157,11 @@ class RunGame:
         return state
 
     def observation_space(self, agent: str) -> Space[Any]:
-        """Return the space of an agent's observations; always the same object."""
+        """Return the space of an agent's observations, always the same object."""
         return self._find(agent).seen.space
 
     def action_space(self, agent: str) -> Space[Any]:
-        """Return the space of an agent's actions; always the same object."""
+        """Return the space of an agent's actions, always the same object."""
         return self._find(agent).set.space
 
     def state(self) -> FloatVector:
@@ -169,7 +169,7 @@ class RunGame:
         return self.session.state()
 
     def close(self) -> None:
-        """End the episode that goes on, and let everything go."""
+        """End the running episode and release everything."""
         self.session.close()
 
     def _find(self, agent: str) -> ControlledAgent:
@@ -188,9 +188,9 @@ class RunGame:
         return turn
 
     def _go(self, turn: Turn, setpoints: Mapping[str, FloatVector]) -> Turn:
-        """Let those who act in ``turn`` set what is in ``setpoints``.
+        """Apply ``setpoints`` of the agents that act in ``turn``.
 
-        Return the next turn in which one of the agents acts, with all that has happened until then.
+        Return the next turn in which one of the agents acts, with all results until then.
         """
         now = self._step(turn, setpoints)
         while not (now.over or self._asked(now) or now.terminated.keys() >= set(self.agents)):
@@ -205,25 +205,25 @@ class RunGame:
         return self.session.step({**nothing, **setpoints})
 
     def _asked(self, turn: Turn) -> list[str]:
-        """Return who of the agents that are there acts in ``turn``."""
-        # turn.terminated has whoever has just ended, in either way
+        """Return the remaining agents that act in ``turn``."""
+        # turn.terminated also has agents that were truncated
         return [name for name in turn.acting if name in self.agents and name not in turn.terminated]
 
     def _see(self, turn: Turn) -> None:
-        """Take over what agents see; also those that are not asked, as far as that is known."""
+        """Store the agents' readings, also of agents that do not act, if they are known."""
         for name in self.agents:
             controlled = self._controlled[name]
             body = controlled.player.body
             if name in turn.readings:
                 controlled.readings = turn.readings[name]
             elif body.filters is None:
-                # what a filter would make of it is only known when it is the agent's turn
+                # filtered readings are only known when the agent acts
                 controlled.readings = body.channels.readings()
 
 
 def _joined(before: Turn, after: Turn) -> Turn:
-    """Return the turn ``after``, with what had happened when it was nobody's turn ``before``."""
-    # what comes after its end is another episode of the world, of which an agent does not hear
+    """Return the turn ``after`` with the results of ``before``, in which none of the agents acted."""
+    # after an agent's end, the world may run another episode, which the agent does not take part in
     rewards = {name: value for name, value in after.rewards.items() if name not in before.terminated}
     for name, value in before.rewards.items():
         rewards[name] = rewards.get(name, 0.0) + value
@@ -240,11 +240,11 @@ def _joined(before: Turn, after: Turn) -> Turn:
 
 
 class RunParallelEnv(RunGame, ParallelEnv[str, Any, Any], EzPickle):
-    """The caller's agents act at once.
+    """The caller's agents act simultaneously.
 
-    All that are still there give an action in each step. Where environments have different step sizes, an
-    agent to which nothing is new does not act: its action has no effect then, and ``acts`` in its info
-    is false (it says whether the *next* one has).
+    All remaining agents give an action in each step. If environments have different step sizes, an
+    agent without new readings does not act: its action has no effect then, and ``acts`` in its info
+    is false (it tells if the *next* action has an effect).
     """
 
     def __init__(self, document: AnyDocument, **options: Any):
@@ -260,49 +260,49 @@ class RunParallelEnv(RunGame, ParallelEnv[str, Any, Any], EzPickle):
     def reset(
         self, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Begin an episode; ``options`` have no effect."""
+        """Start an episode; ``options`` have no effect."""
         turn = self._turn = self._begin(seed)
         return self._observations(self.agents), self._infos(turn, self.agents)
 
     def step(
         self, actions: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Let all agents that are there act."""
-        there = self.agents
-        if not there:
+        """Perform the actions of all remaining agents."""
+        remaining = self.agents
+        if not remaining:
             raise ContractError("the episode is over, or was never begun: reset first")
         for name in actions:
             self._find(name)
-        missing = [name for name in there if name not in actions]
+        missing = [name for name in remaining if name not in actions]
         if missing:
             raise ContractError(f"there is no action for {', '.join(missing)}")
-        # all of them are checked before one has an effect
-        vectors = {name: self._controlled[name].set.vector(actions[name]) for name in there}
-        mine = {name: vectors[name] for name in self._asked(self._turn)}
-        turn = self._turn = self._go(self._turn, mine)
-        ends = {name: turn.terminated.get(name, False) for name in there}
-        cuts = {name: turn.truncated.get(name, False) for name in there}
-        rewards = {name: turn.rewards.get(name, 0.0) for name in there}
-        self.agents = [name for name in there if not (ends[name] or cuts[name])]
-        return self._observations(there), rewards, ends, cuts, self._infos(turn, there)
+        # check all of them before any has an effect
+        vectors = {name: self._controlled[name].set.vector(actions[name]) for name in remaining}
+        acting = {name: vectors[name] for name in self._asked(self._turn)}
+        turn = self._turn = self._go(self._turn, acting)
+        ends = {name: turn.terminated.get(name, False) for name in remaining}
+        cuts = {name: turn.truncated.get(name, False) for name in remaining}
+        rewards = {name: turn.rewards.get(name, 0.0) for name in remaining}
+        self.agents = [name for name in remaining if not (ends[name] or cuts[name])]
+        return self._observations(remaining), rewards, ends, cuts, self._infos(turn, remaining)
 
-    def _observations(self, there: Sequence[str]) -> dict[str, Any]:
-        return {name: self._controlled[name].observation for name in there}
+    def _observations(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: self._controlled[name].observation for name in names}
 
-    def _infos(self, turn: Turn, there: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _infos(self, turn: Turn, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         return {
             name: self._controlled[name].info(
                 {"acts": name in turn.acting, **turn.infos.get(name, {"time": turn.time})}
             )
-            for name in there
+            for name in names
         }
 
 
 class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
-    """The caller's agents are asked one after the other, in the document's order.
+    """The caller's agents act one after the other, in the document's order.
 
-    Where they take turns, the world steps after each of them; where all act at once, after the last one (what
-    they see is then the same state). An agent's reward is told with the next step of the world.
+    If they take turns, the world steps after each of them; if all act at once, after the last one, and all
+    see the same state. An agent receives its reward with the next step of the world.
     """
 
     agent_selection: str
@@ -313,7 +313,7 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
         super().__init__(document, **options)
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Begin an episode; ``options`` have no effect."""
+        """Start an episode; ``options`` have no effect."""
         turn = self._begin(seed)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
@@ -325,7 +325,7 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
         self._take(turn)
 
     def step(self, action: Any) -> None:
-        """Let the agent act whose turn it is; ``None`` for one whose episode is over."""
+        """Perform the selected agent's action; ``None`` for an agent that has ended."""
         if not self.agents:
             raise ContractError("the episode is over, or was never begun: reset first")
         name = self.agent_selection
@@ -336,7 +336,7 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
             raise ContractError("the episode is over, for something in it has failed: reset first")
         controlled = self._controlled[name]
         vector = controlled.set.vector(action)
-        # where all act at once, it is only set with the action of the last one
+        # if all act at once, it only takes effect with the last agent's action
         controlled.set.check(vector)
         self._chosen[name] = vector
         self._waiting.remove(name)
@@ -350,11 +350,11 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
         self._accumulate_rewards()
 
     def observe(self, agent: str) -> Any:
-        """Return what an agent sees, or saw at the end of its episode."""
+        """Return an agent's observation, or its last one after its end."""
         return self._find(agent).observation
 
     def _take(self, turn: Turn) -> None:
-        """Take over what has happened, and whose turn it is."""
+        """Store the results of a turn, and select the next agent."""
         self._turn = turn
         self._waiting = self._asked(turn)
         for name in self.agents:
@@ -363,12 +363,12 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
             self.rewards[name] = turn.rewards.get(name, 0.0)
             self.terminations[name] = turn.terminated.get(name, False)
             self.truncations[name] = turn.truncated.get(name, False)
-            # what was told stays; the mask is that of what the agent sees now
+            # keep the last info; the mask belongs to the agent's newest readings
             self.infos[name] = self._controlled[name].info(turn.infos.get(name, self.infos[name]))
         self.agent_selection = self._waiting[0] if self._waiting else self.agents[0]
         self._deads_step_first()
 
 
 def ordered(document: AnyDocument, **options: Any) -> AECEnv[str, Any, Any]:
-    """Return a :class:`RunAECEnv` that tells who uses it in the wrong order, as PettingZoo's own do."""
+    """Make a :class:`RunAECEnv` that raises an error for calls in the wrong order, like PettingZoo's own."""
     return OrderEnforcingWrapper(RunAECEnv(document, **options))

@@ -1,4 +1,4 @@
-"""Episodes of a run document in which the caller decides for some of the agents."""
+"""Episodes of a run document in which the caller controls some of the agents."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout
 
 from .driver import Driver, Options, checked_seed, choose, find_phase
 
-#: the reward that is the objective of the document's agent
+#: the reward name that selects the objective of the document's agent
 OBJECTIVE = "objective"
 
 
 class ExternalMuscle(Muscle):
-    """Stands for the caller: sets what he has decided."""
+    """Represents the caller: sets the caller's decision."""
 
     decision: FloatVector
 
@@ -39,14 +39,14 @@ class ExternalMuscle(Muscle):
 
 @dataclass(slots=True)
 class Turn:
-    """Whose turn it is, and what has happened to the caller's players since the last one.
+    """The acting players, and the results of the caller's players since the last turn.
 
-    ``time``: mosaik's ticks since the beginning of the episode. ``acting``: the players that act now, in
-    the document's order; none, if the episode is ``over``, or if some of its players have ended and the
-    others do not act at this time. By player: ``readings`` of those that act and of those whose episode has
-    just ended; ``rewards`` of those whose last action was rewarded since the last turn, with ``infos`` of
-    it: ``objective``, ``rewards`` by name (all that the environments say) and ``time``; ``terminated`` and
-    ``truncated`` (never both) of those whose episode has just ended.
+    ``time``: mosaik's ticks since the start of the episode. ``acting``: the players that act now, in
+    the document's order; empty if the episode is ``over``, or if some players have ended and the
+    others do not act at this time. By player: ``readings`` of those that act or have just ended;
+    ``rewards`` of those whose last action was rewarded since the last turn, with its ``infos``:
+    ``objective``, ``rewards`` by name (all of the environments') and ``time``; ``terminated`` and
+    ``truncated`` of those that have just ended.
     """
 
     time: int
@@ -60,10 +60,10 @@ class Turn:
 
 
 class Player:
-    """A body that the caller decides for.
+    """A body that the caller controls.
 
     ``name``: that of its agent, with ``@<number>`` if the agent has ``bodies``. ``sensors`` and
-    ``actuators``: what the agent's filters, if it has some, show of them.
+    ``actuators``: its channels, after the agent's filters.
     """
 
     def __init__(self, body: Body, reward: str):
@@ -77,12 +77,12 @@ class Player:
         self._out = False
 
     def begin(self) -> None:
-        """Forget the last episode."""
+        """Reset for a new episode."""
         self._row = None
         self._out = False
 
     def report(self, turn: Turn) -> None:
-        """Add to ``turn`` what has happened since the last one."""
+        """Add the results since the last turn to ``turn``."""
         body, name = self.body, self.name
         row = body.closed
         if row is not None and row is not self._row:
@@ -96,18 +96,17 @@ class Player:
             add_info(turn.infos[name], body)
         out = body.out or turn.over
         if out and not self._out:
-            ended = any(handle.terminated for handle in body.handles)
-            turn.terminated[name], turn.truncated[name] = ended, not ended
+            turn.terminated[name], turn.truncated[name] = body.ends()
             readings = body.channels.readings()
             turn.readings[name] = readings if body.filters is None else body.filters.pre(readings)
         self._out = out
 
     def observe(self) -> FloatVector:
-        """Return what it acts on."""
+        """Return the readings that it acts on."""
         return self.body.look_ahead()
 
     def decide(self, setpoints: npt.ArrayLike) -> None:
-        """Take the set-points (set-points,) of the next action. Raises :class:`ActionError`."""
+        """Set the set-points (set-points,) of the next action. Raises :class:`ActionError`."""
         vector = np.array(setpoints, dtype=np.float64)
         if vector.shape != (self.actuators.size,):
             raise ContractError(
@@ -120,16 +119,16 @@ class Player:
         if self._column is not None:
             return float(row.rewards[self._column])
         if math.isnan(row.objective) and self.body.objective is not None and not np.isnan(row.rewards).any():
-            # the objective has no value for this row; of a reward that is NaN, nothing is hidden
+            # the objective has no value for this row; a NaN among the rewards is passed on
             return 0.0
         return row.objective
 
 
 def add_info(info: dict[str, Any], body: Body) -> None:
-    """Add to what a player is ``told`` what the environments of its channels say in their infos.
+    """Add the infos of a body's environments to ``info``.
 
-    ``infos`` has those of all that say something, by uid. If it is only one, and about no agent of its own, what it
-    says is also added as it is (``cost``, ``is_success``), but for keys that are there already.
+    ``infos`` has those of all environments with an info, by uid. If there is only one, and its info is not one of
+    several agents, its entries (``cost``, ``is_success``) are also added directly, without replacing others.
     """
     infos: dict[str, Any] = {}
     direct: Mapping[str, Any] = {}
@@ -148,7 +147,7 @@ def add_info(info: dict[str, Any], body: Body) -> None:
 
 
 def _with_arrays(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored info with arrays again where lists stand for them."""
+    """Return a stored info with its lists converted back to arrays."""
     return {
         key: np.asarray(value)
         if isinstance(value, list)
@@ -160,13 +159,13 @@ def _with_arrays(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reward_column(reward: str, names: Sequence[str], who: str) -> int | None:
-    """Return the place of ``reward`` among the ``names`` of rewards; ``None`` for the objective of ``who``."""
+    """Return the index of ``reward`` among ``names``; ``None`` for the objective of ``who``."""
     if reward == OBJECTIVE:
         return None
-    found = [i for i, name in enumerate(names) if name == reward or name.endswith(f".{reward}")]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    indices = [i for i, name in enumerate(names) if name == reward or name.endswith(f".{reward}")]
+    if len(indices) == 1:
+        return indices[0]
+    if indices:
         raise ContractError(f"several rewards of {who!r} are called {reward!r}: {', '.join(names)}")
     allowed = [OBJECTIVE, *names]
     raise ContractError(
@@ -175,20 +174,19 @@ def reward_column(reward: str, names: Sequence[str], who: str) -> int | None:
 
 
 class Session:
-    """Runs the episodes of one phase, in which the caller decides for some agents.
+    """Runs the episodes of one phase, in which the caller controls some agents.
 
-    ``document``: a file, plain data, or a document that was read. ``phase``: its name or number (``None``:
-    the first one). ``learners``: the agents that are the caller's (``None``: all). Their ``filters`` stay
-    between them and the environments, but do not learn; their objective is the reward, or ``reward`` names
-    one that an environment gives. ``seed`` replaces the document's. Nothing is recorded.
+    ``document``: a file, plain data, or a loaded document. ``phase``: its name or number (``None``:
+    the first one). ``learners``: the caller's agents (``None``: all). Their ``filters`` remain
+    between them and the environments, but do not learn; their objective is the reward, unless ``reward`` names
+    one of an environment. ``seed`` replaces the document's. Nothing is recorded.
 
-    The others act in the mode of the phase. ``options`` says whether they learn, and where they load from.
+    The other agents act in the mode of the phase. ``options`` has their learning and their store.
 
-    Only one episode goes on at a time. What goes on when the session is closed, collected as garbage, or
-    left by the interpreter is ended, with its simulators.
+    Only one episode runs at a time. It is ended, with its simulators, when the session is closed or
+    garbage-collected, or when the interpreter exits.
 
-    Raises :class:`DocumentError` where the document cannot be run, :class:`ContractError` for names that it
-    does not have.
+    Raises :class:`DocumentError` if the document cannot be run, :class:`ContractError` for unknown names.
     """
 
     def __init__(
@@ -205,11 +203,11 @@ class Session:
         options = Options() if options is None else options
         if seed is not None:
             options = replace(options, seed=seed)
-        found = find_phase(self.document, phase)
-        names = [spec.name for spec in found.agents]
-        own = names if learners is None else [choose(names, name, "agent") for name in learners]
+        phase_spec = find_phase(self.document, phase)
+        names = [spec.name for spec in phase_spec.agents]
+        controlled = names if learners is None else [choose(names, name, "agent") for name in learners]
         muscle = ClassSpec(f"{__name__}:{ExternalMuscle.__name__}")
-        self._driver = Driver(self.document, found, dict.fromkeys(own, muscle), options)
+        self._driver = Driver(self.document, phase_spec, dict.fromkeys(controlled, muscle), options)
         self._driver.close_with(self)
         self._external_control = self._driver.external_control
         self.phase = self._driver.phase
@@ -228,17 +226,17 @@ class Session:
 
     @property
     def over(self) -> bool:
-        """Whether there is no episode that could go on: none has begun, it has ended, or something has failed."""
+        """Whether no episode is running: none has begun, it has ended, or it has failed."""
         return self._driver.over
 
     def reset(self, seed: int | None = None) -> Turn:
-        """Begin the next episode; return its first turn.
+        """Start the next episode; return its first turn.
 
         Episodes are numbered from 0, and their random streams are those of the run's episodes. With
-        ``seed`` they begin at 0 again, with the streams that the document would have with that seed; what
-        muscles and objectives remember of earlier episodes is forgotten.
+        ``seed`` they restart at 0, with the streams of the document with that seed; the memories of muscles
+        and objectives are cleared.
 
-        Raises :class:`ContractError` where one of the players has ended before it could act.
+        Raises :class:`ContractError` if a player has ended before it could act.
         """
         seed = None if seed is None else checked_seed(seed)
         for player in self.players.values():
@@ -254,10 +252,10 @@ class Session:
         return turn
 
     def step(self, setpoints: Mapping[str, npt.ArrayLike]) -> Turn:
-        """Let the players act whose turn it is; return the next turn.
+        """Perform the actions of the acting players; return the next turn.
 
-        ``setpoints``: for each of them, a vector (set-points,) in the order of its actuators; NaN: no new
-        set-point. Raises :class:`ActionError` where one lies outside its space; the turn is not over then.
+        ``setpoints``: for each of them, a vector (set-points,) in the order of its actuators; NaN means no new
+        set-point. Raises :class:`ActionError` if one lies outside its space; the turn then continues.
         """
         if self.over:
             raise ContractError("the episode is over, or was never begun: reset first")
@@ -273,7 +271,7 @@ class Session:
         return self._next()
 
     def state(self) -> FloatVector:
-        """Return the newest readings of all sensors of all environments, one after the other."""
+        """Return the newest readings of all sensors of all environments, concatenated."""
         if self._driver.episode < 0:
             raise ContractError("there is no state before the first reset")
         parts = [
@@ -282,13 +280,15 @@ class Session:
         return np.concatenate(parts)
 
     def state_bounds(self) -> tuple[FloatVector, FloatVector]:
-        """Return the lowest and the highest values that :meth:`state` may have."""
-        # a batched environment has the sensors of one incarnation, again and again
+        """Return the lowest and the highest possible values of :meth:`state`."""
+        # the sensors of a batched environment repeat for each incarnation
         layouts = [handle.sensors for handle in self._driver.coordinator.handles for _ in handle.names]
-        return np.concatenate([one.low for one in layouts]), np.concatenate([one.high for one in layouts])
+        return np.concatenate([layout.low for layout in layouts]), np.concatenate(
+            [layout.high for layout in layouts]
+        )
 
     def close(self) -> None:
-        """End the episode that goes on, and let everything go."""
+        """End the running episode and release everything."""
         self._driver.close()
 
     def _next(self) -> Turn:

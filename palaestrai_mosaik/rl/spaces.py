@@ -1,4 +1,4 @@
-"""Channels of an agent as spaces of Gymnasium, and their values in these spaces."""
+"""An agent's channels as Gymnasium spaces, and the conversion of their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from palaestrai_mosaik.types.vectors import Layout
 
 
 def gymnasium_space(space: Space) -> spaces.Space[Any]:
-    """Return the space of Gymnasium with the same values."""
+    """Return the Gymnasium space with the same values."""
     if isinstance(space, Box):
         return spaces.Box(space.low, space.high, space.shape, space.dtype.type)
     if isinstance(space, Discrete):
@@ -31,21 +31,21 @@ def gymnasium_space(space: Space) -> spaces.Space[Any]:
 
 
 class ChannelSpace:
-    """The flat vector of some channels as values of one space of Gymnasium.
+    """Converts between the flat vector of some channels and values of one Gymnasium space.
 
-    Flat, :attr:`space` is a ``Discrete``, a ``MultiDiscrete`` or a ``MultiBinary`` where all channels are of
-    these kinds (one ``Discrete``; all ``MultiBinary``; else), and otherwise a ``Box`` of shape (numbers,) in
+    Flat, :attr:`space` is a ``Discrete``, a ``MultiDiscrete`` or a ``MultiBinary`` if all channels are of
+    these kinds (for one ``Discrete``; otherwise; for ``MultiBinary`` only), else a ``Box`` of shape (numbers,) in
     the document's order. Not flat, it is a ``Dict`` of the channels by their full ids.
 
     Args:
         layout: the channels, in order.
         kind: ``"sensor"`` or ``"actuator"``.
-        flatten: one vector for all channels, or a ``Dict``.
-        dtype: the type of a flat ``Box`` with real numbers; ``None``: the channels' own. Where it is
-            narrower, the bounds of sensors are rounded outwards, those of actuators inwards.
+        flatten: whether there is one vector for all channels, or a ``Dict``.
+        dtype: the type of a flat ``Box`` with real numbers; ``None``: the channels' own. In a narrower type,
+            the bounds of sensors are rounded outwards, those of actuators inwards.
 
     Raises:
-        ContractError: actuators are partly whole numbers and partly real: these have no flat form.
+        ContractError: actuators are partly integers and partly real, which have no flat form.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ChannelSpace:
         self.layout = layout
         self.kind = kind
         self.flatten = flatten
-        #: what is added to a flat vector of whole numbers to get what the document means
+        #: offset from a flat integer vector to the document's values
         self._start: FloatVector | float = 0.0
         self.space = self._flat_space(dtype) if flatten else self._dict()
         self._shape = self.space.shape
@@ -65,7 +65,7 @@ class ChannelSpace:
             self._lowest, self._highest = layout.low - slack, layout.high + slack
 
     def value(self, vector: FloatVector) -> Any:
-        """Return the value for the flat ``vector`` (numbers,); who gets it may write into it."""
+        """Convert the flat ``vector`` (numbers,) to a new value, which the caller may modify."""
         if self.flatten:
             if self._one:
                 return np.int64(vector[0])
@@ -79,10 +79,10 @@ class ChannelSpace:
         }
 
     def vector(self, value: Any) -> FloatVector:
-        """Return the flat vector of ``value``; who takes it looks at bounds. Raises :class:`ActionError`.
+        """Convert ``value`` to a flat vector; the caller must check bounds. Raises :class:`ActionError`.
 
-        What is outside its space by no more than the rounding of learners' sums in the type of the
-        space (such as ``low + 0.5 * (a + 1) * (high - low)``) is put on the bound.
+        A value outside its space by no more than the rounding of learners' arithmetic in the type of the
+        space (such as ``low + 0.5 * (a + 1) * (high - low)``) is clipped to the bound.
         """
         layout = self.layout
         if self.flatten:
@@ -104,13 +104,13 @@ class ChannelSpace:
         return self._rounded_back(vector)
 
     def values(self, matrix: FloatMatrix) -> Any:
-        """Return flat vectors (n, numbers) as a batch of flat values; who gets it may write into it."""
+        """Convert flat vectors (n, numbers) to a new batch of flat values, which the caller may modify."""
         if self._one:
             return matrix[:, 0].astype(np.int64)
         return matrix.copy() if self._dtype == matrix.dtype else (matrix - self._start).astype(self._dtype)
 
     def vectors(self, values: Any, shape: tuple[int, ...]) -> FloatMatrix:
-        """Return a batch of flat values, which has this ``shape``, as flat vectors (n, numbers); nothing is checked."""
+        """Convert a batch of flat values with this ``shape`` to flat vectors (n, numbers), without checks."""
         try:
             matrix = np.array(values, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -123,12 +123,12 @@ class ChannelSpace:
             )
         matrix = matrix.reshape(shape[0], -1)
         if not self._one:
-            # also where that is 0: there is no -0 among the set-points
+            # also if it is 0, which turns -0 into 0
             matrix += self._start
         return self._rounded_back(matrix)
 
     def check(self, vector: FloatVector) -> None:
-        """Raise :class:`ActionError` for the first channel whose value is NaN or outside its space."""
+        """Raise :class:`ActionError` for the first channel with NaN or a value outside its space."""
         layout = self.layout
         for uid, part in zip(layout.uids, layout.slices, strict=True):
             if np.isnan(vector[part]).any():
@@ -136,7 +136,7 @@ class ChannelSpace:
         layout.check(vector)
 
     def _slack(self) -> FloatVector:
-        """Return by how much each number may be outside its space: a few units in the last place of its type."""
+        """Return the tolerance of each number: a few units in the last place of its type."""
         layout = self.layout
         slack = np.zeros(layout.size)
         for space, part in zip(layout.spaces, layout.slices, strict=True):
@@ -211,7 +211,7 @@ def _common_type(layout: Layout) -> np.dtype[Any]:
 def _rounded(
     low: FloatVector, high: FloatVector, kind: np.dtype[Any], *, inwards: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the bounds in a type that may be narrower."""
+    """Round the bounds to a type that may be narrower."""
     up, down = np.array(np.inf, kind), np.array(-np.inf, kind)
     with np.errstate(over="ignore"):
         lower, upper = low.astype(kind), high.astype(kind)
@@ -225,7 +225,7 @@ def _rounded(
 
 
 def _shaped(space: Space, vector: FloatVector) -> Any:
-    """Return the value of one channel as Gymnasium has it: an array, but for a ``Discrete``."""
+    """Return the value of one channel in Gymnasium's form: an array, or a scalar for a ``Discrete``."""
     if isinstance(space, Discrete):
         return np.int64(vector[0])
     if isinstance(space, Tuple):

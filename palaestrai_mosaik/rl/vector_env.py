@@ -1,4 +1,4 @@
-"""Many copies of a run document's world as one vector environment of Gymnasium."""
+"""Many copies of a run document's world as one Gymnasium vector environment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .spaces import ChannelSpace
 try:
     from gymnasium.vector import AutoresetMode
 except ImportError:
-    # Gymnasium 1.0 knows this one way only
+    # Gymnasium 1.0 has only this mode
     _METADATA: dict[str, Any] = {"render_modes": []}
 else:
     _METADATA = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
 
-#: where the copies are
+#: the places of the copies: one world, worlds in this process, worlds in other processes
 BACKENDS = ("world", "sync", "async")
 
 
 class ExternalBatchMuscle(ExternalMuscle, BatchMuscle):
-    """Stands for the caller in all copies: sets what he has decided, (copies, set-points)."""
+    """Represents the caller in all copies: sets the caller's decision, (copies, set-points)."""
 
     def propose_batch(self, batch: BatchReadings) -> tuple[npt.ArrayLike, Sequence[Any] | None]:
         return self.decision[batch.bodies], None
@@ -54,21 +54,21 @@ class ExternalBatchMuscle(ExternalMuscle, BatchMuscle):
 def vector_env(
     document: AnyDocument, num_envs: int = 1, *, backend: str | None = None, **options: Any
 ) -> VectorEnv[Any, Any, Any]:
-    """Return copies of a run document's world as a vector environment.
+    """Make a vector environment from copies of a run document's world.
 
-    All backends reset a copy that has ended with the next step. Copies in worlds of their own have a seed
-    each: copy ``k`` that of the name path (copy, ``first + k``) below ``seed`` (or the document's).
+    All backends restart a copy that has ended with the next step. Copies in separate worlds have separate
+    seeds: copy ``k`` that of the name path (copy, ``first + k``) below ``seed`` (or the document's).
 
     Args:
-        document: the path of a file, plain data, or a document that was read.
+        document: the path of a file, plain data, or a loaded document.
         num_envs: the number of copies, at least 1.
         backend: ``"world"``: all of them in one mosaik world, as a batched environment
             (:class:`RunVectorEnv`); ``"sync"``: a world each, one after the other; ``"async"``: a process
-            each (both are Gymnasium's own). ``None``: one world where that is possible, otherwise ``"sync"``.
+            each (both are Gymnasium's own). ``None``: one world if possible, otherwise ``"sync"``.
         options: those of :class:`RunVectorEnv`.
 
     Raises:
-        ContractError: ``"world"`` is wanted and not possible (the message says why), or an option does not
+        ContractError: ``"world"`` is impossible (the message has the reason), or an option does not
             exist.
     """
     check_options(RunVectorEnv.__init__, options)
@@ -102,37 +102,37 @@ def _limited(document: RunDocument, steps: int | None, **options: Any) -> Env[An
 class RunVectorEnv(VectorEnv[Any, Any, Any]):
     """Copies of a phase's world, stepped as arrays in one mosaik world.
 
-    Copy ``k`` draws the streams of number ``first + k``, and goes through the same in any batch. A copy that
-    has ended restarts with the next step, of which its action has no effect (``AutoresetMode.NEXT_STEP``). It
-    continues with its streams, so that only the first episodes after ``reset(seed=s)`` begin where the seed
-    says.
+    Copy ``k`` draws the streams of number ``first + k``, and behaves the same in any batch. A copy that
+    has ended restarts with the next step, in which its action has no effect (``AutoresetMode.NEXT_STEP``). It
+    continues with its streams, so that only the first episodes after ``reset(seed=s)`` are determined by
+    the seed alone.
 
-    ``info`` has ``time`` (ticks since the beginning of the copy's episode), and after a step ``objective``
+    ``info`` has ``time`` (ticks since the start of the copy's episode), and after a step ``objective``
     and ``rewards`` by name, each (num_envs,), with Gymnasium's masks (``_objective``): NaN and false in the
     step with which a copy restarts.
 
-    A copy of the vector environment, or what comes out of a pickle, is a new one, before its first episode.
-    It cannot be made while episodes are running: :class:`ContractError`.
+    A copied or unpickled vector environment is a new one, before its first episode.
+    Making one during an episode raises :class:`ContractError`.
 
     Args:
-        document: the path of a file, plain data, or a document that was read.
+        document: the path of a file, plain data, or a loaded document.
         num_envs: the number of copies, at least 1.
-        agent: as for :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`, and so are the options from here to
+        agent: see :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`, also for the options from here to
             ``store``.
         phase: name or number of the phase; ``None``: the first one.
         seed: replaces the document's; ``None``: the document's.
         reward: ``"objective"``, or the name of a reward, without the number of a copy.
         flatten: must be true: copies in one world have flat observations.
         dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
-        others_learn: in train mode, the other agents learn, too.
-        store: where the other agents load from what earlier phases have learned; ``None``: there is none.
+        others_learn: whether, in train mode, the other agents learn, too.
+        store: the store from which the other agents load the models of earlier phases; ``None`` for no store.
         first: the number of the first copy.
-        max_episode_steps: truncates a copy after so many steps; ``None``: never.
-        render_mode: must be ``None``: copies in one world cannot be shown.
+        max_episode_steps: number of steps after which a copy is truncated; ``None``: no limit.
+        render_mode: must be ``None``: copies in one world cannot be rendered.
 
     Raises:
-        NotBatchable: a copy would not go through the same as it does alone, or an option is only for worlds
-            of their own.
+        NotBatchable: a copy would not behave as it does alone, or an option is only for separate
+            worlds.
     """
 
     metadata = _METADATA
@@ -172,7 +172,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
             self._body = body
             self._column = reward_column(reward, body.reward_names, own)
             start = f"{body.handle.uid}."
-            #: those of the rewards, without the number of a copy
+            #: the reward names without the number of a copy
             self._names = [start + name[len(start) :].split(".", 1)[1] for name in body.reward_names]
             self._seen = ChannelSpace(body.sensors, "sensor", dtype=dtype)
             self._set = ChannelSpace(body.actuators, "actuator", dtype=dtype)
@@ -185,18 +185,18 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._shape = self.action_space.shape or ()
-        #: when the episode of each copy began
+        #: the start time of each copy's episode
         self._began = np.zeros(num_envs, dtype=np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_copy(not self._driver.over)
-        # as Gymnasium's EzPickle, but what is made anew is what its world ends with
+        # like Gymnasium's EzPickle, with the arguments of the constructor
         return partial(type(self), **self._made_with), ()
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin anew in all copies. There is one ``seed`` for all of them, and there are no ``options``."""
+        """Start an episode in all copies. One ``seed`` is for all of them, and there are no ``options``."""
         if isinstance(seed, Sequence) and not isinstance(seed, str):
             raise ContractError("the copies of one world have one seed: a whole number, or None")
         seed = None if seed is None else checked_seed(seed)
@@ -208,7 +208,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observed(), self._timed()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Act in all copies; those that have ended begin again."""
+        """Act in all copies; those that have ended restart."""
         driver, body = self._driver, self._body
         if driver.over:
             raise error.ResetNeeded("there is no episode: call reset")
@@ -225,14 +225,16 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
             by_name[name], by_name[f"_{name}"] = named[:, i], acting
         infos |= {"rewards": by_name, "_rewards": acting, OBJECTIVE: objective, f"_{OBJECTIVE}": acting}
         ended = body.outs & acting
-        terminated = ended & body.handle.vector[: self.num_envs, -2].astype(bool)
-        # what conditions would need: nobody asks for it here
+        flags = body.handle.vector[: self.num_envs, -2:] != 0
+        terminated = ended & flags[:, 0]
+        truncated = ended & (flags[:, 1] | ~terminated)
+        # only conditions would need the rows, and no condition is left
         for other in self._bodies:
             other.forget()
-        return self._observed(), rewards, terminated, ended & ~terminated, infos
+        return self._observed(), rewards, terminated, truncated, infos
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Let everything go."""
+        """Release everything."""
         self._driver.close()
 
     def _gained(
@@ -247,7 +249,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         if self._column is None and body.objective is not None:
             missing = np.isnan(chosen)
             if np.count_nonzero(missing):
-                # no value for a row is 0; a reward that is NaN stays so
+                # no value for a row becomes 0; a NaN reward is passed on
                 chosen = np.where(missing & ~np.isnan(rows.rewards).any(axis=1), 0.0, chosen)
         if everyone and len(rows.places) == count:
             return chosen.copy(), rows.objective.copy(), rows.rewards.copy()
@@ -270,9 +272,9 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         layout = self._body.actuators
         wrong = layout.outside(matrix) | np.isnan(matrix)
         if np.count_nonzero(wrong):
-            whose = wrong.any(axis=1) & acting
-            if whose.any():
-                copy = int(np.argmax(whose))
+            failing = wrong.any(axis=1) & acting
+            if failing.any():
+                copy = int(np.argmax(failing))
                 try:
                     self._set.check(matrix[copy])
                 except ActionError as found:

@@ -1,7 +1,7 @@
-"""Adds rows to designs in rounds: looks at what was measured, chooses where to measure next, and when to stop.
+"""Rounds of designs that grow: evaluate the results so far, and choose the next rows or stop.
 
-:func:`run_rounds` executes a folder round by round; :func:`advance` adds the next one, once the runs of those before have
-ended. What a round adds follows from the design and from what its runs gave, so the same results make the same folder.
+:func:`run_rounds` executes a folder round by round; :func:`advance` adds the next round after the runs of all earlier
+ones have ended. New rows depend only on the design and the results, so the same results yield the same folder.
 """
 
 from .advance import advance, decide

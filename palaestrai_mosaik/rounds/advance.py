@@ -1,4 +1,4 @@
-"""Adds the next round to a folder, once the runs of those before have ended."""
+"""Adds the next round to a folder after the runs of all earlier rounds have ended."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .sobol import decide_sobol
 
 
 def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
-    """Return the folder with the rows of the next round, or as it is.
+    """Return the folder with the rows of the next round.
 
-    It stays as it is where it does not grow in rounds, where runs have not ended, and where no more rows are needed; the
-    last is noted in it.
+    The folder is returned unchanged if it does not grow in rounds, if runs have not ended, or if no more rows are
+    needed; the last is recorded in it.
 
     Args:
         folder: the folder.
-        store: where the results are; ``None``: ``results`` in the folder.
+        store: the store of the results; None for ``results`` in the folder.
 
     Raises:
-        PalaestraiMosaikError: what the sampler looks at cannot be computed.
-        DocumentError: a file of the folder was edited, a document of the new rows is not sound, or another process
+        PalaestraiMosaikError: the sampler's criterion cannot be computed.
+        DocumentError: a file of the folder was edited, a document of the new rows is invalid, or another process
             executes the folder.
     """
     if folder.rounds is None:
@@ -37,9 +37,9 @@ def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
         if (results.runs()["status"] == "missing").any():
             return folder
     except StoreError:
-        # nothing was executed yet
+        # no run has been executed yet
         return folder
-    # (new rows are not to be added to rows that somebody has edited)
+    # never add rows to edited ones
     problems = folder.verify()
     if problems:
         raise DocumentError(problems)
@@ -47,10 +47,10 @@ def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
 
 
 def decide(results: Results) -> Decision:
-    """Return what follows from the results of a design that grows in rounds. Same results, same decision.
+    """Decide from the results of a design whether it needs more rows. The same results yield the same decision.
 
     Raises:
-        PalaestraiMosaikError: what the sampler looks at cannot be computed, or the extra ``discovery`` is missing.
+        PalaestraiMosaikError: the sampler's criterion cannot be computed, or the extra ``discovery`` is missing.
     """
     if results.spec.sampler.name == ADAPTIVE.name:
         return decide_adaptive(results)
@@ -58,7 +58,10 @@ def decide(results: Results) -> Decision:
 
 
 def next_round(results: Results) -> DesignFolder:
-    """Return the folder of ``results`` with the rows of the next round, or with the end noted. All its runs have ended.
+    """Return the folder of ``results`` with the rows of the next round, or with the end recorded.
+
+    Args:
+        results: results of a folder in which all runs have ended.
 
     Raises:
         PalaestraiMosaikError: as :func:`advance`.
@@ -68,10 +71,10 @@ def next_round(results: Results) -> DesignFolder:
     if rounds is None:
         return folder
     decision = decide(results)
-    known = (*rounds.measured[:-1], dict(decision.measured))
+    measured = (*rounds.measured[:-1], dict(decision.measured))
     if decision.sample is None:
-        noted = Rounds(known, decision.ended)
+        final = Rounds(measured, decision.ended)
         rows = SampledRows(folder.sample, folder.manifest["counts"]["drawn"])
-        return folder if noted == rounds else grow_folder(folder, rows, noted)
+        return folder if final == rounds else grow_folder(folder, rows, final)
     rows = SampledRows(decision.sample, decision.drawn)
-    return grow_folder(folder, rows, Rounds((*known, {"rows": rows.count})))
+    return grow_folder(folder, rows, Rounds((*measured, {"rows": rows.count})))

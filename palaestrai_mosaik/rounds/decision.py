@@ -1,4 +1,4 @@
-"""What follows from a round: more rows, or the end."""
+"""The decision after a round: more rows, or the end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from palaestrai_mosaik.design.sample import Sample
 
 @dataclass(frozen=True)
 class Decision:
-    """What follows from a round.
+    """The decision after a round.
 
     Attributes:
-        measured: what the round gave, as plain data.
-        ended: why no more rows are added; empty where they are.
-        sample: the rows of the design with those of the next round; ``None`` where there is none.
-        drawn: how many points were drawn for these, with those that constraints reject.
+        measured: measurements of the round, as plain data.
+        ended: reason for adding no more rows; empty if rows are added.
+        sample: all rows of the design, including those of the next round; None if it has ended.
+        drawn: number of points drawn for ``sample``, including those that constraints reject.
     """
 
     measured: Mapping[str, Any]

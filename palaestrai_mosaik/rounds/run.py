@@ -25,28 +25,28 @@ def run_rounds(
     ignore_queue: bool = False,
     on_round: Callable[[Rounds], None] | None = None,
 ) -> tuple[DesignFolder, Summary]:
-    """Execute runs of a folder, add the rows of the next round, execute these, and so on until no more are needed.
+    """Execute the runs of a folder, and add and execute further rounds until no more rows are needed.
 
-    It ends earlier where runs have no result: they were interrupted, or another process executes them. Runs that failed
-    are lost to the decision, as to any analysis. A design that does not grow in rounds has one round.
+    It ends earlier if runs have no result because they were interrupted or another process executes them. Failed runs
+    are ignored, as in any analysis. A design that does not grow in rounds has one round.
 
     Args:
         folder: the design folder.
-        which: which runs are executed in the first round, see :func:`~palaestrai_mosaik.execution.run_folder`.
-        store: where the runs are recorded; ``None``: ``results`` in the folder.
-        settings: how runs are executed; ``None``: as the design says.
-        progress: is called with what happens in each round; ``None``: nothing is shown.
-        ignore_queue: treat what submissions to a cluster still have as gone, without asking.
-        on_round: is called with the rounds after each of them; ``None``: nothing is.
+        which: runs to execute in the first round, see :func:`~palaestrai_mosaik.execution.run_folder`.
+        store: the store of the runs; None for ``results`` in the folder.
+        settings: settings of the execution; None for those of the design.
+        progress: called with the events of each round.
+        ignore_queue: whether to treat the runs of submissions to a cluster as gone, without asking.
+        on_round: called with the rounds after each of them.
 
     Returns:
-        The folder as it is in the end, and how the execution of all rounds went.
+        The folder in its final state, and the summary of all rounds.
 
     Raises:
         PalaestraiMosaikError: as :func:`~palaestrai_mosaik.execution.run_folder` and :func:`.advance`.
     """
     if folder.spec.sampler.name == ADAPTIVE.name:
-        # (not after the first round, which may take a day)
+        # fail now, not after the first round, which may take a day
         check_installed()
     whole: Summary | None = None
     while True:
@@ -59,7 +59,8 @@ def run_rounds(
             ignore_queue=ignore_queue,
         )
         whole = summary if whole is None else _together(whole, summary)
-        if summary.interrupted or summary.not_begun or summary.left_out or summary.not_collected:
+        stopped = summary.interrupted or summary.not_begun or summary.left_out
+        if stopped or summary.not_collected or summary.not_read_back:
             return folder, whole
         rows = folder.manifest["counts"]["rows"]
         folder = advance(folder, store)
@@ -71,12 +72,12 @@ def run_rounds(
 
 
 def _together(first: Summary, then: Summary) -> Summary:
-    """Return how two rounds went; ``then`` considered the runs of ``first``, too."""
+    """Combine the summaries of consecutive rounds; ``then`` also considered the runs of ``first``."""
     if then.collected is not None and first.collected is not None:
         then.collected.runs += first.collected.runs
     return Summary(
         then.considered,
-        # (what the first has executed was there before the second)
+        # the runs that the first round executed existed before the second
         dict(Counter(then.before) - Counter(first.ended)),
         dict(Counter(first.ended) + Counter(then.ended)),
         then.not_begun,
@@ -86,4 +87,5 @@ def _together(first: Summary, then: Summary) -> Summary:
         then.interrupted,
         then.collected or first.collected,
         then.not_collected,
+        then.not_read_back,
     )

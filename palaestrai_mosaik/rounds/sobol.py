@@ -10,53 +10,67 @@ import numpy as np
 
 from palaestrai_mosaik.analysis import Results, SensitivityResult, sensitivity
 from palaestrai_mosaik.analysis.sensitivity import is_constant
+from palaestrai_mosaik.design.folder import refuse
+from palaestrai_mosaik.design.methods.significance import NOISE
 from palaestrai_mosaik.design.samplers import sample
 from palaestrai_mosaik.design.samplers.sobol import largest_n, wanted_interval, wanted_outcomes, with_n
 
 from .decision import Decision
 
-#: indices of pairs need far more rows; they are as wide as they are
+#: indices with a required precision; those of pairs would need far more rows
 _INDICES = ("S1", "ST")
 
 
 def decide_sobol(results: Results) -> Decision:
-    """Return whether the indices are known well enough, or the sample with twice as many blocks."""
+    """Decide whether the indices are precise enough, or double the number of blocks.
+
+    Raises:
+        DocumentError: an earlier version drew the sample.
+    """
     spec, drawn = results.spec, results.folder.sample
     n = int(drawn.arguments["n"])
-    wanted, most = wanted_interval(spec), largest_n(spec)
-    found = sensitivity(results, ("sobol",), wanted_outcomes(spec) or None)
-    measured: dict[str, Any] = {"rows": len(drawn.unit), "n": n, **_widest(results, found)}
+    target, most = wanted_interval(spec), largest_n(spec)
+    indices = sensitivity(results, ("sobol",), wanted_outcomes(spec) or None)
+    measured: dict[str, Any] = {"rows": len(drawn.unit), "n": n, **_widest(results, indices)}
     width = measured["interval"]
-    if width is not None and width <= wanted:
-        return Decision(measured, f"all intervals are within ±{wanted:g}")
+    if width is not None and width <= target:
+        return Decision(measured, f"all intervals are within ±{target:g}")
     if 2 * n > most:
         return Decision(measured, f"n has reached {most:,} (max_n)")
     larger = sample(with_n(spec, 2 * n))
+    if not np.array_equal(larger.unit[: len(drawn.unit)], drawn.unit):
+        refuse(
+            results.folder.path,
+            "an earlier version has drawn the rows of this folder, and this one draws others: they cannot be continued. "
+            "Generate the design into another folder (-o), or leave until out",
+        )
     return Decision(measured, sample=larger, drawn=len(larger.unit))
 
 
-def _widest(results: Results, found: Sequence[SensitivityResult]) -> dict[str, Any]:
-    """Return the widest interval, as its half-width, and of which index it is.
+def _widest(results: Results, indices: Sequence[SensitivityResult]) -> dict[str, Any]:
+    """Return the half-width of the widest interval, and its index.
 
-    An outcome that is the same in all runs has no indices to wait for. Where indices cannot be computed, the width is
-    ``None``: more rows may help.
+    An outcome that is constant over all runs has no indices to wait for. If indices cannot be computed, the
+    half-width is set to None, because more rows may help.
     """
     widest: dict[str, Any] = {"interval": 0.0}
     frame = results.outcomes()
-    for one in found:
-        if one.refused:
-            y = frame[one.outcome].to_numpy(dtype=float)
+    for result in indices:
+        if result.refused:
+            y = frame[result.outcome].to_numpy(dtype=float)
             y = y[np.isfinite(y)]
             if len(y) and is_constant(y):
                 continue
-            return {"interval": None, "outcome": one.outcome, "refused": one.refused}
-        rows = one.frame[one.frame["index"].isin(_INDICES)]
+            return {"interval": None, "outcome": result.outcome, "refused": result.refused}
+        # the share of noise has no interval
+        rows = result.frame[result.frame["index"].isin(_INDICES) & (result.frame["factor"] != NOISE)]
         for row in rows.to_dict("records"):
-            width = float(row["high"] - row["value"])
+            # the upper end of ST is at most 1
+            width = float(max(row["high"] - row["value"], row["value"] - row["low"]))
             if not math.isfinite(width):
                 return {
                     "interval": None,
-                    "outcome": one.outcome,
+                    "outcome": result.outcome,
                     "refused": f"{row['index']} has no interval",
                 }
             if width > widest["interval"]:
@@ -64,6 +78,6 @@ def _widest(results: Results, found: Sequence[SensitivityResult]) -> dict[str, A
                     "interval": width,
                     "index": row["index"],
                     "factor": row["factor"],
-                    "outcome": one.outcome,
+                    "outcome": result.outcome,
                 }
     return widest

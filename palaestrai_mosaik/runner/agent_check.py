@@ -1,4 +1,4 @@
-"""Makes and sets up the agents of a document as its phases would, to see whether that works."""
+"""Checks whether the agents of a document can be created and set up as in its phases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from palaestrai_mosaik.experiment import (
     PhaseSpec,
     RunDocument,
 )
-from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.experiment.model import UNREAD, Place
+from palaestrai_mosaik.importing import users_place
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.types import Mode
 
@@ -30,11 +31,14 @@ from .replay import ReplayContext
 def check_document(
     document: RunDocument | PartialDocument, known: Sequence[Problem] = ()
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return the problems of a document, in the order of its lines, and warnings: what ``check`` reports.
+    """Set up a document's environments and agents, and collect all problems, as the command ``check`` does.
 
     Args:
-        document: the document, or what could be read of it. Its environments and agents are set up.
-        known: the problems that reading it has found, which are among those that are returned.
+        document: the document, or the valid parts of it.
+        known: problems found while reading the document; they are included in the result.
+
+    Returns:
+        All problems in the order of their lines, and all warnings.
     """
     inspection = Inspection(document, known=known)
     try:
@@ -42,47 +46,51 @@ def check_document(
     finally:
         inspection.close()
     problems = {*known, *inspection.problems}
-    return sorted(problems, key=lambda problem: (problem.line or 0, problem.message)), inspection.warnings
+    in_order = sorted(problems, key=lambda problem: (problem.line or 0, problem.message))
+    return in_order, [*inspection.document.warnings, *inspection.warnings]
 
 
 def check_agents(inspection: Inspection) -> None:
-    """Report brains, muscles and objectives that cannot be made, and agents that cannot be set up.
+    """Report brains, muscles and objectives that cannot be created, and agents that cannot be set up.
 
-    Agents with problems that are known already are left out, and what they load or replay is not read. No step is made.
+    Parts with known problems are skipped. Models and sessions are not loaded, and no step is run.
     """
     placed = {phase.index: phase for phase in inspection.phases}
-    tried: list[tuple[AgentSpec, object, Mode]] = []
+    checked: list[tuple[AgentSpec, object, Mode]] = []
     for phase in inspection.document.phases:
         for j, agent in enumerate(phase.agents):
-            what = (agent, phase.environments, phase.mode)
-            place = ("phases", phase.index, "agents", j)
-            if what in tried or not inspection.is_sound(*place):
+            setup = (agent, phase.environments, phase.mode)
+            path = ("phases", phase.index, "agents", j)
+            if setup in checked:
                 continue
-            tried.append(what)
-            if _can_be_made(inspection, agent, place) and phase.index in placed:
-                _set_up(inspection, placed[phase.index], placed[phase.index].agents[j], place)
+            checked.append(setup)
+            can_be_made = _can_be_made(inspection, agent, path)
+            if can_be_made and phase.index in placed and inspection.is_sound(*path):
+                _set_up(inspection, placed[phase.index], placed[phase.index].agents[j], path)
 
 
-def _can_be_made(inspection: Inspection, agent: AgentSpec, place: Place) -> bool:
-    """Make the agent's parts one by one, so that a problem names its part."""
+def _can_be_made(inspection: Inspection, agent: AgentSpec, path: Place) -> bool:
+    """Create the agent's parts one by one, so that each problem names its part; return whether all succeeded."""
     sound = True
     for topic, spec, inside in _parts(agent):
+        if spec is UNREAD or not inspection.is_sound(*path, *inside):
+            continue
         try:
             make(spec, topic)
         except Exception as error:
             sound = False
             text = f"{topic} {spec.name!r} cannot be made: {type(error).__name__}: {error}"
-            inspection.report(text, *place, *inside)
+            inspection.report(text, *path, *inside)
     return sound
 
 
-def _set_up(inspection: Inspection, phase: PhaseSpec, agent: AgentSpec, place: Place) -> None:
+def _set_up(inspection: Inspection, phase: PhaseSpec, agent: AgentSpec, path: Place) -> None:
     agent = replace(agent, load=None, replay=())
     phase = replace(phase, agents=(agent,), workers=1)
     handles = [inspection.handle(spec) for spec in phase.environments]
     groups, faults = place_bodies(agent, handles)
     if faults:
-        return  # reported already
+        return  # already reported
     document = inspection.document
     with tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-") as folder:
         try:
@@ -94,12 +102,14 @@ def _set_up(inspection: Inspection, phase: PhaseSpec, agent: AgentSpec, place: P
             for _ in make_bodies(agent, plan, handles, learner):
                 pass
         except Exception as error:
-            text = f"agent {agent.name!r} cannot be set up: {type(error).__name__}: {error}"
-            inspection.report(text, *place)
+            text = (
+                f"agent {agent.name!r} cannot be set up: {type(error).__name__}: {error}{users_place(error)}"
+            )
+            inspection.report(text, *path)
 
 
 def _parts(agent: AgentSpec) -> Iterator[tuple[str, ClassSpec, Place]]:
-    """Yield topic, class and place within the agent of each of its parts."""
+    """Yield the topic, class and path within the agent of each of its parts."""
     if agent.brain is not None:
         yield "brain", agent.brain, ("brain",)
     if not agent.bodies:
@@ -108,7 +118,7 @@ def _parts(agent: AgentSpec) -> Iterator[tuple[str, ClassSpec, Place]]:
         yield from _inside(body, ("bodies", number))
 
 
-def _inside(one: AgentSpec | BodySpec, place: Place) -> Iterator[tuple[str, ClassSpec, Place]]:
-    yield "muscle", one.muscle, (*place, "muscle")
-    if one.objective is not None:
-        yield "objective", one.objective, (*place, "objective")
+def _inside(part: AgentSpec | BodySpec, path: Place) -> Iterator[tuple[str, ClassSpec, Place]]:
+    yield "muscle", part.muscle, (*path, "muscle")
+    if part.objective is not None:
+        yield "objective", part.objective, (*path, "objective")

@@ -1,4 +1,4 @@
-"""Where a run stores dumps of brains, and from where ``load`` reads them."""
+"""Where runs save brain dumps, and where ``load`` finds them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from palaestrai_mosaik.errors import BrainDumpError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.store import Store
 
-#: the folder of an instance's directory that holds the dumps of brains
+#: the folder with brain dumps, in the instance's directory
 BRAINS = "brains"
-#: makes the dumper for a snapshot ("": none); it can be pickled
+#: picklable function that creates the dumper of a snapshot, or of the current brain for ``""``
 Place = Callable[[str], BrainDumper]
 
 
 @dataclass(frozen=True)
 class StoreBrainDumper(BrainDumper):
-    """Keeps the dumps of ``agent`` in phase number ``phase`` of an instance (its uid).
+    """Keeps the dumps of ``agent`` in phase number ``phase`` of an instance, in a store.
 
-    ``location`` and ``directory`` are those of the :class:`Store`. A ``snapshot`` has dumps
-    of its own. The store is opened for each dump, so this object can be pickled and sent
-    to other processes.
+    ``location`` and ``directory`` are those of the :class:`Store`. Each ``snapshot`` has separate dumps. The store is
+    opened for each dump, so this object can be pickled and sent to other processes.
     """
 
-    # it may hold a password
+    # not in the repr, because it may contain a password
     location: str = field(repr=False)
     directory: str | None
     instance: str
@@ -53,16 +52,16 @@ class StoreBrainDumper(BrainDumper):
 
 
 class BrainKeeper(BrainDumper):
-    """Saves to several places and loads from others. It can be sent to other processes.
+    """Saves to several dumpers and loads from others. It can be sent to other processes.
 
-    It may know the password of a database: :class:`Dumpers` keep it out of checkpoints.
+    It may contain the password of a database. :class:`Dumpers` keeps it out of checkpoints.
     """
 
     def __init__(self, save_at: Sequence[Place], load_from: Sequence[BrainDumper], snapshot: str = ""):
         self._save_at = save_at
         self._save_to = [place(snapshot) for place in save_at]
         self._load_from = load_from
-        #: the model that a brain of palaestrAI hands to its muscles before a test, as there
+        #: the model that a palaestrAI brain passes to its muscles before a test
         self.model: Any = None
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
@@ -76,14 +75,14 @@ class BrainKeeper(BrainDumper):
         return self.load_brain_dump(self._load_from, tag)
 
     def snapshot(self, name: str) -> BrainKeeper:
-        """Return the keeper that saves under the snapshot ``name``, beside what else is kept."""
+        """Create a keeper that saves under the snapshot ``name``, separate from other dumps."""
         return BrainKeeper(self._save_at, self._load_from, name)
 
 
 class Dumpers(list[BrainDumper]):
-    """The dumpers that a brain or muscle gets. A pickle of them is empty.
+    """The dumpers of a brain or muscle, pickled as an empty list.
 
-    So a checkpoint does not say where brains are stored; what is restored from it gets new dumpers.
+    Thus a checkpoint does not contain locations of brains, and a restored brain gets new dumpers.
     """
 
     def __reduce__(self) -> tuple[type[Dumpers], tuple[()]]:
@@ -91,7 +90,7 @@ class Dumpers(list[BrainDumper]):
 
 
 class _InInstance(FileBrainDumper):
-    """Stores dumps in the directory of an instance, which is never created again: without it, the store is gone."""
+    """Stores dumps in an instance's directory, but never recreates it: if it is missing, the store is gone."""
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         self._refuse_if_gone()
@@ -111,22 +110,31 @@ class _InInstance(FileBrainDumper):
 def brain_keeper(
     agent: AgentSpec, phase: PhaseSpec, document: RunDocument, directory: Path, store: Store | None
 ) -> BrainKeeper:
-    """Return the keeper for ``agent`` in ``phase``.
+    """Create the keeper for ``agent`` in ``phase``.
 
-    Every brain is saved below ``directory`` (that of the instance), below the brain's ``store_path``, if it
-    has that parameter, and in the database of ``store``, unless that is a file beside the instances.
+    Every brain is saved below ``directory``, below the ``store_path`` in the brain's parameters, if any, and in the
+    database of ``store`` unless that is a file beside the instances.
 
     ``load`` in the document may have the keys ``agent``, ``experiment_run``, ``instance``, ``phase`` (index or
-    name), ``phase_name``, ``snapshot`` and ``base``. The defaults are the same agent, this execution, the
-    previous phase, and the brain at the end of that phase. Of another run, the newest finished execution is
-    used, else the newest. Files are preferred to the database.
+    name), ``phase_name``, ``snapshot`` and ``base``. The defaults are the same agent, this execution, the previous
+    phase, and the brain at the end of that phase. For another run, the newest finished execution is used, or the newest
+    if none has finished. Files take precedence over the database.
 
-    Raises :class:`BrainDumpError` where ``load`` points to what is missing.
+    Args:
+        agent: the agent.
+        phase: the phase in which the agent acts.
+        document: the document of the run.
+        directory: the instance's directory.
+        store: the open store, or ``None`` if the run is not recorded.
+
+    Raises:
+        BrainDumpError: if the target of ``load`` does not exist.
     """
-    save_at: list[Place] = [partial(_InInstance, directory / BRAINS, document.uid, phase.name, agent.name)]
+    names = (document.uid, phase.name, agent.name)
+    save_at: list[Place] = [partial(_InInstance, directory / BRAINS, *names, number=phase.index)]
     path = agent.brain.params.get("store_path") if agent.brain is not None else None
     if isinstance(path, str):
-        save_at.append(partial(FileBrainDumper, Path(path).absolute(), document.uid, phase.name, agent.name))
+        save_at.append(partial(FileBrainDumper, Path(path).absolute(), *names, number=phase.index))
     if _has_database(store):
         kept = _in_database(store, directory.name, phase.index, agent.name)
         save_at.append(partial(_of_snapshot, kept))
@@ -156,10 +164,10 @@ def _load_from(
 
 
 class Source(NamedTuple):
-    """What ``load`` points to: a phase (its number, where it is known) of an experiment run.
+    """The target of ``load``: a phase of an experiment run.
 
-    ``instance`` is the execution (``None``: this one). ``known`` is false where there is no
-    store that could know the run.
+    ``number`` is the phase's number, or ``None`` if unknown. ``instance`` is the execution, or ``None`` for the current
+    one. ``known`` is false if no store has the run.
     """
 
     run: str
@@ -170,30 +178,29 @@ class Source(NamedTuple):
 
 
 def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store: Store | None) -> Source:
-    """Return what ``load`` of ``agent``, in ``phase`` of ``document``, points to.
+    """Find the phase that ``load`` of ``agent`` refers to, in ``phase`` of ``document``.
 
-    Raises :class:`BrainDumpError` for an experiment run, an instance, or a phase of theirs that
-    is not there.
+    Raises :class:`BrainDumpError` if the experiment run, the instance or the phase does not exist.
     """
     load = agent.load or {}
     who, run, instance, known = f"agent {agent.name!r}: 'load'", load.get("experiment_run"), None, True
     names: list[str] = []
     if run in (None, document.uid) and "instance" not in load:
-        names = [one.name for one in document.phases]
+        names = [document_phase.name for document_phase in document.phases]
     elif store is not None:
         try:
-            found = store.find_instance(run, load.get("instance"))
-            run = found[1]
-            names = list(store.phases(found.uid)["name"])
+            execution = store.find_instance(run, load.get("instance"))
+            run = execution[1]
+            names = list(store.phases(execution.uid)["name"])
         except StoreError as error:
-            # what lies in 'base' needs no store that knows of it
+            # 'base' may have the model of a run that the store does not have
             run = run or document.uid
             if not _in_base(agent, run):
-                beside = ", and its 'base' has no such model (name the phase)" if "base" in load else ""
+                beside = ", and its 'base' has no such model" if "base" in load else ""
                 raise BrainDumpError(f"{who} points to another execution: {error}{beside}") from error
             known = False
         else:
-            instance = found.uid
+            instance = execution.uid
     elif "base" not in load:
         raise BrainDumpError(f"{who} points to another execution, and a run without a store knows none")
     else:
@@ -201,6 +208,15 @@ def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store
     run = run or document.uid
     wanted = load.get("phase_name", load.get("phase", phase.index - 1))
     listed = ", ".join(f"{i}: {name!r}" for i, name in enumerate(names)) or "no phase that is known here"
+    if isinstance(wanted, int) and not known:
+        numbered = FileBrainDumper.phases_with_number(load["base"], run, wanted)
+        if len(numbered) != 1:
+            there = " and ".join(map(repr, numbered)) or "none"
+            raise BrainDumpError(
+                f"{who} names phase {wanted} of run {run!r}, but the phases of its 'base' with this number are: {there}. "
+                "Give the phase by name"
+            )
+        return Source(run, numbered[0], None, instance, known)
     if isinstance(wanted, int):
         if not 0 <= wanted < len(names):
             raise BrainDumpError(f"{who} names phase {wanted}, but run {run!r} has {listed}")
@@ -214,17 +230,19 @@ def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store
 
 
 def _in_base(agent: AgentSpec, run: str) -> bool:
-    """Whether ``base`` of ``load`` has the model of ``run`` that is asked for, in the phase that is named."""
+    """Return whether ``base`` of ``load`` has the requested model of ``run``."""
     load = agent.load or {}
-    base, phase = load.get("base"), load.get("phase_name")
-    if base is None or phase is None:
+    base, phase, number = load.get("base"), load.get("phase_name"), load.get("phase")
+    if base is None:
         return False
-    place = FileBrainDumper(base, run, phase, load.get("agent", agent.name), load.get("snapshot", ""))
-    return place.directory.is_dir()
+    if phase is None:
+        return number is not None and bool(FileBrainDumper.phases_with_number(base, run, number))
+    dumper = FileBrainDumper(base, run, phase, load.get("agent", agent.name), load.get("snapshot", ""))
+    return dumper.directory.is_dir()
 
 
 def _has_database(store: Store | None) -> TypeGuard[Store]:
-    """Whether ``store`` has a database that others may see who do not see its files."""
+    """Return whether ``store`` has a database that other processes can reach without its files."""
     if store is None:
         return False
     url = store.database.engine.url
@@ -244,5 +262,5 @@ def _of_snapshot(dumper: StoreBrainDumper, snapshot: str) -> StoreBrainDumper:
 
 
 def keep_brain(directory: Path, run: str, phase: str, agent: str, dump: bytes, tag: str) -> None:
-    """Keep the ``dump`` of an agent's brain in the folder of an instance, as a run keeps its own."""
+    """Save the ``dump`` of an agent's brain in an instance's directory, as a run saves its own brains."""
     FileBrainDumper(directory / BRAINS, run, phase, agent).save(BytesIO(dump), tag)

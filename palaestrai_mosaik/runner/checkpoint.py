@@ -1,17 +1,17 @@
-"""Checkpoints: a run that was stopped or killed resumes where all its workers last stood.
+"""Checkpoints of runs: a run that was stopped or killed resumes from its newest one.
 
-A checkpoint is a folder below the instance's directory: ``state.pickle`` (brains, memories,
-muscles, conditions, counters, between two rounds of episodes) and ``manifest.json`` (what
-the store held then, the document's hash, versions, the SHA-256 of it all, and its user's
-signature). It is written under another name, flushed to the disk and renamed, so it is complete
-or missing. The newest two are kept: if one is damaged, the other one is used.
+A checkpoint is a folder in the instance's directory with two files. ``state.pickle`` has brains, memories, muscles,
+conditions and counters between two rounds of episodes. ``manifest.json`` has the position in the store, the hash of
+the document, versions, the SHA-256 of the state, and the user's signature. The folder is written under a temporary
+name, flushed to disk and renamed, so it is either complete or missing. The newest two are kept, in case one is
+damaged.
 
-The state is a pickle of users' own objects, and reading a pickle executes code. A store may come from
-elsewhere, or others may be able to write to it. So a checkpoint is signed with a key that only its user
-has, and no other one is read. The key is created when it is first needed, in ``$PALAESTRAI_MOSAIK_KEY``,
-else ``$XDG_DATA_HOME/palaestrai_mosaik/checkpoint.key``, else
-``~/.local/share/palaestrai_mosaik/checkpoint.key``. To resume runs of another machine, or of a colleague,
-copy that file.
+The state is a pickle of user-defined objects, and unpickling executes code. A store may be downloaded, or writable by
+other users. Therefore each checkpoint is signed with a key of its user, and only checkpoints with that signature are
+read. The key is created on first use, at ``$PALAESTRAI_MOSAIK_KEY``, else
+``$XDG_DATA_HOME/palaestrai_mosaik/checkpoint.key``, else
+``~/.local/share/palaestrai_mosaik/checkpoint.key``. To resume runs of another machine or of a colleague, copy that
+file.
 """
 
 from __future__ import annotations
@@ -38,25 +38,33 @@ from palaestrai_mosaik.experiment import RunDocument, content_digest, loads
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import InstanceRecorder, Store
 
-#: the environment variable that names the file of the key
+#: the environment variable with the path of the key file
 VARIABLE = "PALAESTRAI_MOSAIK_KEY"
 _BYTES = 32
-#: the folder of an instance's directory that holds its checkpoints
+#: the folder with the checkpoints, in the instance's directory
 FOLDER = "checkpoints"
-#: seconds between two checkpoints by default
+#: the default interval between two checkpoints, in seconds
 INTERVAL = 60.0
 _STATE, _MANIFEST = "state.pickle", "manifest.json"
-_FORMAT = 3
+_FORMAT = 4
 _KEPT = 2
-#: writing may take this share of the time at most
+#: seconds until the first checkpoint; the interval grows from this value
+_FIRST = 5.0
+#: the maximum share of the run time that is spent on writing checkpoints
 _SHARE = 0.05
+#: an interrupted run writes another checkpoint if the last one took less than this, in seconds
+_QUICK = 2.0
 
 
 def key_file() -> Path:
-    """Return where the key is, or will be. Raises :class:`CheckpointError` for a user without a home."""
-    if given := os.environ.get(VARIABLE):
-        return Path(given)
-    # (what is not absolute does not count, by the specification of these folders)
+    """Return the path of the key file, which may not exist yet.
+
+    Raises:
+        CheckpointError: if the user has no home directory.
+    """
+    if path := os.environ.get(VARIABLE):
+        return Path(path)
+    # the XDG specification ignores relative paths
     base = Path(os.environ.get("XDG_DATA_HOME") or "")
     try:
         if not base.is_absolute():
@@ -70,18 +78,23 @@ def key_file() -> Path:
 
 
 def sign(data: bytes) -> str:
-    """Return the signature of ``data``, hexadecimal; a missing key is made.
+    """Return the hexadecimal HMAC-SHA256 of ``data``, creating the key if it is missing.
 
-    Raises :class:`CheckpointError` where it cannot be read or made.
+    Raises:
+        CheckpointError: if the key cannot be read or created.
     """
     file = key_file()
-    if not os.path.exists(file):  # (where it may not be looked for, the error is that of making it)
+    if not os.path.exists(file):  # also False without permission; then creating it raises the error
         _make(file)
     return hmac.new(_read(file), data, hashlib.sha256).hexdigest()
 
 
 def is_signed(data: bytes, signature: str) -> bool:
-    """Whether ``signature`` is this user's of ``data``. Raises :class:`CheckpointError` as :func:`sign`."""
+    """Return whether ``signature`` is this user's signature of ``data``.
+
+    Raises:
+        CheckpointError: if the key exists but cannot be read.
+    """
     file = key_file()
     return os.path.exists(file) and hmac.compare_digest(
         hmac.new(_read(file), data, hashlib.sha256).hexdigest().encode(), signature.encode()
@@ -91,7 +104,7 @@ def is_signed(data: bytes, signature: str) -> bool:
 @cache
 def _read(file: Path) -> bytes:
     try:
-        with files.open_text(file, encoding="ascii") as stream:
+        with files.open_text(file, encoding="ascii", follow=True) as stream:
             if os.name == "posix":
                 _check(file, os.fstat(stream.fileno()))
             key = bytes.fromhex(stream.read())
@@ -108,7 +121,7 @@ def _read(file: Path) -> bytes:
 
 
 def _check(file: Path, status: os.stat_result) -> None:
-    # (root can read all keys, and exchange them)
+    # root can read and replace any key anyway
     if status.st_uid not in (0, os.geteuid()):
         raise CheckpointError(
             f"the key of checkpoints {file} belongs to another user, who could sign what you would run: make a "
@@ -119,7 +132,7 @@ def _check(file: Path, status: os.stat_result) -> None:
             f"the key of checkpoints {file} may be read or written by others: chmod 600 {file}, or delete "
             "it (earlier checkpoints then cannot be used)"
         )
-    # (by the name that was given, and where that leads to)
+    # check the path both as written and with its links resolved
     for folder in dict.fromkeys((*file.absolute().parents, *Path(os.path.realpath(file)).parents)):
         if _is_open_to_others(folder.stat()):
             raise CheckpointError(
@@ -129,17 +142,17 @@ def _check(file: Path, status: os.stat_result) -> None:
 
 
 def _is_open_to_others(folder: os.stat_result) -> bool:
-    """Whether others than this user and root can rename what this user has in a folder."""
+    """Return whether a user other than this one and root can rename files in a folder."""
     if folder.st_uid not in _trusted_owners():
         return True
-    if folder.st_mode & stat.S_ISVTX:  # (/tmp: only owners rename)
+    if folder.st_mode & stat.S_ISVTX:  # only owners may rename, as in /tmp
         return False
     by_group = bool(folder.st_mode & stat.S_IWGRP) and not _is_private_group(folder.st_gid)
     return by_group or bool(folder.st_mode & stat.S_IWOTH)
 
 
 def _trusted_owners() -> set[int]:
-    """Return this user and root; in a container without rights of root also nobody, who is the host's root there."""
+    """Return the ids of this user and root, and of the overflow user, the host's root in a rootless container."""
     owners = {0, os.geteuid()}
     with suppress(OSError, ValueError):
         if files.read_text("/proc/self/uid_map").split() != ["0", "0", "4294967295"]:
@@ -148,7 +161,7 @@ def _trusted_owners() -> set[int]:
 
 
 def _is_private_group(gid: int) -> bool:
-    """Whether the group is this user's alone, as many systems give one to each user."""
+    """Return whether the group is this user's private group."""
     import grp
     import pwd
 
@@ -165,7 +178,7 @@ def _make(file: Path) -> None:
         files.make_folder(file.parent, parents=True, private=True)
         try:
             files.write_bytes(temporary, f"{secrets.token_hex(_BYTES)}\n".encode("ascii"), private=True)
-            # whole or not at all; if another process was faster, its key is the key
+            # link a complete file into place; if another process was faster, its key wins
             with suppress(FileExistsError):
                 files.link(temporary, file)
         finally:
@@ -179,14 +192,14 @@ def _make(file: Path) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it was read; ``mark`` is the store's (:meth:`InstanceRecorder.mark`)."""
+    """A checkpoint read from disk; ``mark`` is the position in the store (:meth:`InstanceRecorder.mark`)."""
 
     path: Path
     mark: dict[str, Any]
     pickled: bytes
 
     def state(self) -> Any:
-        """Return the state. This unpickles what this user has signed: see above."""
+        """Unpickle the state. Its signature has been verified."""
         try:
             return pickle.loads(self.pickled)
         except Exception as error:
@@ -194,31 +207,46 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one instance. ``interval`` is in seconds; 0 means none."""
+    """The checkpoints of one instance.
+
+    Args:
+        directory: the instance's directory.
+        hash: the hash of the document.
+        versions: the versions of packages, from :func:`versions`.
+        interval: the longest interval between two checkpoints in seconds, unless writing takes long; 0 disables
+            checkpoints.
+    """
 
     def __init__(self, directory: Path, hash: str, versions: dict[str, str], interval: float):
         self._folder = directory / FOLDER
         self._hash = hash
         self._versions = versions
         self._interval = interval
-        self._due = time.monotonic() + interval
+        self._began = time.monotonic()
+        self._due = self._began + min(interval, _FIRST)
+        self._took = 0.0
 
-    @property
-    def due(self) -> bool:
-        """Whether it is time for another one."""
-        return self._interval > 0 and time.monotonic() >= self._due
+    def is_due(self, *, ending: bool = False) -> bool:
+        """Return whether to write a checkpoint now; if the run is ``ending``, always unless the last one took long."""
+        if self._interval <= 0:
+            return False
+        return time.monotonic() >= self._due or (ending and self._took < _QUICK)
 
     def stop(self) -> None:
-        """Write no more."""
+        """Disable further checkpoints."""
         self._interval = 0.0
 
     def write(self, state: Any, mark: dict[str, Any], started: float) -> None:
-        """Write a checkpoint, and delete older ones.
+        """Write a checkpoint and delete the older ones.
 
-        ``started``: the monotonic time at which collecting state and mark began.
+        Args:
+            state: the state of the run, to be pickled.
+            mark: the position in the store.
+            started: the monotonic time at which collecting state and mark began.
 
-        Raises :class:`CheckpointError` if something of the state cannot be pickled, there is no
-        key to sign it, or the files cannot be written; nothing is left behind then.
+        Raises:
+            CheckpointError: if the state cannot be pickled, the key cannot be used, or the files cannot be written.
+                No partial checkpoint is left behind.
         """
         self._put_off(started)
         try:
@@ -232,17 +260,17 @@ class Checkpoints:
             "state": _digest(pickled),
             "store": mark,
         }
-        # the first line says what the second one must be, and who says so
+        # the first line of the manifest has the digest and the signature of the second
         body = json.dumps(manifest).encode()
         head = f"{_digest(body)} {sign(body)}\n".encode()
         numbers = _numbers(self._folder)
         number = numbers[-1] + 1 if numbers else 0
-        # left by a process that was killed while it wrote
+        # remove the remains of a process that was killed while writing
         for stray in self._folder.glob(".*"):
             files.discard_tree(stray)
         temporary = files.temporary_path(self._folder / _STATE)
         try:
-            # not the instance's directory: if that is gone, the store is
+            # do not create the instance's directory: if it is gone, the store is gone
             files.make_folder(self._folder)
             files.make_folder(temporary, exist_ok=False)
             files.write_bytes(temporary / _STATE, pickled)
@@ -257,18 +285,27 @@ class Checkpoints:
 
     def _put_off(self, started: float) -> None:
         now = time.monotonic()
-        self._due = now + max(self._interval, (now - started) / _SHARE)
+        self._took = now - started
+        # growing intervals: a run killed in its first minute loses at most half of its work
+        interval = min(self._interval, max(_FIRST, now - self._began))
+        self._due = now + max(interval, self._took / _SHARE)
 
     def clear(self) -> None:
-        """Remove all: the run is finished."""
+        """Remove all checkpoints after the run has finished."""
         files.discard_tree(self._folder)
 
 
 def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> Iterator[Checkpoint]:
-    """Yield the whole checkpoints of the instance in ``directory``, newest first.
+    """Yield the undamaged checkpoints of an instance, newest first.
 
-    Raises :class:`CheckpointError` where no checkpoint is found, or where they are of another
-    document or other versions, with which the result would differ, or signed by somebody else.
+    Args:
+        directory: the instance's directory.
+        hash: the hash of the document, which must be unchanged.
+        versions: the versions of packages, which must be unchanged because they could change the results.
+
+    Raises:
+        CheckpointError: if all checkpoints are missing or damaged, or one belongs to another document, other versions
+            or another user.
     """
     folder = directory / FOLDER
     numbers = _numbers(folder)
@@ -294,9 +331,9 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
 
 
 def why_unusable(directory: Path, hash: str, versions: dict[str, str]) -> str | None:
-    """Return why :func:`whole_checkpoints` would refuse what is there; ``None`` if it would not.
+    """Return why :func:`whole_checkpoints` would refuse the newest checkpoint, or ``None`` if it would not.
 
-    Only the manifest is read, not the state, which may still be damaged.
+    Only manifests are read. The state may still be damaged.
     """
     folder = directory / FOLDER
     for number in reversed(_numbers(folder)):
@@ -305,7 +342,7 @@ def why_unusable(directory: Path, hash: str, versions: dict[str, str]) -> str | 
             manifest, is_own = _read_manifest(path)
         except OSError:
             continue
-        except CheckpointError as error:  # of the key
+        except CheckpointError as error:  # the key cannot be used
             return str(error)
         if manifest is not None:
             return _why_not(path, manifest, is_own, hash, versions)
@@ -315,7 +352,7 @@ def why_unusable(directory: Path, hash: str, versions: dict[str, str]) -> str | 
 def _why_not(
     path: Path, manifest: dict[str, Any], is_own: bool, hash: str, versions: dict[str, str]
 ) -> str | None:
-    """Return why a checkpoint that is whole cannot be used, if so."""
+    """Return why an undamaged checkpoint cannot be used, or ``None`` if it can."""
     if manifest["format"] != _FORMAT:
         return f"{path} has the format {manifest['format']}, not {_FORMAT}"
     if not is_own:
@@ -336,9 +373,9 @@ def _why_not(
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any] | None, bool]:
-    """Return the manifest of a checkpoint, ``None`` if it is damaged, and whether this user has signed it.
+    """Return a checkpoint's manifest, ``None`` if damaged, and whether this user's signature is valid.
 
-    Raises :class:`OSError` where it cannot be read.
+    Raises :class:`OSError` if the file cannot be read.
     """
     head, _, body = files.read_bytes(path / _MANIFEST).partition(b"\n")
     digest, _, signature = head.decode("ascii", "replace").partition(" ")
@@ -349,7 +386,7 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any] | None, bool]:
 
 
 def discard_newer(checkpoint: Checkpoint) -> None:
-    """Remove checkpoints that are newer than the one from which a run resumes."""
+    """Remove the checkpoints that are newer than ``checkpoint``."""
     for number in _numbers(checkpoint.path.parent):
         if number > int(checkpoint.path.name):
             files.discard_tree(checkpoint.path.parent / f"{number:06d}")
@@ -360,7 +397,7 @@ def _digest(data: bytes) -> str:
 
 
 def has_checkpoints(directory: Path) -> bool:
-    """Whether the instance in ``directory`` has a checkpoint, whole or not."""
+    """Return whether the instance in ``directory`` has checkpoints, damaged or not."""
     return bool(_numbers(directory / FOLDER))
 
 
@@ -372,7 +409,7 @@ def _numbers(folder: Path) -> list[int]:
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier run of a document: its instance, status, and whether it has checkpoints."""
+    """An earlier run of a document: its instance, its status, and whether it has checkpoints."""
 
     instance: str
     status: str
@@ -380,17 +417,17 @@ class Earlier:
 
 
 def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
-    """Return the run of a document that would be resumed.
+    """Find the run of a document that would be resumed.
 
-    The newest one counts if it has finished or still runs. Otherwise it is the newest with a checkpoint of
-    all that are newer than the last finished one; if none has any, the newest.
+    This is the newest run if it has finished or is still running. Otherwise, it is the newest run with a checkpoint
+    since the last finished one, or the newest run if none has a checkpoint.
 
     Args:
-        document: the document, which must be unchanged since then.
-        store: the open store to look in.
+        document: the document, with the same hash as when the run began.
+        store: the open store to search.
 
     Returns:
-        That run, or ``None`` if the document never ran.
+        the run, or ``None`` if the document was never run.
     """
     runs = store.runs()
     runs = runs[runs["hash"] == document.hash]
@@ -398,19 +435,19 @@ def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
         return None
     instances = list(zip(runs["run"], runs["status"], strict=True))
     newest, status = instances[-1]
-    found = None
+    run = None
     if status not in ("finished", "running"):
-        # (of those that still run, only the newest is in the way)
-        found = resumable(store, [(uid, status.replace("running", "lost")) for uid, status in instances])
-    found = found or newest
-    return Earlier(found, dict(instances)[found], has_checkpoints(store.instance_directory(found)))
+        # only the newest run can block resuming; older ones that still count as running are treated as lost
+        run = resumable(store, [(uid, status.replace("running", "lost")) for uid, status in instances])
+    run = run or newest
+    return Earlier(run, dict(instances)[run], has_checkpoints(store.instance_directory(run)))
 
 
 def resumable(store: Store, instances: Sequence[tuple[str, str]]) -> str | None:
-    """Return which of the instances of one document (uid, status) can be resumed, if any.
+    """Return the uid of the newest of a document's instances that can be resumed, or ``None``.
 
-    ``instances``: the newest last. It is the newest that has a checkpoint of all that are newer than the last
-    one that finished or still runs.
+    ``instances`` has pairs of uid and status, the newest last. An instance can be resumed if it has a checkpoint and
+    no newer instance has finished or is still running.
     """
     for uid, status in reversed(instances):
         if status in ("finished", "running"):
@@ -421,9 +458,9 @@ def resumable(store: Store, instances: Sequence[tuple[str, str]]) -> str | None:
 
 
 def document_of_instance(document: RunDocument, store: Store, instance: str) -> RunDocument:
-    """Return ``document`` as ``instance`` was begun with it, which may have been under another uid.
+    """Return the document with which ``instance`` began: the stored one if only uids differ, else ``document``.
 
-    What it has kept until now (dumps of brains, for instance) has that uid in its names.
+    The uid must be the stored one, because names of existing files, such as brain dumps, contain it.
     """
     stored = store.document_of(instance)
     if stored.hash == document.hash:
@@ -436,10 +473,14 @@ def document_of_instance(document: RunDocument, store: Store, instance: str) -> 
 
 
 def reopen(document: RunDocument, store: Store, instance: str) -> tuple[InstanceRecorder, dict[str, Any]]:
-    """Take the store back to the newest checkpoint of ``instance`` that it can go on from.
+    """Reset the store to the newest usable checkpoint of ``instance``.
 
-    Return the recorder and the state. Raises :class:`CheckpointError` or
-    :class:`StoreError`, with nothing changed, where there is no such checkpoint.
+    Returns:
+        the recorder that continues the instance, and the state.
+
+    Raises:
+        CheckpointError: if there is no usable checkpoint. The store is unchanged then.
+        StoreError: if the store cannot be reset to any checkpoint. It is unchanged then.
     """
     problem: Exception | None = None
     for checkpoint in whole_checkpoints(store.instance_directory(instance), document.hash, versions()):
@@ -457,8 +498,8 @@ def reopen(document: RunDocument, store: Store, instance: str) -> tuple[Instance
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a resumed run must share with its beginning."""
-    # here, because worker processes need no store
+    """Return the versions of packages that must not change between a run and its resumption."""
+    # imported here because worker processes need no store
     from palaestrai_mosaik.store.store import package_versions
 
     return package_versions()

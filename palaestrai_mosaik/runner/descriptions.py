@@ -1,22 +1,42 @@
-"""Describes environments and agents to the store."""
+"""Creates the store's records of environments and agents."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec
+from palaestrai_mosaik.environment.cosimulation import CoSimulation
+from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
 from palaestrai_mosaik.simulation.batch_handle import BatchHandle
-from palaestrai_mosaik.simulation.body_placement import BodyGroup, Names
+from palaestrai_mosaik.simulation.body_placement import BodyGroup, Names, place_bodies
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
 from palaestrai_mosaik.store import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from palaestrai_mosaik.types.vectors import Layout
 
+#: seconds per tick of a co-simulation: mosaik's default, which worlds built by users must have, too
+TICK = 1.0
+
+
+def phase_records(
+    phase: PhaseSpec, handles: Sequence[EnvironmentHandle]
+) -> tuple[list[EnvironmentRecord], list[AgentRecord]]:
+    """Create the store's records of a phase's environments and agents.
+
+    Args:
+        phase: the phase; all its agents can be placed.
+        handles: its environments, in order, set up.
+    """
+    environments = [
+        environment_record(spec, handle) for spec, handle in zip(phase.environments, handles, strict=True)
+    ]
+    return environments, [agent_record(agent, place_bodies(agent, handles)[0]) for agent in phase.agents]
+
 
 def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> EnvironmentRecord:
-    """Return what the store keeps about an environment."""
-    # the channels of one incarnation stand for those of all
+    """Create the store's record of an environment."""
+    # one incarnation's channels represent those of all incarnations
     each = f"{handle.uid}.{BODY_NUMBER}" if isinstance(handle, BatchHandle) else handle.uid
     topology = handle.baseline.topology
     return EnvironmentRecord(
@@ -26,7 +46,7 @@ def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> Envi
         sensors=_channels(handle.sensors),
         actuators=_channels(handle.actuators),
         rewards=[ChannelRecord(f"{each}.{r.uid}", str(r.space), 1) for r in handle.rewards],
-        world_model=handle.baseline.world_model,
+        world_model=_world_model(handle),
         start=handle.baseline.start,
         step_size=handle.step_size,
         incarnations=len(handle.names),
@@ -35,10 +55,18 @@ def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> Envi
     )
 
 
-def agent_record(spec: AgentSpec, groups: Sequence[BodyGroup]) -> AgentRecord:
-    """Return what the store keeps about an agent and the ``groups`` of its bodies, in order.
+def _world_model(handle: EnvironmentHandle) -> Any:
+    """Return the environment's description of its world, with the length of a tick if it is a co-simulation."""
+    model = handle.baseline.world_model
+    if isinstance(handle.domain, CoSimulation) and isinstance(model, dict | None):
+        return {"seconds_per_tick": TICK, **(model or {})}
+    return model
 
-    In the channels of identical bodies, ``{body}`` stands for their number.
+
+def agent_record(spec: AgentSpec, groups: Sequence[BodyGroup]) -> AgentRecord:
+    """Create the store's record of an agent and the ``groups`` of its bodies, in order.
+
+    In the channels of identical bodies, ``{body}`` is a placeholder for their number.
     """
     return AgentRecord(
         name=spec.name,
@@ -50,7 +78,7 @@ def agent_record(spec: AgentSpec, groups: Sequence[BodyGroup]) -> AgentRecord:
 
 
 def body_record(group: BodyGroup) -> BodyRecord:
-    """Return what the store keeps about identical bodies of an agent."""
+    """Create the store's record of a group of identical bodies."""
     spec, channels = group.spec, group.channels()
     return BodyRecord(
         group=group.index,
@@ -70,9 +98,9 @@ def body_record(group: BodyGroup) -> BodyRecord:
 
 
 def _number(group: BodyGroup, channels: Channels) -> int:
-    """Return what stands for ``{body}`` in the channels of the first body.
+    """Return the number that replaces ``{body}`` in the first body's channels.
 
-    Where they have no place for it, it is the incarnation in which the body sits, if it sits in one.
+    If the channel names have no ``{body}``, return the incarnation of the body, if it is in exactly one.
     """
     seats = _seats(channels)
     varies = any(BODY_NUMBER in name for name in (*group.spec.sensors, *group.spec.actuators))
@@ -80,15 +108,15 @@ def _number(group: BodyGroup, channels: Channels) -> int:
 
 
 def _incarnations(group: BodyGroup) -> tuple[int, ...] | None:
-    """Return where the bodies sit, unless they sit one behind the other as their numbers say."""
+    """Return the incarnations of the bodies, or ``None`` if they follow from the bodies' numbers."""
     if group.batch is not None or len(group.environments) != 1:
         return None
     seats: dict[Names, tuple[int, ...]] = {}
     for names in group.ids:
         if names not in seats:
             seats[names] = _seats(Channels(group.handles, *names))
-    # several bodies sit in one incarnation each
-    return tuple(one for names in group.ids for one in seats[names]) or None
+    # an incarnation may have several bodies
+    return tuple(seat for names in group.ids for seat in seats[names]) or None
 
 
 def _seats(channels: Channels) -> tuple[int, ...]:

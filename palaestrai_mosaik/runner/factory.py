@@ -1,4 +1,4 @@
-"""Makes the objects of a phase from what the document says: environments, agents, conditions."""
+"""Creates the objects of a phase from the document: environments, agents and conditions."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from palaestrai_mosaik.types import Mode
 from .brains import BrainKeeper, Dumpers
 from .recorded_sessions import DEFAULT_STORE, StoredSessions, connect
 
-#: the tag of the dump that holds what filters have learned
+#: the tag of the dump of learned filter parameters
 FILTERS = "filters"
 
-#: what a class named under each topic of a document must derive from
+#: the required base class of each kind of part
 BASES: dict[str, type] = {
     "environment": World,
     "reward": Reward,
@@ -51,10 +51,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """All that a worker is made from; plain data, to be sent to another process.
+    """All that is needed to create a worker, as plain data that can be sent to another process.
 
-    ``conditions`` are those of the run; ``keepers`` say for every agent where models lie,
-    ``stored`` where recorded sessions are.
+    ``conditions`` are those of the run. ``keepers`` load and save the models of each agent. ``stored`` reads recorded
+    sessions.
     """
 
     phase: PhaseSpec
@@ -67,32 +67,32 @@ class WorkerPlan:
 
 @dataclass(frozen=True, slots=True)
 class GivenPart(ClassSpec):
-    """A part that is there already, made by the user's own code; ``name`` is only what it is called."""
+    """A part that user code has created; ``name`` only describes it."""
 
     part: Any = None
 
 
 def class_of(name: str, topic: str) -> type:
-    """Return the class that a document names; of one of palaestrAI's kind, its adapter."""
-    found = resolve(name, topic)
-    return adapted(found, topic) or found
+    """Resolve the class name in a document; for a palaestrAI class, return its adapter."""
+    cls = resolve(name, topic)
+    return adapted(cls, topic) or cls
 
 
 def resolved_class(spec: ClassSpec | EnvironmentSpec, topic: str) -> type:
-    """Return the class of what :func:`make` makes of ``spec``."""
+    """Return the class of the object that :func:`make` creates for ``spec``."""
     return type(spec.part) if isinstance(spec, GivenPart) else class_of(spec.name, topic)
 
 
 def muscle_classes(agent: AgentSpec) -> list[type[Muscle]]:
-    """Return the classes of the muscles of all bodies, each once."""
+    """Return the distinct classes of the muscles of all bodies."""
     specs = [body.muscle for body in agent.bodies] or [agent.muscle]
     return list(dict.fromkeys(resolved_class(spec, "muscle") for spec in specs))
 
 
 def unused_model_warning(agent: AgentSpec, mode: Mode) -> str:
-    """Return what to warn of where a model that is loaded does not reach the muscles, empty if it does."""
-    # one without 'update' acts by rules of its own, and has no use for a model
-    taking = {one.__name__ for one in muscle_classes(agent) if one.update is not Muscle.update}
+    """Return a warning that a loaded model does not reach the muscles, or ``""`` if it does."""
+    # a muscle without 'update' follows its own rules and needs no model
+    taking = {muscle.__name__ for muscle in muscle_classes(agent) if muscle.update is not Muscle.update}
     names = [name for name in _unprepared(agent) if name in taking]
     if agent.load is None or mode is not Mode.TEST or not names:
         return ""
@@ -103,12 +103,14 @@ def unused_model_warning(agent: AgentSpec, mode: Mode) -> str:
 
 
 def _unprepared(agent: AgentSpec) -> list[str]:
-    """Return the names of the muscles that have no ``prepare_model``."""
-    return [one.__name__ for one in muscle_classes(agent) if one.prepare_model is Muscle.prepare_model]
+    """Return the names of the muscle classes without ``prepare_model``."""
+    return [
+        muscle.__name__ for muscle in muscle_classes(agent) if muscle.prepare_model is Muscle.prepare_model
+    ]
 
 
 def cannot_load(agent: AgentSpec) -> str:
-    """Return why the ``load`` of an agent does nothing, empty if it does something."""
+    """Return why an agent's ``load`` has no effect, or ``""`` if it has one."""
     unprepared = _unprepared(agent)
     brain: type[Brain] | None = None if agent.brain is None else resolved_class(agent.brain, "brain")
     if len(unprepared) < len(muscle_classes(agent)) or (brain is not None and brain.load is not Brain.load):
@@ -121,20 +123,28 @@ def cannot_load(agent: AgentSpec) -> str:
 
 
 def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
-    """Return an object of the class that ``spec`` names; ``params`` are its keywords."""
+    """Create an object of the class that ``spec`` names, with its ``params`` as keyword arguments.
+
+    Args:
+        spec: the specification of the object.
+        topic: the kind of the part, a key of :data:`BASES`.
+
+    Raises:
+        ContractError: if the class does not derive from the base class of ``topic``.
+    """
     if isinstance(spec, EnvironmentSpec) and spec.interpreter is not None:
-        return RemoteEnvironment(spec.name, deepcopy(spec.params), spec.interpreter)
-    found = resolved_class(spec, topic)
-    if not issubclass(found, BASES[topic]):
+        return RemoteEnvironment(spec.name, deepcopy(spec.params), spec.interpreter, spec.timeout)
+    cls = resolved_class(spec, topic)
+    if not issubclass(cls, BASES[topic]):
         raise ContractError(f"{spec.name} is no {BASES[topic].__name__}, so it cannot be a {topic}")
     if isinstance(spec, GivenPart):
         return spec.part
-    # Classes may keep and change what they are given; the document must stay as it is.
-    return found(**deepcopy(spec.params))
+    # copied, because classes may keep and change their arguments, and the document must not change
+    return cls(**deepcopy(spec.params))
 
 
 def make_handle(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> EnvironmentHandle:
-    """Return the environment of ``spec``, set up; if it replays, it may read from ``stored``."""
+    """Create and set up the environment of ``spec``; a replaying one may read from ``stored``."""
     domain: World = make(spec, "environment")
     domain.uid = spec.uid
     connect(domain, stored)
@@ -164,7 +174,7 @@ def make_handles(
     stored: StoredSessions,
     one: Callable[[EnvironmentSpec], EnvironmentHandle] = make_handle,
 ) -> list[EnvironmentHandle]:
-    """Return all environments, each as ``one`` gives it, or shut down those that there are already."""
+    """Create all environments with the function ``one``; if that fails, shut down those already created."""
     handles: list[EnvironmentHandle] = []
     try:
         for spec in specs:
@@ -178,28 +188,30 @@ def make_handles(
 
 
 def make_conditions(specs: Sequence[ClassSpec], *, of_run: bool = False) -> list[TerminationCondition]:
-    """Return the termination conditions in the document's order; ``of_run``: they are those of the run."""
+    """Create the termination conditions in the document's order; ``of_run`` marks conditions of the whole run."""
     conditions: list[TerminationCondition] = [make(spec, "condition") for spec in specs]
-    for place, condition in enumerate(conditions):
-        condition.of_run, condition._place = of_run, place
+    for index, condition in enumerate(conditions):
+        condition.of_run, condition._place = of_run, index
     return conditions
 
 
 def all_conditions(
     phase: PhaseSpec, of_run: Sequence[ClassSpec]
 ) -> tuple[list[TerminationCondition], list[TerminationCondition]]:
-    """Return the conditions of ``phase`` and those of the run, which know of one another."""
-    own, others = make_conditions(phase.simulation.conditions), make_conditions(of_run, of_run=True)
-    for condition in (*own, *others):
-        condition.beside([*own, *others])
-    return own, others
+    """Create the conditions of ``phase`` and those of the run, and introduce them to each other."""
+    conditions, run_conditions = (
+        make_conditions(phase.simulation.conditions),
+        make_conditions(of_run, of_run=True),
+    )
+    for condition in (*conditions, *run_conditions):
+        condition.beside([*conditions, *run_conditions])
+    return conditions, run_conditions
 
 
 def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain | None:
-    """Return the filters of an agent, for one of its muscles or for its brain.
+    """Create the filters of an agent, for one of its muscles or for its brain.
 
-    Raises :class:`ContractError` where they cannot work on the channels, or the agent cannot
-    replay through them.
+    Raises :class:`ContractError` if they do not fit the channels, or if the agent replays and they are irreversible.
     """
     if not spec.filters:
         return None
@@ -216,10 +228,10 @@ def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain
 def give_filters(
     part: Muscle | Brain, filters: FilterChain | None, seed: int, phase: str, *whose: str | int
 ) -> None:
-    """Give ``part``, a muscle or a brain, those of its filters that belong to it, each with a seed."""
-    owned = [] if filters is None else [one for one in filters.filters if one._has_owner]
-    for number, one in enumerate(owned):
-        one._introduce(seeding.integer_seed(seed, phase, "filter", *whose, number))
+    """Give ``part``, a muscle or a brain, the filters that it owns, each with a seed."""
+    owned = [] if filters is None else [member for member in filters.filters if member._has_owner]
+    for number, member in enumerate(owned):
+        member._introduce(seeding.integer_seed(seed, phase, "filter", *whose, number))
     part._own_filters(owned)
 
 
@@ -228,8 +240,7 @@ def make_bodies(
 ) -> Iterator[Body | BatchBody]:
     """Yield the bodies of an agent in a worker, set up and loaded.
 
-    Alike bodies in a batched environment are one object where muscle and objective can serve
-    all of them at once.
+    Identical bodies in a batched environment become one object if muscle and objective support batches.
     """
     groups, faults = place_bodies(spec, handles)
     if faults:
@@ -238,18 +249,18 @@ def make_bodies(
         if group.at_once:
             yield _make_batch(spec, group, plan, learner)
         else:
-            for place in range(group.count):
-                yield _make_body(spec, group, place, plan, learner)
+            for index in range(group.count):
+                yield _make_body(spec, group, index, plan, learner)
 
 
 def _make_body(
-    spec: AgentSpec, group: BodyGroup, place: int, plan: WorkerPlan, learner: ExperienceSink | None
+    spec: AgentSpec, group: BodyGroup, index: int, plan: WorkerPlan, learner: ExperienceSink | None
 ) -> Body:
-    mode, channels = plan.phase.mode, group.channels(place)
+    mode, channels = plan.phase.mode, group.channels(index)
     filters = make_filters(replace(spec, filters=group.spec.filters), channels, mode)
-    identity = group.identity(place)
+    identity = group.identity(index)
     muscle, objective = _made(spec, group, plan, identity)
-    give_filters(muscle, filters, plan.seed, plan.phase.name, spec.name, plan.index, place)
+    give_filters(muscle, filters, plan.seed, plan.phase.streams, spec.name, plan.index, index)
     body = Body(identity, muscle, objective, channels, learner, filters)
     for part in (muscle, objective):
         memory = None if part is None else part._memory_for(channels)
@@ -257,8 +268,10 @@ def _make_body(
             body.memory = memory
             break
     muscle._memory = body.memory
-    own = () if identity.number is None else (identity.number,)
-    muscle._memory.rng = seeding.generator(plan.seed, plan.phase.name, "memory", spec.name, plan.index, *own)
+    suffix = () if identity.number is None else (identity.number,)
+    muscle._memory.rng = seeding.generator(
+        plan.seed, plan.phase.streams, "memory", spec.name, plan.index, *suffix
+    )
     _set_up(body, spec, plan)
     return body
 
@@ -282,14 +295,14 @@ def _made(spec: AgentSpec, group: BodyGroup, plan: WorkerPlan, identity: BodyIde
     muscle.uid = muscle_uid(spec.name, plan.index, identity.number)
     muscle.mode = plan.phase.mode
     muscle._dumpers = Dumpers([plan.keepers[spec.name]])
-    own = () if identity.number is None else (identity.number,)
+    suffix = () if identity.number is None else (identity.number,)
     brain: type = object if spec.brain is None else resolved_class(spec.brain, "brain")
-    taught = issubclass(brain, Brain) and brain._filters_muscle_data
+    filtered = issubclass(brain, Brain) and brain._filters_muscle_data
 
     def seed(topic: str) -> int:
-        return seeding.integer_seed(plan.seed, plan.phase.name, topic, spec.name, plan.index, *own)
+        return seeding.integer_seed(plan.seed, plan.phase.streams, topic, spec.name, plan.index, *suffix)
 
-    muscle._introduce(spec.name, seed("muscle"), loads=spec.load is not None, taught=taught)
+    muscle._introduce(spec.name, seed("muscle"), loads=spec.load is not None, taught=filtered)
     if objective is not None:
         objective._introduce(spec.name, seed("objective"), muscle)
     return muscle, objective
@@ -308,7 +321,7 @@ def _set_up(body: Body | BatchBody, spec: AgentSpec, plan: WorkerPlan) -> None:
 
 
 def muscle_uid(agent: str, worker: int, body: int | None = None) -> str:
-    """Return the uid of an agent's muscle; ``body`` is the body's number, if the agent's have one."""
+    """Return the uid of an agent's muscle; ``body`` is the number of its body in an agent with several."""
     return f"{agent}.{worker}" if body is None else f"{agent}.{worker}.{body}"
 
 
@@ -320,27 +333,27 @@ def muscle_uids(spec: AgentSpec, worker: int) -> list[str]:
 
 
 def load_filters(filters: FilterChain | None, dumper: BrainDumper, agent: str) -> None:
-    """Restore what the filters of ``agent`` have learned, if they are of the kind that learns.
+    """Restore the learned parameters of the filters of ``agent``, if they have any.
 
-    Raises :class:`BrainDumpError` where the dump is that of other filters.
+    Raises :class:`BrainDumpError` if the dump does not belong to these filters.
     """
-    wanted = filter_arrays(filters)
-    if filters is None or not wanted:
+    expected = filter_arrays(filters)
+    if filters is None or not expected:
         return
-    found = load_arrays([dumper], FILTERS)
-    names = ", ".join(type(one).__name__ for one in filters.filters)
+    arrays = load_arrays([dumper], FILTERS)
+    names = ", ".join(type(member).__name__ for member in filters.filters)
     misfit = (
         f"agent {agent!r}: the model that 'load' points to has not been learned through its filters ({names})"
     )
-    if found.keys() != wanted.keys():
-        # what is learned is named by the filter's place in the chain
+    if arrays.keys() != expected.keys():
+        # learned arrays are named after the filter's index in the chain
         raise BrainDumpError(
-            f"{misfit}: they keep {', '.join(wanted)}, but it has {', '.join(found) or 'nothing'}"
+            f"{misfit}: they keep {', '.join(expected)}, but it has {', '.join(arrays) or 'nothing'}"
         )
     states = filters.state()
-    for name, array in found.items():
-        place, key = name.split(".", 1)
-        states[int(place)][key] = array
+    for name, array in arrays.items():
+        index, key = name.split(".", 1)
+        states[int(index)][key] = array
     try:
         filters.set_state(states)
     except (ContractError, TypeError, ValueError) as error:
@@ -348,13 +361,13 @@ def load_filters(filters: FilterChain | None, dumper: BrainDumper, agent: str) -
 
 
 def filter_arrays(filters: FilterChain | None) -> dict[str, Any]:
-    """Return all arrays that filters have learned, by the filter's place and their name."""
+    """Return all learned arrays of filters, named after the filter's index in the chain and the array."""
     states = [] if filters is None else filters.state()
     return {f"{i}.{key}": np.asarray(value) for i, state in enumerate(states) for key, value in state.items()}
 
 
 def call_all(actions: Sequence[Callable[[], None]]) -> None:
-    """Call all ``actions``, also after one has failed; raise the first failure."""
+    """Call all ``actions``, even if some fail; then raise the first error."""
     failure: Exception | None = None
     for action in actions:
         try:

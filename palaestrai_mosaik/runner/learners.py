@@ -1,4 +1,4 @@
-"""The learning side of agents: brains made, loaded, pretrained and kept."""
+"""The learning side of agents: brains are created, loaded, pretrained and saved."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from .factory import (
     load_filters,
     make,
     make_filters,
+    muscle_classes,
     muscle_uid,
 )
 from .replay import ReplayContext, find_instance, replay
@@ -42,12 +43,21 @@ def make_learner(
     groups: Sequence[BodyGroup],
     store: Store | None,
 ) -> Learner | None:
-    """Return the learning side of an agent (``None`` if it has no brain).
+    """Create the learning side of an agent, or return ``None`` if the agent has no brain.
 
-    The brain is set up, loaded where the document says ``load``, and in train mode
-    pretrained where it says ``replay``. ``groups`` are the agent's bodies, in order. Raises
-    :class:`ContractError` where it has filters, and they are not the same for all bodies, or the
-    bodies' channels are not of the same sizes: the brain has one chain of them.
+    The brain is set up and, if the document requests it, loaded (``load``) and in train mode pretrained (``replay``).
+
+    Args:
+        spec: the agent.
+        context: the document, the phase, and the current execution.
+        keeper: saves and loads the brain.
+        groups: the agent's bodies, in order.
+        store: the store with sessions to replay, or ``None``.
+
+    Raises:
+        ContractError: if the bodies have different filters, or if there are filters and the bodies' channels differ
+            in size. The brain has only one filter chain.
+        BrainDumpError: if ``load`` would have no effect, or the dump does not fit.
     """
     if spec.brain is None:
         return None
@@ -56,13 +66,13 @@ def make_learner(
     filters = _common_filters(spec, groups, phase.mode)
     brain.name = spec.name
     brain.mode = phase.mode
-    brain.seed = seeding.integer_seed(seed, phase.name, "brain", spec.name)
-    brain.rng = seeding.generator(seed, phase.name, "brain", spec.name)
+    brain.seed = seeding.integer_seed(seed, phase.streams, "brain", spec.name)
+    brain.rng = seeding.generator(seed, phase.streams, "brain", spec.name)
     brain._dumpers = Dumpers([keeper])
     brain.bodies = _bodies(brain, groups, filters, phase.workers)
     brain.sensors, brain.actuators = brain.bodies[0].sensors, brain.bodies[0].actuators
-    _lay_out_memories(brain, groups, seed, phase.name)
-    give_filters(brain, filters, seed, phase.name, spec.name, "brain")
+    _lay_out_memories(brain, groups, seed, phase.streams)
+    give_filters(brain, filters, seed, phase.streams, spec.name, "brain")
     brain._introduce(spec.load is not None, context.document.uid, context.instance or "", phase.index)
     brain.setup()
     if spec.load is not None:
@@ -82,8 +92,26 @@ def make_learner(
     return learner
 
 
+def refused_update_warning(spec: AgentSpec, learner: Learner) -> str:
+    """Return a warning that a brain returned false values for muscles that take updates, or ``""`` if it did not."""
+    if learner.refused is None or spec.brain is None or not expects_updates(spec):
+        return ""
+    brain, kind = spec.brain.name.rpartition(":")[2], learner.refused.__name__
+    never = "" if learner.updates else ", and it never returned another update"
+    return (
+        f"brain {brain} of agent {spec.name!r} returned a false value of type {kind}{never}: a false value, such as 0 or an "
+        "empty list, is no update, so Muscle.update was not called with it; return None where there is no update, and "
+        "an array, a tuple or a mapping with the value where there is one"
+    )
+
+
+def expects_updates(spec: AgentSpec) -> bool:
+    """Return whether one of the agent's muscles implements ``update``."""
+    return any(muscle._expects_updates() for muscle in muscle_classes(spec))
+
+
 def _common_filters(spec: AgentSpec, groups: Sequence[BodyGroup], mode: Mode) -> FilterChain | None:
-    """Return the brain's filters, or raise :class:`ContractError` where they cannot be one chain."""
+    """Create the brain's filters. Raises :class:`ContractError` if the bodies' filters do not form one chain."""
     first = groups[0]
     if not any(group.spec.filters for group in groups):
         return None
@@ -107,50 +135,50 @@ def _common_filters(spec: AgentSpec, groups: Sequence[BodyGroup], mode: Mode) ->
 def _bodies(
     brain: Brain, groups: Sequence[BodyGroup], filters: FilterChain | None, workers: int
 ) -> list[BodyInformation]:
-    """Return what the brain knows of all bodies; set-points are drawn from its generator."""
-    found = []
+    """Create the brain's information about all bodies, with set-points drawn from the brain's generator."""
+    bodies = []
     for group in groups:
         channels = group.channels()
-        seen = channels if filters is None else filters
-        layout, bound = seen.sensors, seen.actuators.bound(brain.rng)
+        visible = channels if filters is None else filters
+        layout, bound = visible.sensors, visible.actuators.bound(brain.rng)
         sensors = [SensorInformation(None, s, u) for s, u in zip(layout.spaces, layout.uids, strict=True)]
         actuators = [ActuatorInformation(None, s, u) for s, u in zip(bound.spaces, bound.uids, strict=True)]
         uids, replayed = tuple(group.environments), any(handle.replays for handle in channels.handles)
         for number in range(group.first, group.first + group.count):
-            known_as = number if group.numbered else None
-            muscles = tuple(muscle_uid(brain.name, worker, known_as) for worker in range(workers))
-            found.append(
+            suffix = number if group.numbered else None
+            muscles = tuple(muscle_uid(brain.name, worker, suffix) for worker in range(workers))
+            bodies.append(
                 BodyInformation(
                     *(brain.name, uids, number, group.index, muscles),
                     *(sensors, actuators, group.spec.name, replayed),
                 )
             )
-    return found
+    return bodies
 
 
 def _lay_out_memories(brain: Brain, groups: Sequence[BodyGroup], seed: int, phase: str) -> None:
-    """Give the brain one memory for each size of the bodies' rows."""
+    """Create one of the brain's memories for each distinct size of the bodies' rows."""
     made: dict[tuple[int, ...], Memory] = {}
-    others: dict[str, Memory] = {}
+    extra: dict[str, Memory] = {}
     for group in groups:
         channels = group.channels()
-        own = [body for body in brain.bodies if body.group == group.index]
-        sizes = (*_sizes(channels), len(channels.rewards), *own[0].sizes)
+        members = [body for body in brain.bodies if body.group == group.index]
+        sizes = (*_sizes(channels), len(channels.rewards), *members[0].sizes)
         memory = made.get(sizes)
         if memory is None:
-            memory = made[sizes] = brain._memory_for(channels, own[0])
-            # the first one is named as the only one of an agent with identical bodies only
+            memory = made[sizes] = brain._memory_for(channels, members[0])
+            # the first memory has the same random stream as that of an agent with identical bodies only
             below: tuple[str | int, ...] = ("size", len(made) - 1) if len(made) > 1 else ()
             memory.rng = seeding.generator(seed, phase, "memory", brain.name, *below)
             if len(made) == 1:
                 brain._memory = memory
         if memory is not brain._memory:
-            others.update({muscle: memory for body in own for muscle in body.muscles})
-    brain._memories = others
+            extra.update({muscle: memory for body in members for muscle in body.muscles})
+    brain._memories = extra
 
 
 def _sizes(channels: Channels) -> tuple[int, int]:
-    """Return how many numbers a body reads and sets."""
+    """Return the number of values that a body reads, and of those that it sets."""
     return channels.sensors.size, channels.actuators.size
 
 
@@ -161,15 +189,14 @@ def _replay(
     groups: Sequence[BodyGroup],
     store: Store | None,
 ) -> None:
-    """Fill the brain's memory with what ``replay`` names, as the agent's filters show it.
+    """Fill the brain's memory with the sessions of ``replay``, transformed by the agent's filters.
 
-    The filters see all that is replayed twice: first they learn from the readings, then, with
-    what they know by now, they show them to the brain.
+    The filters process all sessions twice: first they learn from the readings, then they transform them.
     """
     brain, filters = learner.brain, learner.filters
     if filters is None:
-        own = {body.group: brain.memory_of(body.muscles[0]) for body in brain.bodies}
-        replay([own[group.index] for group in groups], spec, groups, context, store)
+        memories = {body.group: brain.memory_of(body.muscles[0]) for body in brain.bodies}
+        replay([memories[group.index] for group in groups], spec, groups, context, store)
         return
     stored = Memory(size_limit=brain.memory.size_limit)
     replay(stored, spec, groups, context, store)
@@ -184,7 +211,7 @@ def _replay(
 
 
 def _seen(filters: FilterChain, stored: Memory) -> Iterator[Experience]:
-    """Yield the rows with what a muscle with these filters would have seen and done."""
+    """Yield the rows with the observations and actions of a muscle with these filters."""
     step = 0
     for row in stored:
         if step == 0:
@@ -208,35 +235,42 @@ def _seen(filters: FilterChain, stored: Memory) -> Iterator[Experience]:
 
 
 def check_sources(phases: Sequence[PhaseSpec], document: RunDocument, store: Store | None) -> None:
-    """Check that the other executions exist that ``load`` and ``replay`` point to.
+    """Check that the other executions exist that ``load`` and ``replay`` refer to.
 
-    ``phases`` are those of ``document`` that will run. What this execution gives itself is
-    checked with the document. Raises :class:`DocumentError` with all that is not there.
+    Phases of the same execution were checked with the document.
+
+    Args:
+        phases: the phases of ``document`` that will run.
+        document: the document.
+        store: the open store, or ``None``.
+
+    Raises:
+        DocumentError: with all missing executions.
     """
     problems: dict[Problem, None] = {}
 
-    def look(ask: Callable[[], Any], *place: str | int) -> None:
+    def check(find: Callable[[], Any], *path: str | int) -> None:
         try:
-            ask()
+            find()
         except (BrainDumpError, StoreError) as error:
-            problems[document.problem(str(error), "phases", *place)] = None
+            problems[document.problem(str(error), "phases", *path)] = None
 
     for phase in phases:
         for i, agent in enumerate(phase.agents):
-            place = (phase.index, "agents", i)
+            path = (phase.index, "agents", i)
             if agent.load is not None:
-                look(partial(find_source, agent, phase, document, store), *place, "load")
+                check(partial(find_source, agent, phase, document, store), *path, "load")
             if agent.brain is None or phase.mode is Mode.TEST:
                 continue
             for j, source in enumerate(agent.replay):
                 if source.instance is not None or source.experiment_run not in (None, document.uid):
-                    look(partial(find_instance, source, document.uid, store), *place, "replay", j)
+                    check(partial(find_instance, source, document.uid, store), *path, "replay", j)
     if problems:
         raise DocumentError(list(problems))
 
 
 def store_model(learner: Learner, dumper: BrainDumper) -> None:
-    """Keep the brain and what its filters have learned, all dumps of them at once."""
+    """Save the brain and the learned filter parameters, all dumps at once."""
     brain = learner.brain
     collected = _Collected(dumper)
     before, brain._dumpers = brain._dumpers, [collected]
@@ -251,7 +285,7 @@ def store_model(learner: Learner, dumper: BrainDumper) -> None:
 
 
 class _Collected(BrainDumper):
-    """Holds dumps until all are there; what is loaded comes from elsewhere."""
+    """Buffers dumps, so that all are saved together; loads from another dumper."""
 
     def __init__(self, elsewhere: BrainDumper):
         self.dumps: dict[str, bytes] = {}

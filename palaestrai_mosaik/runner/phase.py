@@ -1,14 +1,14 @@
 """One phase: rounds of episodes, evaluations, and the conditions that end it.
 
-In a round, every worker that is not done runs one episode, and all begin together.
-``episodes`` of the document is the most training episodes that a worker runs.
+In a round, all active workers begin an episode at the same time. ``episodes`` of the document is the maximum number of
+training episodes per worker.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,27 +22,28 @@ from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.coordinator import ask
 from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
 from palaestrai_mosaik.simulation.learner import Learner
+from palaestrai_mosaik.simulation.values import Tally
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .brains import BrainKeeper, Dumpers, brain_keeper
-from .factory import WorkerPlan, all_conditions, call_all, muscle_classes
-from .learners import make_learner, store_model
+from .factory import WorkerPlan, all_conditions, call_all
+from .learners import expects_updates, make_learner, refused_update_warning, store_model
 from .recorded_sessions import StoredSessions
 from .replay import ReplayContext
 from .worker import EpisodeReport, EpisodeTask
 from .worker_pool import LocalWorkerPool, ProcessWorkerPool, RunContext, WorkerPool
 
-#: the attributes of a phase that a checkpoint keeps
+#: the attributes of a phase that are saved in checkpoints
 _STATE = (
     *("learners", "conditions", "run_conditions", "history", "ends", "evaluations"),
-    *("active", "reasons", "best", "steps"),
+    *("active", "reasons", "best", "steps", "values"),
 )
-#: why the phase ended, and what that means for the run
+#: the flow control of the run after the phase, and the reason for the phase's end
 Verdict = tuple[SimulationFlowControl, str]
 
 
 def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:
-    """Return the mean over the evaluation's episodes of an agent's objective and of their lengths."""
+    """Return the means of an agent's objective and of the episode lengths over an evaluation's episodes."""
     objectives = [report.outcomes[agent]["objective"] for report in reports]
     return {
         "objective": mean([o["mean"] for o in objectives]),
@@ -52,7 +53,7 @@ def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]
 
 
 def more_metrics(brain: Brain, metrics: Mapping[str, float]) -> Mapping[str, float]:
-    """Report ``metrics`` to the brain; return those that it adds."""
+    """Pass ``metrics`` to the brain, and return the metrics that it adds."""
     more = brain.evaluated(dict(metrics))
     if more is not None and not isinstance(more, Mapping):
         raise ContractError(
@@ -63,15 +64,15 @@ def more_metrics(brain: Brain, metrics: Mapping[str, float]) -> Mapping[str, flo
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of those that are not NaN; NaN if all are."""
+    """Return the mean of ``values``, ignoring NaN; NaN if there are no other values."""
     array = np.array(values, dtype=np.float64)
-    known = array[~np.isnan(array)]
-    return float(known.mean()) if len(known) else math.nan
+    valid = array[~np.isnan(array)]
+    return float(valid.mean()) if len(valid) else math.nan
 
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """How a phase went: why it ended, and how many episodes and steps there were.
+    """The result of a phase: the reason for its end, and its numbers of episodes and steps.
 
     Evaluations do not count.
     """
@@ -82,8 +83,10 @@ class PhaseResult:
     steps: int
     flow: SimulationFlowControl
     globals_used: bool = False
-    #: the agents that learn, and have got no update for muscles that wait for one
+    #: the learning agents that never got an update, although their muscles expect one
     silent: tuple[str, ...] = ()
+    #: by agent, the warning that its brain returned false values instead of updates
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 class PhaseRunner:
@@ -102,20 +105,22 @@ class PhaseRunner:
         self.team: WorkerPool | None = None
         self.steps = 0
         self.scalars = context.scalars.phase(phase) if context.scalars is not None else None
-        #: for each worker, the agents' mean objectives in each of its training episodes
+        #: for each worker, the agents' mean objectives in each training episode
         self.history: list[list[Mapping[str, float]]] = [[] for _ in range(phase.workers)]
-        #: and the steps until the end of each of them
+        #: for each worker, the total number of steps at the end of each training episode
         self.ends: list[list[int]] = [[] for _ in range(phase.workers)]
-        #: the evaluations so far: for each, the reports that there are yet
+        #: for each evaluation, the reports that have arrived
         self.evaluations: list[list[EpisodeReport]] = []
-        #: how many of them have been judged, where workers do not wait for one another
+        #: the number of judged evaluations in an asynchronous phase
         self._judged = 0
-        #: the workers that go on, and why the others do not
+        #: the workers that continue; ``reasons`` has why the others stopped
         self.active = list(range(phase.workers))
         self.reasons: dict[int, str] = {}
-        #: for each agent, its best figure so far, where it has snapshots of its best
+        #: the best figure of each agent with snapshots of its best brain
         self.best: dict[str, float] = {}
-        #: called between two rounds, when all workers are between two episodes
+        #: by environment, the number of values outside of their spaces
+        self.values: dict[str, Tally] = {spec.uid: Tally() for spec in phase.environments}
+        #: called between two rounds, when no worker runs an episode
         self.on_round: Callable[[], None] | None = None
 
     def run(self, state: Mapping[str, Any] | None = None) -> PhaseResult:
@@ -148,25 +153,40 @@ class PhaseRunner:
             call_all(endings)
         context.progress.end_phase(phase.name, reason)
         episodes = sum(map(len, self.history))
-        return PhaseResult(phase.name, reason, episodes, self.steps, flow, used, tuple(self._silent()))
+        return PhaseResult(
+            phase.name, reason, episodes, self.steps, flow, used, tuple(self._silent()), self._refused()
+        )
+
+    def values_outside(self) -> list[str]:
+        """Return a sentence for each sensor and reward with values outside of its space."""
+        return [sentence for tally in self.values.values() for sentence in tally.sentences()]
 
     def _silent(self) -> Iterator[str]:
-        """Yield the agents that learn without an update for muscles that are made to take one."""
+        """Yield the learning agents without any update, although their muscles expect one."""
         for spec in self.phase.agents:
             learner = self.learners.get(spec.name)
-            if learner is None or learner.updates or self.phase.mode is Mode.TEST or not self.steps:
+            if learner is None or learner.updates or learner.refused is not None:
                 continue
-            if any(one._expects_updates() for one in muscle_classes(spec)):
+            if self.phase.mode is Mode.TRAIN and self.steps and expects_updates(spec):
                 yield spec.name
 
+    def _refused(self) -> dict[str, str]:
+        """Return the warnings about brains that returned false values instead of updates, by agent."""
+        warnings = {
+            spec.name: refused_update_warning(spec, self.learners[spec.name])
+            for spec in self.phase.agents
+            if spec.name in self.learners
+        }
+        return {name: warning for name, warning in warnings.items() if warning}
+
     def state(self) -> dict[str, Any]:
-        """Return, between two rounds, all that the rest of the phase depends on; to be pickled."""
+        """Return the state of the phase between two rounds, which can be pickled."""
         assert self.team is not None
         state = {name: getattr(self, name) for name in _STATE} | {"team": self.team.state()}
         return state | {"scalars": None if self.scalars is None else self.scalars.state()}
 
     def _set_up(self, state: Mapping[str, Any] | None) -> None:
-        """Make brains and workers, or put those of a checkpoint in place, and begin to record."""
+        """Create brains and workers or restore them from a checkpoint, and begin to record."""
         context, phase = self.context, self.phase
         handles = [context.inspection.handle(spec) for spec in phase.environments]
         groups = {spec.name: place_bodies(spec, handles)[0] for spec in phase.agents}
@@ -181,11 +201,11 @@ class PhaseRunner:
             instance = context.recorder.uid if context.recorder is not None else None
             replay_context = ReplayContext(context.document, phase, instance)
             for spec in phase.agents:
-                made = make_learner(
+                agent_learner = make_learner(
                     spec, replay_context, self.keepers[spec.name], groups[spec.name], context.store
                 )
-                if made is not None:
-                    self.learners[spec.name] = made
+                if agent_learner is not None:
+                    self.learners[spec.name] = agent_learner
         plans = [
             WorkerPlan(
                 *(phase, context.document.conditions, context.document.seed, index, self.keepers),
@@ -216,7 +236,7 @@ class PhaseRunner:
         phase, recorder = self.phase, self.context.recorder
         if recorder is None:
             return None
-        # here, because worker processes need no store
+        # imported here because worker processes need no store
         from .descriptions import agent_record, environment_record
 
         environments = [environment_record(s, p) for s, p in zip(phase.environments, handles, strict=True)]
@@ -250,14 +270,14 @@ class PhaseRunner:
         number = len(self.history[workers[0]])
         verdict: Verdict | None = None
         for report in self._run(workers, EpisodeTask(number)):
-            # all are recorded; what the others did does not undo that one ended the phase
+            # all workers' episodes are recorded, so the first verdict holds whatever the others return
             verdict = verdict or self._judge(report)
         self._snapshots(number + 1)
         every = self.phase.evaluate_every
         if every and self.phase.mode is Mode.TRAIN and (number + 1) % every == 0 and not _ends_run(verdict):
             task = EpisodeTask(len(self.evaluations), evaluation=True)
             self.evaluations.append(self._run(workers, task))
-            # metrics are reported, and the best brains kept, even if the phase is over
+            # judged even if the phase is over, because metrics and best brains are still recorded
             judged = self._judge_evaluation(task.number)
             verdict = verdict or judged
         return verdict or self._all_done()
@@ -274,13 +294,13 @@ class PhaseRunner:
         return reports
 
     def _stop_early(self) -> None:
-        """End the run if what it has so far is not worth going on; there would be more episodes."""
+        """Raise :class:`RunPruned` if the run should be stopped early. Call only if more episodes would follow."""
         why = self.context.interrupt.pruned
         if why is not None:
             raise RunPruned(f"stopped early in phase {self.phase.name!r}: {why}")
 
     def _asynchronous(self) -> Verdict:
-        """Run episodes as the workers come; evaluations are judged when all workers have run them."""
+        """Run episodes without waiting for all workers; evaluations are judged once all workers have run them."""
         assert self.team is not None
         every = self.phase.evaluate_every if self.phase.mode is Mode.TRAIN else None
         verdict: Verdict | None = None
@@ -319,12 +339,12 @@ class PhaseRunner:
         return self._judge_evaluations()
 
     def _judge_evaluations(self) -> Verdict | None:
-        """Judge, in their order, the evaluations that all have run who will."""
+        """Judge, in order, the evaluations that all expected workers have run."""
         verdict: Verdict | None = None
         while verdict is None and self._judged < len(self.evaluations):
             number, reports = self._judged, self.evaluations[self._judged]
             due = (number + 1) * (self.phase.evaluate_every or 0)
-            # a worker that is done may have stopped before this evaluation
+            # a finished worker may have stopped before this evaluation
             expected = [w for w, means in enumerate(self.history) if w in self.active or len(means) >= due]
             if len(reports) < len(expected):
                 break
@@ -338,9 +358,11 @@ class PhaseRunner:
         return RunInterrupted(f"interrupted in phase {self.phase.name!r}, {kind} {task.number}")
 
     def _record(self, report: EpisodeReport) -> None:
-        """Record how an episode went, also one that failed."""
+        """Record an episode, whether it failed or not."""
         if not report.evaluation:
             self.steps += report.steps
+        for uid, tally in report.values.items():
+            self.values[uid].add(tally)
         if self.recorder is not None:
             report.record(self.recorder)
 
@@ -355,7 +377,7 @@ class PhaseRunner:
         self.context.progress.episode(report.worker, report.number, report.steps, means)
 
     def _judge(self, report: EpisodeReport) -> Verdict | None:
-        """Ask the conditions after a training episode; return why the phase ends, if it does."""
+        """Ask the conditions after a training episode; return the verdict if the phase ends."""
         phase, worker = self.phase, report.worker
         view = PhaseView(
             phase.mode,
@@ -366,7 +388,8 @@ class PhaseRunner:
             self.history,
         )
         flow, by = ask(self.run_conditions, "phase_flow_control", view)
-        if report.flow > flow:
+        # among equal answers, the episode's own answer is the reason
+        if report.flow >= flow:
             flow, by = report.flow, report.ended_by
         if flow >= SimulationFlowControl.STOP_PHASE:
             return flow, by
@@ -380,7 +403,7 @@ class PhaseRunner:
         return None
 
     def _judge_evaluation(self, number: int) -> Verdict | None:
-        """Report to brains and conditions an evaluation that all workers have run."""
+        """Report an evaluation to brains and conditions once all workers have run it."""
         phase, reports = self.phase, self.evaluations[number]
         if self.scalars is not None:
             for report in reports:
@@ -406,12 +429,12 @@ class PhaseRunner:
             metrics,
         )
         flow, by = ask(self.run_conditions, "evaluation_flow_control", view)
-        # the objectives of every step are not needed any more
+        # free the memory: the objectives of all steps are no longer needed
         self.evaluations[number] = []
         return (flow, by) if flow >= SimulationFlowControl.STOP_PHASE else None
 
     def _snapshots(self, episodes: int) -> None:
-        """Dump the brains that are to be dumped after so many episodes, or are at their best."""
+        """Save the snapshots of brains that are due after ``episodes`` episodes, or are the best so far."""
         if self.phase.mode is not Mode.TRAIN:
             return
         for spec in self.phase.agents:

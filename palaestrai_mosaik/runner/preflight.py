@@ -1,27 +1,36 @@
-"""Checks of a run document that need its environments: names of sensors, endless phases."""
+"""Checks of a run document that need its environments, such as sensor names and endless phases."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from palaestrai_mosaik.agent import Brain
-from palaestrai_mosaik.environment.cosimulation import CoSimulation
-from palaestrai_mosaik.errors import ContractError, DocumentError, Problem, RenderError
+from palaestrai_mosaik.agent.library.dummy import DummyObjective
+from palaestrai_mosaik.environment.cosimulation import CoSimulation, SimulatorSpec
+from palaestrai_mosaik.environment.described import DescribedCoSimulation
+from palaestrai_mosaik.errors import ContractError, DocumentError, Problem, RenderError, did_you_mean
 from palaestrai_mosaik.experiment import (
     AgentSpec,
+    ClassSpec,
     EnvironmentSpec,
     PartialDocument,
     PhaseSpec,
     RunDocument,
     check_classes,
+    hook_warnings,
+    unused_methods,
 )
+from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.importing import users_place
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import (
+    HOOKS,
     AgentObjectiveTerminationCondition,
     EnvironmentTerminationCondition,
     TerminationCondition,
@@ -29,6 +38,7 @@ from palaestrai_mosaik.simulation.conditions import (
 from palaestrai_mosaik.simulation.connections import shared_actuators
 from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle, match_all
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
+from palaestrai_mosaik.text import joined
 from palaestrai_mosaik.types import Mode
 
 from .factory import (
@@ -38,45 +48,60 @@ from .factory import (
     make_conditions,
     make_filters,
     make_handle,
+    resolved_class,
     unused_model_warning,
 )
 from .recorded_sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
 logger = logging.getLogger(__name__)
 
-#: sections of a document that say when phases and episodes end
+#: maximum number of agents and bodies listed in one message
+_MOST = 5
+#: keys of an agent or its bodies that list sensors and actuators
+_CHANNELS = ("sensors", "actuators")
+#: keys of an agent that do not concern sensors and actuators
+_PARTS = ("brain", "muscle", "objective", "filters", "load", "replay", "snapshots")
+#: sections of a document that determine when phases and episodes end
 _ENDINGS = ("phase_config", "simulation", "run_config", "condition")
 
 
 class PlacedBodies(NamedTuple):
-    """The bodies of an agent in the environments of a phase; ``sound``: all have their place."""
+    """The bodies of an agent in a phase; ``sound`` if all bodies were placed with all their channels."""
 
     groups: list[BodyGroup]
     sound: bool
 
 
+class _Setter(NamedTuple):
+    """A body that sets an actuator: the index of its agent in the document, its group, its name."""
+
+    agent: int
+    group: BodyGroup
+    name: str
+
+
 class SharedEnvironments:
-    """Environments that several inspections look at, the latest ``most`` of them; :meth:`close` shuts them down."""
+    """Environments shared by several inspections; the most recently used ones are kept, at most ``most``."""
 
     def __init__(self, most: int = 8):
         self._most = most
         self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
 
     def get(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
-        """Return the environment of ``spec``, if it is set up."""
-        found = next((one for one in self._handles if one[0] == spec), None)
-        if found is None:
+        """Return the environment of ``spec``, or ``None`` if it is not set up."""
+        entry = next((candidate for candidate in self._handles if candidate[0] == spec), None)
+        if entry is None:
             return None
-        self._handles.remove(found)
-        self._handles.append(found)
-        return found[1]
+        self._handles.remove(entry)
+        self._handles.append(entry)
+        return entry[1]
 
     def add(self, spec: EnvironmentSpec, handle: EnvironmentHandle) -> None:
         """Keep an environment that has been set up."""
         self._handles.append((spec, handle))
 
     def trim(self) -> None:
-        """Shut down the environments that nobody has asked for longest, if there are too many; between two inspections."""
+        """Shut down the least recently used environments in excess of ``most``. Call between two inspections."""
         while len(self._handles) > self._most:
             self._handles.pop(0)[1].domain.shutdown()
 
@@ -89,12 +114,16 @@ class SharedEnvironments:
 class Inspection:
     """A run document with its environments set up.
 
-    ``problems`` is empty if the document can be run; ``warnings`` are what it may not mean. Of a document with
-    problems that are ``known``, what is left is checked, without what would only follow from them. ``phases`` are those of the document,
-    with patterns among the sensors and actuators of agents (``grid.bus-*.vm_pu``) replaced
-    by what they match, in the order of the environments. The environments that were made for
-    the checks are used by the run (:meth:`take`), or shut down
-    (:meth:`close`). Environments that are ``shared`` with other inspections are set up once, and shut down by their owner.
+    ``problems`` prevent the document from running. ``warnings`` are likely mistakes. ``phases`` are those in which
+    all environments can be set up; patterns in the sensors and actuators of their agents (``grid.bus-*.vm_pu``) are
+    replaced by the matching names, in the order of the environments. The run uses the environments created here
+    (:meth:`take`); :meth:`close` shuts down the others.
+
+    Args:
+        document: the document, or the valid parts of it.
+        stored: reads recorded sessions.
+        known: known problems; checks that depend on them are skipped.
+        shared: environments shared with other inspections, which are set up once and shut down by their owner.
     """
 
     def __init__(
@@ -107,20 +136,19 @@ class Inspection:
         partial = document if isinstance(document, PartialDocument) else None
         self.document = document.document if isinstance(document, PartialDocument) else document
         self.stored = stored
-        places = {problem.path for problem in known}
+        paths = {problem.path for problem in known}
         self.problems: list[Problem] = [
-            problem for problem in check_classes(self.document, BASES, class_of) if problem.path not in places
+            problem for problem in check_classes(self.document, BASES, class_of) if problem.path not in paths
         ]
-        #: what makes others look wrong that are not
+        #: problems that could cause misleading further problems
         self.causes = [*known, *self.problems]
-        self.warnings: list[Problem] = []
+        self.warnings: list[Problem] = hook_warnings(self.document, class_of)
         self.phases: list[PhaseSpec] = []
         self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
         self._spare: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
         self._shared = shared
         for i, phase in enumerate(self.document.phases):
-            if partial is None or partial.whole[i]:
-                _PhaseCheck(self, i, phase).check()
+            _PhaseCheck(self, i, phase, whole=partial is None or partial.whole[i]).check()
 
     def raise_problems(self) -> None:
         """Raise :class:`DocumentError` if there are problems."""
@@ -129,46 +157,55 @@ class Inspection:
             raise DocumentError(self.problems)
 
     def handle(self, spec: EnvironmentSpec) -> EnvironmentHandle:
-        """Return the environment of ``spec`` as it was set up for looking at it."""
-        return next(handle for known, handle in self._handles if known == spec)
+        """Return the environment that was set up for ``spec``."""
+        return next(handle for handle_spec, handle in self._handles if handle_spec == spec)
 
     def take(self, spec: EnvironmentSpec) -> EnvironmentHandle:
-        """Return an environment for ``spec`` that is not in use; create one if necessary."""
-        for i, (known, handle) in enumerate(self._spare):
-            if known == spec:
+        """Return an unused environment for ``spec``, creating one if necessary."""
+        for i, (handle_spec, handle) in enumerate(self._spare):
+            if handle_spec == spec:
                 del self._spare[i]
                 return handle
         return make_handle(spec, self.stored)
 
     def close(self) -> None:
-        """Shut down the environments that were not taken."""
+        """Shut down the unused environments."""
         while self._spare:
             self._spare.pop()[1].domain.shutdown()
 
     def report(self, message: str, *place: str | int, warning: bool = False) -> None:
-        """Add a problem, or a warning, at this place in the document."""
+        """Add a problem or warning at a path in the document."""
         problem = self.document.problem(message, *place)
-        known = self.warnings if warning else self.problems
-        # what a later phase inherits is reported once, where it is written
-        if problem not in known:
-            known.append(problem)
+        problems = self.warnings if warning else self.problems
+        # a problem that a later phase inherits is reported once, at its definition
+        if problem not in problems:
+            problems.append(problem)
 
-    def is_sound(self, *place: str | int) -> bool:
-        """Whether nothing was found at this place of the document, or inside of it, before environments were set up."""
+    def is_sound(self, *place: str | int, apart_from: Collection[str] = ()) -> bool:
+        """Return whether a part of the document had no problems before environments were set up.
+
+        Args:
+            place: the path of the part, as in :meth:`report`.
+            apart_from: keys to ignore, with everything below them.
+        """
         here = self.document.problem("", *place).path
-        return not any(cause.path == here or cause.path.startswith(f"{here}.") for cause in self.causes)
+        inside = [cause.path.removeprefix(here) for cause in self.causes if cause.path.startswith(here)]
+        return not any(
+            suffix == "" or (suffix[0] == "." and not set(suffix.split(".")).intersection(apart_from))
+            for suffix in inside
+        )
 
     def set_up(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
-        """Return the environment of ``spec`` if it has been set up before."""
-        found = next((handle for known, handle in self._handles if known == spec), None)
-        if found is None and self._shared is not None:
-            found = self._shared.get(spec)
-            if found is not None:
-                self._handles.append((spec, found))
-        return found
+        """Return the environment of ``spec``, or ``None`` if it has not been set up."""
+        existing = next((handle for handle_spec, handle in self._handles if handle_spec == spec), None)
+        if existing is None and self._shared is not None:
+            existing = self._shared.get(spec)
+            if existing is not None:
+                self._handles.append((spec, existing))
+        return existing
 
     def add(self, spec: EnvironmentSpec) -> EnvironmentHandle:
-        """Set up the environment of ``spec``. Raises whatever it raises."""
+        """Set up the environment of ``spec``, without catching its errors."""
         began = time.perf_counter()
         handle = make_handle(spec, self.stored)
         logger.info("environment %r set up in %.2f s", spec.uid, time.perf_counter() - began)
@@ -183,39 +220,45 @@ class Inspection:
 class _PhaseCheck:
     """Checks phase ``i`` of a document."""
 
-    def __init__(self, inspection: Inspection, i: int, phase: PhaseSpec):
+    def __init__(self, inspection: Inspection, i: int, phase: PhaseSpec, *, whole: bool):
         self._inspection = inspection
         self._i = i
         self._phase = phase
+        #: whether all environments and their rewards are set up
+        self._complete = whole
         self._handles: list[EnvironmentHandle] = []
         self._placed: list[PlacedBodies] = []
 
     def check(self) -> None:
-        """Report what is wrong; add the phase to those of the inspection if all its environments can be set up."""
+        """Report problems; add the phase to the inspection if all its environments can be set up."""
         phase = self._phase
-        if not all(self._is_sound("environments", j) for j in range(len(phase.environments))):
-            return
         for j, spec in enumerate(phase.environments):
-            handle = self._inspection.set_up(spec)
+            handle = None
+            if self._is_sound("environments", j, apart_from=("reward",)):
+                if not self._is_sound("environments", j):
+                    self._complete, spec = False, replace(spec, reward=None)
+                handle = self._inspection.set_up(spec) or self._set_up(j, spec)
             if handle is None:
-                handle = self._set_up(j, spec)
-            if handle is not None:
+                self._complete = False
+            else:
                 self._handles.append(handle)
-        if len(self._handles) < len(phase.environments):
-            return
         self._check_names()
         agents = self._check_agents()
-        self._warn_of_shared_incarnations()
+        self._warn_of_shared_actuators()
         self._warn_of_new_brains()
         self._check_loading()
+        self._check_filters(agents)
+        conditions = self._conditions()
+        if not self._complete:
+            return
+        self._warn_of_no_reward()
         self._inspection.phases.append(replace(phase, agents=tuple(agents)))
-        self._check_filters()
         if not any(word in cause.path for cause in self._inspection.causes for word in _ENDINGS):
-            self._check_end()
+            self._check_end(conditions)
 
     def _set_up(self, j: int, spec: EnvironmentSpec) -> EnvironmentHandle | None:
-        place = ("environments", j)
-        params = (*place, "environment", "params")
+        path = ("environments", j)
+        params = (*path, "environment", "params")
         try:
             handle = self._inspection.add(spec)
         except DocumentError as error:
@@ -223,14 +266,23 @@ class _PhaseCheck:
                 self._report(problem.message, *params, problem.path)
             return None
         except RenderError as error:
-            self._report(str(error), *place, "frames")
+            self._report(str(error), *path, "frames")
             return None
         except Exception as error:
-            text = f"environment {spec.uid!r} cannot be set up: {type(error).__name__}: {error}"
-            self._report(text, *place)
+            # this package's errors that name the environment need no prefix
+            named = isinstance(error, ContractError) and f"environment {spec.uid!r}" in str(error)
+            text = f"{type(error).__name__}: {error}{users_place(error)}"
+            text = str(error) if named else f"environment {spec.uid!r} ({spec.name}) cannot be set up: {text}"
+            self._report(text, *path)
             return None
         for key, reason in handle.domain.without_effect.items():
             self._report(f"{key!r} has no effect: {reason}", *params, key, warning=True)
+        if isinstance(handle.domain, DescribedCoSimulation):
+            for problem in handle.domain.warnings:
+                self._report(problem.message, *params, problem.path, warning=True)
+            for simulator, cls in _simulator_classes(handle.domain):
+                for message in unused_methods(cls, str(simulator.python)):
+                    self._report(message, *params, "simulators", simulator.uid, "python", warning=True)
         try:
             check_sessions(handle.domain)
         except ContractError as error:
@@ -238,7 +290,7 @@ class _PhaseCheck:
         return handle
 
     def _check_names(self) -> None:
-        """Look for environments and channels of the same name."""
+        """Report environments and channels with duplicate names."""
         for name in _repeated([name for handle in self._handles for name in handle.names]):
             self._report(
                 f"two environments are called {name!r}: the incarnations of a batched environment are called by its "
@@ -251,84 +303,103 @@ class _PhaseCheck:
                 self._report(text, "environments")
 
     def _check_agents(self) -> list[AgentSpec]:
-        """Place the bodies of all agents; return the agents with what their patterns match."""
+        """Place the bodies of all agents; return the agents with resolved patterns."""
         handles = self._handles
         agents: list[AgentSpec] = []
         owned: list[tuple[str, Sequence[str]]] = []
         owners: list[int] = []
         for j, agent in enumerate(self._phase.agents):
-            if not self._is_sound("agents", j):
+            if not agent.bodies and not self._is_sound("agents", j, "bodies"):
                 agents.append(agent)
                 self._placed.append(PlacedBodies([], False))
                 continue
-            groups, faults = place_bodies(agent, handles)
-            self._placed.append(PlacedBodies(groups, not faults))
-            for message, place in faults:
-                self._report(message, "agents", j, *place)
+            groups, faults = place_bodies(agent, handles, complete=self._complete)
+            for message, path in faults:
+                if self._is_sound("agents", j, *path):
+                    self._report(message, "agents", j, *path)
+            sound = self._complete and not faults and self._is_sound("agents", j, apart_from=_PARTS)
+            self._placed.append(PlacedBodies(groups, sound))
             if not agent.bodies:
                 sensors = match_all(handles, "sensors", agent.sensors)
                 actuators = match_all(handles, "actuators", agent.actuators)
                 agents.append(replace(agent, sensors=sensors, actuators=actuators))
             else:
                 agents.append(agent)
-            for group in groups:
+            for group in groups if sound else ():
                 for b in range(group.count) if group.batch is None else ():
                     owned.append((_name_of(agent, group, b), group.names(b)[1]))
                     owners.append(j)
-            self._warn_of_shared_channels(groups, j)
-            for group in groups:
                 if not any(group.names()):
                     name = _name_of(agent, group) if group.numbered else f"agent {agent.name!r}"
-                    place = ("bodies", group.index) if group.numbered else ()
+                    path = ("bodies", group.index) if group.numbered else ()
                     text = f"{name} has neither sensors nor actuators; it would never act"
-                    self._report(text, "agents", j, *place)
+                    self._report(text, "agents", j, *path)
         for k, problem in shared_actuators(handles, owned):
             where = "bodies" if self._phase.agents[owners[k]].bodies else "actuators"
             self._report(problem, "agents", owners[k], where)
         return agents
 
-    def _warn_of_shared_channels(self, groups: Sequence[BodyGroup], j: int) -> None:
-        """Warn of bodies that fill themselves with the channels of an environment that is not batched."""
-        for group in groups:
-            spec = group.spec
-            filled = group.numbered and not spec.sensors and not spec.actuators
-            together = any(
-                isinstance(p.domain, CoSimulation) for p in group.handles if p.uid == spec.environment
+    def _warn_of_shared_actuators(self) -> None:
+        """Warn of agents or bodies that set the same actuators, once for each group of them."""
+        owned = {u for p in self._handles if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
+        setters: dict[str, list[_Setter]] = {}
+        for j, (agent, (groups, sound)) in enumerate(zip(self._phase.agents, self._placed, strict=True)):
+            for group in groups if sound else ():
+                if group.batch is not None and group.batch.replays:
+                    continue  # set-points have no effect in a replaying environment
+                for index in range(group.count):
+                    for uid in group.names(index)[1]:
+                        setters.setdefault(uid, []).append(_Setter(j, group, _name_of(agent, group, index)))
+        shared: dict[tuple[tuple[int, int], ...], list[str]] = {}
+        for uid, group_setters in setters.items():
+            # in a co-simulation, it is an error instead
+            if len(group_setters) > 1 and uid not in owned:
+                shared.setdefault(
+                    tuple((setter.agent, setter.group.index) for setter in group_setters), []
+                ).append(uid)
+        for uids in shared.values():
+            group_setters = setters[uids[0]]
+            names, last = [setter.name for setter in group_setters], group_setters[-1]
+            more = f" (and {len(uids) - 1} more)" if len(uids) > 1 else ""
+            if (
+                self._phase.simulation.controller == "taking_turns"
+                and len({setter.agent for setter in group_setters}) > 1
+            ):
+                rule = "they act in turns, and what one of them sets holds until the next one acts"
+            else:
+                rule = f"the latest set-point holds; of those of one time, that of {last.name}"
+            if last.group.batch is not None:
+                rule += " (the numbers of every entry of bodies begin with its 'first', 0 if it is not given)"
+            owners = (
+                joined(names)
+                if len(names) <= _MOST
+                else f"{len(names)} bodies, from {names[0]} to {names[-1]}"
             )
-            if together:
-                continue  # an error, which is reported elsewhere
-            if filled and group.batch is None and group.count > 1 and group.names()[1]:
-                text = (
-                    f"{group.count} bodies share all actuators of environment {spec.environment!r}, which is not "
-                    "batched; of the set-points of one time, those of the last body hold"
-                )
-                self._report(text, "agents", j, "bodies", group.index, "count", warning=True)
+            where: Place = ("bodies", last.group.index) if last.group.numbered else ("actuators",)
+            text = f"actuator {uids[0]!r}{more} is set by {owners}; {rule}"
+            self._report(text, "agents", last.agent, *where, warning=True)
 
-    def _warn_of_shared_incarnations(self) -> None:
-        """Warn of bodies that set the same actuators of an incarnation: each entry counts its bodies from 0."""
-        taken: dict[str, str] = {}
-        for j, (agent, (groups, _)) in enumerate(zip(self._phase.agents, self._placed, strict=True)):
-            for group in groups:
-                batch = group.batch
-                if batch is None or batch.replays:
-                    continue  # what is set in an environment that replays has no effect
-                setters = {
-                    f"{batch.uid}.{k}.{name}": _name_of(agent, group, place)
-                    for place, k in enumerate(group.incarnations)
-                    for name in group.local[1]
-                }
-                shared = next((uid for uid in setters if uid in taken), None)
-                if shared is not None:
-                    text = (
-                        f"actuator {shared!r} is set by {taken[shared]} and by {setters[shared]}; of the set-points of "
-                        "one time, those of the later one hold (the numbers of every entry of bodies begin with its "
-                        "'first', 0 if it is not given)"
-                    )
-                    self._report(text, "agents", j, "bodies", group.index, warning=True)
-                taken |= setters
+    def _warn_of_no_reward(self) -> None:
+        """Warn if objectives sum rewards but no environment has any."""
+        if any(handle.rewards or handle.replays for handle in self._handles):
+            return
+        summing = [
+            agent.name
+            for j, agent in enumerate(self._phase.agents)
+            if self._is_sound("agents", j, apart_from=("brain", "muscle", "filters", *_CHANNELS))
+            and any(_sums_rewards(body.objective) for body in agent.bodies or (agent,))
+        ]
+        if summing:
+            self._report(
+                f"no environment gives a reward, so every objective of {joined([repr(name) for name in summing])} is 0: "
+                "declare 'rewards' in the baseline of an environment, name a 'reward' beside it, or give the agent an "
+                "'objective' that uses readings",
+                "environments",
+                warning=True,
+            )
 
     def _warn_of_new_brains(self) -> None:
-        """Warn of brains of palaestrAI's kind that palaestrAI would have loaded from the phase before."""
+        """Warn of new palaestrAI brains that palaestrAI would have loaded from the previous phase."""
         if self._i == 0:
             return
         before = self._inspection.document.phases[self._i - 1]
@@ -336,7 +407,7 @@ class _PhaseCheck:
         for j, agent in enumerate(self._phase.agents):
             if agent.brain is None or agent.load is not None or agent.name not in learned:
                 continue
-            if not self._is_sound("agents", j):
+            if not self._is_sound("agents", j, apart_from=("muscle", "objective", "filters", *_CHANNELS)):
                 continue
             brain = class_of(agent.brain.name, "brain")
             if issubclass(brain, Brain) and brain._continues:
@@ -347,31 +418,29 @@ class _PhaseCheck:
                 self._report(text, "agents", j, warning=True)
 
     def _check_loading(self) -> None:
-        """Look for models that nothing loads, or that do not reach the muscles in a test."""
+        """Report models that cannot be loaded, or do not reach the muscles in a test."""
         for j, agent in enumerate(self._phase.agents):
-            if agent.load is None or not self._is_sound("agents", j):
+            if agent.load is None or not self._is_sound("agents", j, apart_from=("objective", *_CHANNELS)):
                 continue
             problem, warning = cannot_load(agent), unused_model_warning(agent, self._phase.mode)
             if problem or warning:
                 self._report(problem or warning, "agents", j, "load", warning=not problem)
 
-    def _check_filters(self) -> None:
-        agents = self._inspection.phases[-1].agents
+    def _check_filters(self, agents: Sequence[AgentSpec]) -> None:
         for j, (agent, (groups, sound)) in enumerate(zip(agents, self._placed, strict=True)):
             for group in groups if sound else ():
-                if not group.spec.filters:
+                path = ("bodies", group.index, "filters") if group.numbered else ("filters",)
+                if not group.spec.filters or not self._is_sound("agents", j, *path):
                     continue
-                place = ("bodies", group.index, "filters") if group.numbered else ("filters",)
                 try:
                     filtered = replace(agent, filters=group.spec.filters)
                     make_filters(filtered, group.channels(), self._phase.mode)
                 except Exception as error:
-                    self._report(f"the filters cannot be set up: {error}", "agents", j, *place)
+                    self._report(f"the filters cannot be set up: {error}", "agents", j, *path)
 
-    def _check_end(self) -> None:
+    def _check_end(self, conditions: Sequence[TerminationCondition]) -> None:
         """Check that episodes and the phase can end."""
         phase, handles = self._phase, self._handles
-        conditions = self._conditions()
         if phase.episodes is None and not any(_can_end_phase(c, phase) for c in conditions):
             self._report(
                 f"phase {phase.name!r} can never end: give phase_config.episodes, or a condition in run_config "
@@ -397,32 +466,41 @@ class _PhaseCheck:
             self._report(text)
 
     def _conditions(self) -> list[TerminationCondition]:
-        """Return the conditions of the phase and of the run."""
+        """Create the conditions of the phase and of the run, without those that fail."""
         conditions: list[TerminationCondition] = []
         for where, specs in (
             (("phases", self._i, "simulation", "conditions"), self._phase.simulation.conditions),
             (("conditions",), self._inspection.document.conditions),
         ):
             for k, spec in enumerate(specs):
+                if not self._inspection.is_sound(*where, k):
+                    continue
                 try:
-                    conditions += make_conditions([spec], of_run=where[0] == "conditions")
+                    (condition,) = make_conditions([spec], of_run=where[0] == "conditions")
                 except Exception as error:
                     self._inspection.report(f"condition {spec.name} cannot be made: {error}", *where, k)
+                    continue
+                conditions.append(condition)
+                fault = _without_effect(condition, spec.name)
+                if fault:
+                    # a warning if palaestrAI would accept the condition
+                    useless = not condition._hooks() and not hasattr(condition, "wrapped_class")
+                    self._inspection.report(fault, *where, k, warning=not useless)
         for condition in conditions:
             condition.beside(conditions)
         return conditions
 
     def _look_for_endless_waits(self, conditions: Sequence[TerminationCondition]) -> None:
-        """Look for an environment that ``when: all`` would wait for in vain."""
+        """Report environments for which ``when: all`` would wait forever."""
         of_environments = [c for c in conditions if isinstance(c, EnvironmentTerminationCondition)]
-        wanted = max((c.episodes for c in of_environments if c.when == "all"), default=0)
+        episodes = max((c.episodes for c in of_environments if c.when == "all"), default=0)
         sooner = any(c.when == "any" for c in of_environments) and any(h.domain.ends for h in self._handles)
-        if not wanted or sooner or any(map(_can_end_episode, conditions)):
+        if not episodes or sooner or any(map(_can_end_episode, conditions)):
             return
         for j, handle in enumerate(self._handles):
             why = "never ends" if not handle.domain.ends else ""
-            if not why and wanted > 1 and not handle.begins_again:
-                why = f"ends once and cannot begin again, but is to end {wanted} times"
+            if not why and episodes > 1 and not handle.begins_again:
+                why = f"ends once and cannot begin again, but is to end {episodes} times"
             if why:
                 text = (
                     f"environment {handle.uid!r} {why}, so that 'when: all' would wait forever; give a condition that "
@@ -430,15 +508,20 @@ class _PhaseCheck:
                 )
                 self._report(text, "environments", j)
 
-    def _is_sound(self, *place: str | int) -> bool:
-        return self._inspection.is_sound("phases", self._i, *place)
+    def _is_sound(self, *place: str | int, apart_from: Collection[str] = ()) -> bool:
+        return self._inspection.is_sound("phases", self._i, *place, apart_from=apart_from)
 
     def _report(self, message: str, *place: str | int, warning: bool = False) -> None:
         self._inspection.report(message, "phases", self._i, *place, warning=warning)
 
 
+def _sums_rewards(objective: ClassSpec | None) -> bool:
+    """Return whether an objective is 0 without rewards."""
+    return objective is None or resolved_class(objective, "objective") is DummyObjective
+
+
 def _repeated(names: Sequence[str]) -> list[str]:
-    """Return the names that are there more than once, sorted."""
+    """Return the names that occur more than once, sorted."""
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
@@ -451,15 +534,35 @@ def _can_end_episode(condition: TerminationCondition) -> bool:
     return bool(getattr(condition, "brain", True))
 
 
+def _without_effect(condition: TerminationCondition, name: str) -> str:
+    """Return why the condition ``name`` can never end anything, or ``""`` if it can."""
+    kind, hooks = type(condition), condition._hooks()
+    if condition.environments_reset or kind.beside is not TerminationCondition.beside:
+        return ""
+    if not hooks:
+        wrapped = getattr(kind, "wrapped_class", kind)
+        methods = [
+            key for key in vars(wrapped) if not key.startswith("_") and callable(getattr(wrapped, key))
+        ]
+        near = next((f", but has {key!r}{hint}" for key in methods if (hint := did_you_mean(key, HOOKS))), "")
+        return f"{name!r} never ends anything: it overrides none of {', '.join(HOOKS)}{near}"
+    if not condition.of_run and HOOKS[0] not in hooks:
+        return (
+            f"{name!r} never ends anything here: below 'simulation', {' and '.join(hooks)} of a condition "
+            f"{'is' if len(hooks) == 1 else 'are'} not called; move it to run_config"
+        )
+    return ""
+
+
 def _can_end_phase(condition: TerminationCondition, phase: PhaseSpec) -> bool:
-    """Whether the condition could end ``phase``, which gives no number of episodes."""
+    """Return whether the condition could end ``phase``, which has no fixed number of episodes."""
     if not condition.of_run:
         return isinstance(condition, AgentObjectiveTerminationCondition) and bool(condition.ends_phase)
     return condition.can_end_phase(None) or _ends_by_evaluations(condition, phase)
 
 
 def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> bool:
-    """Whether evaluations of ``phase`` could make the condition end it."""
+    """Return whether the condition could end ``phase`` because of its evaluations."""
     if not phase.evaluate_every or phase.mode is not Mode.TRAIN:
         return False
     if isinstance(condition, AgentEvaluationObjectiveTerminationCondition):
@@ -467,19 +570,28 @@ def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> b
     return type(condition).evaluation_flow_control is not TerminationCondition.evaluation_flow_control
 
 
-def _name_of(agent: AgentSpec, group: BodyGroup, place: int = 0) -> str:
-    return f"body {group.first + place} of agent {agent.name!r}" if group.numbered else repr(agent.name)
+def _name_of(agent: AgentSpec, group: BodyGroup, index: int = 0) -> str:
+    return f"body {group.first + index} of agent {agent.name!r}" if group.numbered else repr(agent.name)
+
+
+def _simulator_classes(environment: DescribedCoSimulation) -> Iterator[tuple[SimulatorSpec, type]]:
+    """Yield the already imported classes of simulators that run in this process."""
+    for spec in environment.plan().simulators:
+        module, _, name = (spec.python or "").partition(":")
+        cls = getattr(sys.modules.get(module), name, None)
+        if isinstance(cls, type):
+            yield spec, cls
 
 
 def inspect(document: RunDocument) -> list[Problem]:
-    """Return everything that prevents ``document`` from running; leave nothing open.
+    """Return all problems that prevent ``document`` from running.
 
     Args:
-        document: the document, as :func:`palaestrai_mosaik.experiment.load` returned it. Its classes are
-            imported, and its environments are set up.
+        document: the document, as returned by :func:`palaestrai_mosaik.experiment.load`. Its classes are imported, and
+            its environments are set up and shut down again.
 
     Returns:
-        One problem for each thing that is wrong, with its place in the document; empty if it can run.
+        The problems with their positions in the document; empty if it can run.
     """
     inspection = Inspection(document)
     inspection.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from palaestrai_mosaik.progress import LINES, Pace, choose, new_bar, print_line
+from palaestrai_mosaik.printing import Bar
+from palaestrai_mosaik.progress import LINES, Pace, choose, print_line
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.experiment import PhaseSpec
@@ -14,35 +15,35 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Is called by the runner with what happens. This one is silent."""
+    """Callbacks for the progress of a run. This base class prints nothing."""
 
     def begin_run(self, instance: str) -> None:
-        """A run begins, and is recorded as ``instance`` (not called without a store)."""
+        """Begin a run that is recorded as ``instance``. Not called without a store."""
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
-        """A phase begins (``episodes`` per worker, ``None``: not known)."""
+        """Begin a phase with a number of ``episodes`` per worker, or ``None`` if unknown."""
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
-        """An earlier process of this run has done so much of a phase, which ended for ``reason``.
+        """Add the episodes and steps that an earlier process of this run did in a phase.
 
-        Without a reason it is the phase that has just begun, which goes on here.
+        ``reason`` is why the phase ended. If empty, it is the phase that has just begun and continues here.
         """
 
     def step(self, worker: int, episode: int, steps: int) -> None:
-        """``steps`` steps of an episode are done; called at its start (0) and after each."""
+        """Report that ``steps`` steps of an episode are done: at its start (0) and after each step."""
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
-        """An episode is over; ``objectives`` gives each agent's mean."""
+        """Report the end of an episode with the mean ``objectives`` of the agents."""
 
     def reports(self, phase: PhaseSpec, reports: Sequence[EpisodeReport]) -> None:
-        """Episodes of a phase are over, and recorded: training ones, or those of one evaluation."""
+        """Report recorded episodes: training episodes of a phase, or all those of one evaluation."""
 
     def end_phase(self, name: str, reason: str) -> None:
-        """A phase is over."""
+        """End a phase."""
 
 
 class _Rated(Progress):
-    """Counts steps and their rate, and shows them at most every ``interval`` seconds."""
+    """Counts steps and shows their rate at most once per ``interval`` seconds."""
 
     interval = 1.0
 
@@ -61,7 +62,7 @@ class _Rated(Progress):
 
     def step(self, worker: int, episode: int, steps: int) -> None:
         self.total += steps > 0
-        # looking at the clock costs more than it is worth in every step
+        # reading the clock in every step would be too slow
         if not self.total & 31:
             seconds = self._pace.due()
             if seconds is not None:
@@ -73,11 +74,11 @@ class _Rated(Progress):
         self._objectives = " ".join(f"{name}={value:.4g}" for name, value in list(objectives.items())[:4])
 
     def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
-        """Show the state of affairs."""
+        """Show the current position and rate."""
 
 
 class Lines(_Rated):
-    """Plain lines, for a log: at most one every five seconds, and one per phase."""
+    """Plain lines for a log: at most one per five seconds, and one at the end of each phase."""
 
     interval = LINES
 
@@ -105,8 +106,8 @@ class Lines(_Rated):
         )
 
 
-class Bar(_Rated):
-    """A bar over the episodes of a phase, with step, steps/s and objectives."""
+class PhaseBar(_Rated):
+    """A bar for the episodes of a phase, with step, steps/s and objectives."""
 
     interval = 0.2
 
@@ -114,14 +115,14 @@ class Bar(_Rated):
         super().begin_phase(name, workers, episodes)
         total = None if episodes is None else episodes * workers
         form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} episodes [{elapsed}{postfix}]"
-        self.bar = new_bar(self.stream, total, name, "episode", bar_format=form)
+        self.bar = Bar(self.stream, total, name, "episode", bar_format=form)
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
         if not reason:
             self.bar.update(episodes)
 
     def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
-        self.bar.set_postfix_str(f"step {steps}, {rate:.0f} steps/s {self._objectives}".strip())
+        self.bar.say(f"step {steps}, {rate:.0f} steps/s {self._objectives}".strip())
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
         super().episode(worker, episode, steps, objectives)
@@ -129,10 +130,10 @@ class Bar(_Rated):
 
     def end_phase(self, name: str, reason: str) -> None:
         seconds = self._pace.seconds
-        self.bar.set_postfix_str(f"{self.total} steps in {seconds:.1f} s, {self._objectives or 'over'}")
+        self.bar.say(f"{self.total} steps in {seconds:.1f} s, {self._objectives or 'over'}")
         self.bar.close()
 
 
 def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progress:
-    """Return what suits ``stream`` (standard error): a bar on a terminal, else plain lines."""
-    return choose(Progress, Bar, Lines, quiet=quiet, stream=stream)
+    """Create the progress display for ``stream`` (default: standard error): a bar on a terminal, or else lines."""
+    return choose(Progress, PhaseBar, Lines, quiet=quiet, stream=stream)

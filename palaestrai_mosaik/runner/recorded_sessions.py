@@ -1,4 +1,4 @@
-"""Sessions from a store: recorded episodes of agents of earlier runs and phases, to be replayed."""
+"""Sessions from a store: recorded episodes of earlier runs and phases, for replaying environments."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.environment.replay import SessionPool, SessionPoolEnvironment
+from palaestrai_mosaik.environment.replay.sessions import ENDS
 from palaestrai_mosaik.environment.replay.sources import (
     ANY_BODY,
     STORE_KEYS,
@@ -31,20 +32,22 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store import InstanceRecorder, Store
 
-#: what tells the episodes of bodies apart, in the order in which they become sessions
+#: the columns that identify a session, in sort order
 _SESSION = ("phase", "evaluation", "worker", "episode", "body", "environment_episode")
 
 
 @dataclass(frozen=True)
 class StoredSessions:
-    """Reads the sources of a document that mean a store; can be sent to other processes.
+    """Reads the sessions of sources that refer to a store. It can be sent to other processes.
 
-    ``location`` and ``directory`` are those of the :class:`Store` that is meant where the source
-    names none (``None``: the default one), ``instance`` is the execution that runs now, in its phase
-    number ``phase``: its earlier phases are meant where the source names no run.
+    Args:
+        location: the location of the :class:`Store` for sources that name none; ``None`` for the default store.
+        directory: its directory.
+        instance: the current execution, for sources that name no run.
+        phase: the current phase's number; only earlier phases of ``instance`` are read.
     """
 
-    # it may hold a password
+    # not in the repr, because it may contain a password
     location: str | None = field(default=None, repr=False)
     directory: str | None = None
     instance: str | None = None
@@ -54,7 +57,7 @@ class StoredSessions:
     def of(
         cls, store: Store | None, recorder: InstanceRecorder | None = None, phase: int | None = None
     ) -> StoredSessions:
-        """Return what reads from ``store``, for the execution that ``recorder`` records."""
+        """Create a reader of ``store`` for the execution that ``recorder`` records."""
         instance = None if recorder is None else recorder.uid
         if store is None:
             return cls(instance=instance, phase=phase)
@@ -62,7 +65,7 @@ class StoredSessions:
         return cls(location, str(store.directory), instance, phase)
 
     def __call__(self, source: Mapping[str, Any]) -> SessionPool:
-        """Return the sessions that ``source`` means: see :func:`read_sessions`."""
+        """Read the sessions of ``source``: see :func:`read_sessions`."""
         from palaestrai_mosaik.store import Store
 
         check_keys(source, STORE_KEYS)
@@ -81,18 +84,18 @@ class StoredSessions:
             return read_sessions(store, **query)
 
 
-#: for where nothing runs, such as the check of a document
+#: for use outside of runs, such as checking a document
 DEFAULT_STORE = StoredSessions()
 
 
 def connect(domain: World, stored: StoredSessions) -> None:
-    """Let an environment that replays read from stores; others are left alone."""
+    """Let ``domain`` read from stores if it replays sessions."""
     if isinstance(domain, SessionPoolEnvironment):
         domain.read_store = stored
 
 
 def check_sessions(domain: World) -> None:
-    """Raise :class:`ContractError` where an environment that replays cannot do so, as far as is known yet."""
+    """Raise :class:`ContractError` if ``domain`` replays sessions but its source cannot be used."""
     if isinstance(domain, SessionPoolEnvironment):
         if isinstance(domain.source, Mapping) and domain.source.get("store") is not None:
             _location_of(domain.source)
@@ -100,7 +103,7 @@ def check_sessions(domain: World) -> None:
 
 
 def _location_of(source: Mapping[str, Any]) -> str:
-    """Return the store that ``source`` names. Documents are kept in stores and reports, so it has no password."""
+    """Return the store of ``source``, without a password, because documents are copied to stores and reports."""
     from palaestrai_mosaik.store.urls import check_named, holds_password, shown
 
     location = str(source["store"])
@@ -125,20 +128,26 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
     evaluation: bool | None = False,
     before: int | None = None,
 ) -> SessionPool:
-    """Return the recorded episodes of an agent: each episode of each of its bodies is a session.
+    """Read the recorded episodes of an agent. Each episode of each of its bodies becomes a session.
 
-    ``run`` is the uid of a document: its newest execution that has finished is meant;
-    ``instance`` means an execution as everywhere in the store. ``phase`` (number or name), ``mode``
-    (train or test), ``body`` (a number, a label, or several) and ``evaluation`` (``None``: training
-    and evaluation) narrow it down, ``before`` to phases with a smaller number. ``agent`` may be left out where there was only one.
+    Observations and actions have the names of the agent's sensors and actuators (without the number of an incarnation
+    if several bodies share a name), and their spaces. All values are float64. If all sensors belong to one
+    environment, a session ends with the environment's state after the last action. Sessions are sorted by phase,
+    worker, episode and body; a phase's evaluations follow its training episodes.
 
-    Observations and actions are called as the agent's sensors and actuators (without the
-    number of an incarnation, where several bodies share a name), and have their spaces. All
-    are float64. After the last action comes the last state of the environment, if all sensors are
-    in one. Sessions are ordered by phase, worker, episode and body; those of a phase's evaluations come after
-    the others.
+    Args:
+        store: the open store.
+        run: the uid of a document; its newest finished execution is read.
+        instance: the uid of an execution, instead of ``run`` or in addition to it.
+        phase: only this phase (number or name).
+        agent: the agent; may be omitted if there was only one.
+        body: only these bodies (a number, a label, or several).
+        mode: only phases in this mode, ``train`` or ``test``.
+        evaluation: whether to read evaluations or training episodes; ``None`` for both.
+        before: only phases with a smaller number.
 
-    Raises :class:`StoreError` where something is not there, or the bodies differ.
+    Raises:
+        StoreError: if the execution, phase, agent or body does not exist, or the bodies' channels differ.
     """
     if run is None and instance is None:
         raise StoreError("name a run or an instance")
@@ -164,7 +173,7 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
 
 
 class _Piece:
-    """The steps of one agent in one phase: of training or of evaluation."""
+    """The steps of one agent in one phase, either of training or of evaluation."""
 
     def __init__(
         self,
@@ -177,11 +186,11 @@ class _Piece:
     ):
         self.phase = phase
         self._store, self._run, self._agent, self._evaluation = store, run, agent, evaluation
-        places = ["body", "environment_episode"]
+        columns = ["body", "environment_episode"]
         everything = store.steps(run, phase, agent, evaluation=evaluation, body=body)
-        numbers = store.steps(run, phase, agent, evaluation=evaluation, body=body, columns=places)
+        numbers = store.steps(run, phase, agent, evaluation=evaluation, body=body, columns=columns)
         self.frame = everything.assign(
-            phase=phase, evaluation=evaluation, **{name: numbers[name] for name in places}
+            phase=phase, evaluation=evaluation, **{name: numbers[name] for name in columns}
         )
         present = set(self.frame["body"])
         groups = store.bodies(run, phase, agent)
@@ -194,11 +203,11 @@ class _Piece:
         self._owned = channels[channels["agent"] == agent]
 
     def channels(self) -> dict[str, list[tuple[str, str, int]]]:
-        """Return name, space and size of the agent's channels by their kind."""
-        found = []
+        """Return name, space and size of the agent's channels by kind."""
+        kinds = []
         for group in self._groups["group"]:
             group_channels = self._owned[self._owned["group"] == group]
-            found.append(
+            kinds.append(
                 {
                     kind: list(
                         group_channels.loc[
@@ -208,47 +217,49 @@ class _Piece:
                     for kind in ("sensor", "actuator", "reward")
                 }
             )
-        for other in found[1:]:
-            if other != found[0]:
+        for other in kinds[1:]:
+            if other != kinds[0]:
                 firsts = ", ".join(map(str, self._groups["first"]))
                 raise StoreError(
                     f"the bodies of agent {self._agent!r} in phase {self.phase} have different channels: pick some that "
                     f"are identical with 'body' (they begin with {firsts})"
                 )
-        return found[0]
+        return kinds[0]
 
     def rows(self) -> RecordedRows:
         """Return the steps as rows of sessions."""
         channels = self.channels()
         observed, acted = (
-            [_channel(prefix, *one) for one in channels[kind]]
+            [_channel(prefix, *channel) for channel in channels[kind]]
             for prefix, kind in (("reading", "sensor"), ("setpoint", "actuator"))
         )
         rewards = {plain_name(uid): f"reward.{uid}" for uid, _, _ in channels["reward"]}
-        columns = [c for one in (*observed, *acted) for c in one.columns]
-        columns += [*rewards.values(), *_SESSION, "step", "terminated"]
+        columns = [c for channel in (*observed, *acted) for c in channel.columns]
+        columns += [*rewards.values(), *_SESSION, "step", *ENDS]
         return RecordedRows(
             {name: self.frame[name].to_numpy() for name in columns},
             *(observed, acted, rewards),
-            *(_SESSION, "step", "terminated"),
+            _SESSION,
+            "step",
+            *ENDS,
         )
 
     def last_states(self) -> dict[tuple[Any, ...], npt.NDArray[np.float64]]:
-        """Return all readings after the last action, for each session for which they were recorded."""
+        """Return the readings after the last action of each session, if recorded."""
         result: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
         lasts = self.frame.groupby(list(_SESSION))["time"].max()
         group: Any
         for group in self._groups.itertuples(index=False):
-            # bodies may share an incarnation; one that is in several has no state of its own
-            owner, uids, named = self._observed(group)
+            # bodies may share an incarnation, but a body in several environments has no single state
+            owner, uids, incarnation_named = self._observed(group)
             if owner is None:
                 result |= self._last_by_body(group, lasts)
                 continue
             seats = group.incarnations or [0] * group.count
-            seats = seats if named is None else [named] * group.count
+            seats = seats if incarnation_named is None else [incarnation_named] * group.count
             bodies: dict[int, list[int]] = {}
-            for place, seat in enumerate(seats if len(seats) == group.count else []):
-                bodies.setdefault(seat, []).append(int(group.first) + place)
+            for index, seat in enumerate(seats if len(seats) == group.count else []):
+                bodies.setdefault(seat, []).append(int(group.first) + index)
             for key, row in self._states_of(group, owner, uids).items():
                 worker, episode, incarnation, turn = key
                 for body in bodies.get(incarnation, ()):
@@ -258,44 +269,46 @@ class _Piece:
         return result
 
     def _last_by_body(self, group: Any, lasts: pd.Series) -> dict[tuple[Any, ...], npt.NDArray[np.float64]]:
-        """Return the same for bodies that have channels of their own in an ordinary environment."""
+        """Return the last states of bodies with separate channels in an ordinary environment."""
         result: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
         offered = self._offered[self._offered["kind"] == "sensor"]
         owners = dict(zip(offered["uid"], offered["environment"], strict=True))
         group_channels = self._owned[
             (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
         ]
-        for place in range(group.count):
-            uids = [uid.replace(BODY_NUMBER, str(group.number + place)) for uid in group_channels["uid"]]
-            found = {owners.get(uid) for uid in uids}
-            owner = found.pop() if len(found) == 1 else None
+        for index in range(group.count):
+            uids = [uid.replace(BODY_NUMBER, str(group.number + index)) for uid in group_channels["uid"]]
+            candidates = {owners.get(uid) for uid in uids}
+            owner = candidates.pop() if len(candidates) == 1 else None
             if owner is None:
                 break
             for (worker, episode, _, turn), row in self._states_of(group, owner, uids).items():
-                session = (self.phase, self._evaluation, worker, episode, int(group.first) + place, turn)
+                session = (self.phase, self._evaluation, worker, episode, int(group.first) + index, turn)
                 if session in lasts.index and row[0] > lasts[session]:
                     result[session] = row[1:]
         return result
 
     def _observed(self, group: Any) -> tuple[str | None, list[str], int | None]:
-        """Return the environment that has all sensors of a group's bodies (``None``: there are several).
+        """Find the environment with all sensors of a group's bodies.
 
-        Then their uids as those of all its incarnations, and the incarnation that they name, if they do.
+        Returns:
+            the environment, or ``None`` if there are several; the sensors' uids in all its incarnations; the
+            incarnation in the sensors' names, or ``None``.
         """
         offered = self._offered[self._offered["kind"] == "sensor"]
         owners = dict(zip(offered["uid"], offered["environment"], strict=True))
         group_channels = self._owned[
             (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
         ]
-        found = [_place_of(uid, owners) for uid in group_channels["uid"]]
-        if len({(owner, number) for owner, _, number in found}) != 1:
+        sensors = [_place_of(uid, owners) for uid in group_channels["uid"]]
+        if len({(owner, number) for owner, _, number in sensors}) != 1:
             return None, [], None
-        return found[0][0], [uid for _, uid, _ in found], found[0][2]
+        return sensors[0][0], [uid for _, uid, _ in sensors], sensors[0][2]
 
     def _states_of(
         self, group: Any, owner: str, uids: Sequence[str]
     ) -> dict[tuple[int, ...], npt.NDArray[np.float64]]:
-        """Return time and readings of the last state of each episode around a group of bodies."""
+        """Return time and readings of the last state of each episode in the environment ``owner``."""
         group_channels = self._owned[
             (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
         ]
@@ -304,20 +317,20 @@ class _Piece:
             for uid, size in zip(uids, group_channels["size"], strict=True)
             for c in _channel("reading", uid, "", size).columns
         ]
-        places = ["incarnation", "environment_episode"]
+        extra_keys = ["incarnation", "environment_episode"]
         states = self._store.environment_states(
             *(self._run, self.phase, owner),
             evaluation=self._evaluation,
-            columns=[*columns, *places],
+            columns=[*columns, *extra_keys],
         )
-        keys = ["worker", "episode", *places]
+        keys = ["worker", "episode", *extra_keys]
         last = states.sort_values("step", kind="stable").groupby(keys).tail(1)
         values = last[["time", *columns]].to_numpy(np.float64)
         return {tuple(key): row for key, row in zip(last[keys].to_numpy().tolist(), values, strict=True)}
 
 
 def _place_of(uid: str, owners: Mapping[str, str]) -> tuple[str | None, str, int | None]:
-    """Return the environment of a channel, its uid there, and the incarnation that it names, if it does."""
+    """Return a channel's environment, its uid there, and the incarnation in its name, or ``None``."""
     if uid in owners:
         return owners[uid], uid, None
     for owner in dict.fromkeys(owners.values()):
@@ -339,19 +352,20 @@ def _channel(prefix: str, uid: str, space: str, size: int) -> Channel:
 def _joined(pieces: Sequence[RecordedRows]) -> RecordedRows:
     first = pieces[0]
     return replace(
-        first, columns={name: np.concatenate([one.columns[name] for one in pieces]) for name in first.columns}
+        first,
+        columns={name: np.concatenate([piece.columns[name] for piece in pieces]) for name in first.columns},
     )
 
 
 def _with_finals(pool: SessionPool, finals: Sequence[npt.NDArray[np.float64] | None]) -> SessionPool:
-    """Return the pool with what was seen after the last action, where it is known."""
+    """Add the known final observations to the sessions of a pool."""
     sessions = pool.sessions
-    known = {i: one for i, one in enumerate(finals) if one is not None}
-    if not known:
+    recorded = {i: final for i, final in enumerate(finals) if final is not None}
+    if not recorded:
         return pool
-    # all observations are float64, so they lie in one column
+    # all observations are float64, so they are in one column
     after = sessions.by_session["final.0"].copy()
-    after[list(known)] = np.stack(list(known.values()))
+    after[list(recorded)] = np.stack(list(recorded.values()))
     return SessionPool.of(
         pool.signature, replace(sessions, by_session={**sessions.by_session, "final.0": after})
     )

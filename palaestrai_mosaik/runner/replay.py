@@ -1,4 +1,4 @@
-"""Fills a brain's memory with recorded trajectories: what ``replay`` in the document says."""
+"""Fills a brain's memory with recorded trajectories, the ``replay`` of a document."""
 
 from __future__ import annotations
 
@@ -35,20 +35,30 @@ def recorded_phases(
     mode: str | None = None,
     before: int | None = None,
 ) -> tuple[str, list[int]]:
-    """Return an agent, and the numbers of the phases of ``instance`` in which it took part.
+    """Find the phases of an execution in which an agent took part.
 
-    ``phase`` (number or name) and ``mode`` (train or test) pick some, ``before``: only those with
-    a smaller number. ``agent`` may be ``None`` where there was only one. Raises
-    :class:`StoreError` where there is no such phase or agent.
+    Args:
+        store: the open store.
+        instance: the uid of the execution.
+        agent: the agent; ``None`` if there is only one.
+        phase: only this phase (number or name).
+        mode: only phases in this mode, ``train`` or ``test``.
+        before: only phases with a smaller number.
+
+    Returns:
+        The name of the agent, and the numbers of the phases.
+
+    Raises:
+        StoreError: if there is no such phase or agent.
     """
     table = store.phases(instance)
     if phase is not None:
-        known = [f"{i} {name!r}" for i, name in zip(table["phase"], table["name"], strict=True)]
+        phases = [f"{i} {name!r}" for i, name in zip(table["phase"], table["name"], strict=True)]
         hint = did_you_mean(str(phase), table["name"])
         table = table[(table["phase"] == phase) | (table["name"] == phase)]
         if table.empty:
             raise StoreError(
-                f"instance {instance} has no phase {phase!r}{hint}; it has: {', '.join(known) or 'none'}"
+                f"instance {instance} has no phase {phase!r}{hint}; it has: {', '.join(phases) or 'none'}"
             )
     if before is not None:
         table = table[table["phase"] < before]
@@ -64,8 +74,12 @@ def recorded_phases(
         agent = names[0]
     numbers: list[int] = agents.loc[agents["agent"] == agent, "phase"].tolist()
     if agent is None or not numbers:
-        place = described(instance, list(table["phase"]))
-        problem = f"name an agent of {place}" if agent is None else f"there is no agent {agent!r} in {place}"
+        phases_text = described(instance, list(table["phase"]))
+        problem = (
+            f"name an agent of {phases_text}"
+            if agent is None
+            else f"there is no agent {agent!r} in {phases_text}"
+        )
         raise StoreError(
             f"{problem}{did_you_mean(agent or '', names)}; there are: {', '.join(names) or 'none'}"
         )
@@ -73,13 +87,13 @@ def recorded_phases(
 
 
 def described(instance: str, phases: list[int]) -> str:
-    """Return how some phases of an instance are called in messages."""
+    """Return a description of some phases of an instance, for messages."""
     return f"phase{'s' if len(phases) > 1 else ''} {listed(phases, 20) or 'none'} of instance {instance}"
 
 
 @dataclass(frozen=True)
 class ReplayContext:
-    """Where the agent that replays stands: its phase of a document, executed as ``instance``."""
+    """The position of a replaying agent: its phase of a document, executed as ``instance``."""
 
     document: RunDocument
     phase: PhaseSpec
@@ -93,38 +107,46 @@ def replay(
     context: ReplayContext,
     store: Store | None,
 ) -> int:
-    """Append what ``agent.replay`` names to ``memory``; return the number of rows.
+    """Append the trajectories of ``agent.replay`` to ``memory``.
 
-    ``memory`` is one for all ``groups`` of the agent's bodies, or one for each of them.
+    The rows are training episodes, source by source, repeated ``repeat`` times, sorted by phase, group of bodies,
+    worker, body, episode and step. Each row has the readings, set-points and rewards of the agent's first group with
+    the channels of the replayed bodies, before any filter. In the channel names of identical bodies, ``{body}`` stands
+    for the number. The objective is the stored one. Muscles are named ``replay-<source>.<worker>``, or
+    ``replay-<source>.<worker>.<body>`` if the agent has several bodies.
 
-    Training episodes are taken, source after source, ``repeat`` times each, ordered by phase,
-    group of bodies, worker, body, episode and step. Each row has as many readings, set-points and
-    rewards as a row of the first of the agent's own groups whose channels the replayed bodies
-    have, before any filter. (In the names of channels of several identical bodies, ``{body}`` stands
-    for the number.) The objective is the stored one. The muscles are called ``replay-<source>.<worker>``, those of an
-    agent with several bodies ``replay-<source>.<worker>.<body>``. The last row of an episode (of
-    the body's environment, where that begins again on its own) is marked as its end, also where
-    the recording broke off (truncated). What was seen after it is not stored, so there
-    ``next_observations`` is NaN. The memory keeps its size limit, which a brain may set in its
+    The last row of an episode is marked as its end. If the recording is incomplete, it is marked as truncated. If a
+    body's environment restarts independently, this applies to the environment's episode. Final observations are not
+    stored, so ``next_observations`` is NaN there. The memory keeps its size limit, which a brain may set in its
     ``setup``.
 
-    A source without ``experiment_run`` and ``instance`` is an earlier phase of this very
-    execution, if such a phase is meant; otherwise the newest finished execution of the run.
+    A source without ``experiment_run`` and ``instance`` refers to an earlier phase of the current execution if it has
+    such a phase, or else to the newest finished execution of the run.
 
-    Raises :class:`StoreError`, with the place in the document, if there is no store, if it
-    does not have the run, the phase, the agent, a channel or any row, or if a channel has
-    not the size of the agent's own.
+    Args:
+        memory: one memory for all groups, or one for each.
+        agent: the agent.
+        groups: the groups of the agent's bodies, in order.
+        context: the document, the phase, and the current execution.
+        store: the open store, or ``None``.
+
+    Returns:
+        The number of appended rows.
+
+    Raises:
+        StoreError: with the position in the document, if there is no store, if it lacks the run, the phase, the agent,
+            a channel or any rows, or if a channel's size differs from that of the agent's channel.
     """
     document, phase = context.document, context.phase
     memories = [memory] * len(groups) if isinstance(memory, Memory) else memory
-    places = _make_targets(groups, memories)
-    position = [one.name for one in phase.agents].index(agent.name)
+    targets = _make_targets(groups, memories)
+    position = [spec.name for spec in phase.agents].index(agent.name)
     count = 0
     for i, source in enumerate(agent.replay):
         try:
             if store is None:
                 raise StoreError(_NO_STORE)
-            count += _Source(source, agent.name, places, context, store).append_to(i)
+            count += _Source(source, agent.name, targets, context, store).append_to(i)
         except StoreError as error:
             where = ("phases", phase.index, "agents", position, "replay", i)
             raise StoreError(str(document.problem(str(error), *where))) from error
@@ -132,27 +154,27 @@ def replay(
 
 
 def find_instance(source: ReplaySpec, document: str, store: Store | None) -> str:
-    """Return the uid of the other execution that ``source`` means, in a run of ``document`` (its uid).
+    """Return the uid of the execution that ``source`` refers to, by default a run of ``document`` (its uid).
 
-    Raises :class:`StoreError` if no run is found, or none of those found has finished.
+    Raises :class:`StoreError` if no execution exists, or if none has finished and ``source`` names no instance.
     """
     if store is None:
         raise StoreError(_NO_STORE)
     if source.instance is not None:
         return store.find_instance(source.experiment_run, source.instance).uid
     run = source.experiment_run or document
-    found = store.find_instance(run)
-    if found.status != "finished":
+    execution = store.find_instance(run)
+    if execution.status != "finished":
         raise StoreError(
-            f"no instance of the experiment run {run!r} has finished: the newest one, {found.uid}, is "
-            f"{found.status}"
+            f"no instance of the experiment run {run!r} has finished: the newest one, {execution.uid}, is "
+            f"{execution.status}"
         )
-    return found.uid
+    return execution.uid
 
 
 @dataclass(frozen=True)
 class _Target:
-    """A group of the agent's own bodies: its memory and its channels."""
+    """A group of the agent's own bodies, with its memory and channels."""
 
     memory: Memory
     sensors: Sequence[ChannelRecord]
@@ -178,7 +200,7 @@ class _Source:
         self._store = store
 
     def append_to(self, number: int) -> int:
-        """Append the rows of this source, which is the ``number``-th."""
+        """Append the rows of this source, the ``number``-th; return how many there were."""
         run, phases = self._phases()
         frames = [frame for phase in phases for frame in self._read(run, phase)]
         count = sum(len(frame) for frame in frames)
@@ -196,7 +218,7 @@ class _Source:
         return run, recorded_phases(self._store, run, self._agent, spec.phase, spec.mode, before)[1]
 
     def _instance(self) -> tuple[str, int | None]:
-        """Return an instance, and the number of the phase before which to look (``None``: all)."""
+        """Return the instance, and the phase before which to search, or ``None`` for all phases."""
         spec, context = self._spec, self._context
         if spec.instance is None and spec.experiment_run is None and context.instance is not None:
             before = context.document.phases[: context.phase.index]
@@ -212,14 +234,14 @@ class _Source:
         several = int(bodies["count"].sum()) > 1
         for number, first, count in bodies[["group", "first", "count"]].itertuples(index=False):
             memory, names = self._columns(channels[channels["group"] == number])
-            wanted = list(dict.fromkeys([*(name for part in names for name in part), *_ENDS, *_PLACES]))
+            columns = list(dict.fromkeys([*(name for part in names for name in part), *_ENDS, *_PLACES]))
             frame = self._store.steps(
-                run, phase, self._agent, columns=wanted, body=range(first, first + count)
+                run, phase, self._agent, columns=columns, body=range(first, first + count)
             )
             yield _Trajectories(memory, frame, names, several)
 
     def _columns(self, table: pd.DataFrame) -> tuple[Memory, tuple[list[str], list[str], list[str]]]:
-        """Return the columns of readings, set-points and rewards that stand for one of the agent's own groups."""
+        """Return the memory of the agent's matching group, and its columns of readings, set-points and rewards."""
         problems = []
         for target in self._targets:
             try:
@@ -234,7 +256,7 @@ class _Source:
 
 
 class _Trajectories:
-    """The steps of one group of an agent's bodies in one phase: worker after worker, body after body."""
+    """The steps of one group of an agent's bodies in one phase, sorted by worker and body."""
 
     def __init__(
         self,
@@ -254,7 +276,7 @@ class _Trajectories:
         episodes = frame[keys].to_numpy(np.int64)
         last = np.append((episodes[1:] != episodes[:-1]).any(axis=1), True)[: len(frame)]
         self._terminated: npt.NDArray[np.bool_] = frame["terminated"].to_numpy(np.bool_)
-        # an episode that was not recorded to its end was cut there
+        # an incompletely recorded episode counts as truncated
         self._truncated: npt.NDArray[np.bool_] = frame["truncated"].to_numpy(np.bool_) | (
             last & ~self._terminated
         )
@@ -263,21 +285,21 @@ class _Trajectories:
         return len(self._objective)
 
     def append_to(self, source: str) -> None:
-        """Append the rows to the memory of bodies that are like these."""
+        """Append the rows to the memory of the matching bodies."""
         memory = self._memory
         ends = self._terminated | self._truncated
-        columns = (self._objective, self._workers, self._bodies, ends, self._terminated)
-        for readings, setpoints, rewards, objective, worker, body, end, terminated in zip(
+        columns = (self._objective, self._workers, self._bodies, ends, self._terminated, self._truncated)
+        for readings, setpoints, rewards, objective, worker, body, end, terminated, truncated in zip(
             *self._values, *(column.tolist() for column in columns), strict=True
         ):
             muscle = f"{source}.{worker}.{body}" if self._several else f"{source}.{worker}"
             memory.append(readings, setpoints, rewards, None, objective, muscle=muscle)
             if end:
-                memory.mark_end(terminated=terminated, truncated=not terminated, muscle=muscle)
+                memory.mark_end(terminated=terminated, truncated=truncated, muscle=muscle)
 
 
 def _make_targets(groups: Sequence[BodyGroup], memories: Sequence[Memory]) -> list[_Target]:
-    # here, because a run without a store needs neither
+    # imported here because a run without a store needs neither
     from palaestrai_mosaik.store import ChannelRecord
 
     from .descriptions import body_record
@@ -291,22 +313,22 @@ def _make_targets(groups: Sequence[BodyGroup], memories: Sequence[Memory]) -> li
 def _columns(
     table: pd.DataFrame, kind: str, projection: Sequence[str] | None, target: Sequence[ChannelRecord]
 ) -> list[str]:
-    """Return the stored columns that stand for the agent's ``target`` channels of a ``kind``.
+    """Return the stored columns for the agent's ``target`` channels of a ``kind``.
 
-    ``table`` lists the channels of the bodies that are replayed; ``projection`` names those to
-    take (``None``: the ones called as the agent's own).
+    ``table`` lists the channels of the replayed bodies. ``projection`` names the channels to take; by default, they
+    have the names of the agent's own.
     """
     from palaestrai_mosaik.store.records import channel_columns
 
-    wanted = [channel.uid for channel in target] if projection is None else projection
-    if len(wanted) != len(target):
+    uids = [channel.uid for channel in target] if projection is None else projection
+    if len(uids) != len(target):
         names = [channel.uid for channel in target]
-        raise StoreError(f"replay names {len(wanted)} {kind}s, but the agent has {len(target)}: {names}")
+        raise StoreError(f"replay names {len(uids)} {kind}s, but the agent has {len(target)}: {names}")
     of_kind = table[table["kind"] == kind]
     stored = dict(zip(of_kind["uid"], of_kind["size"].tolist(), strict=True))
     prefix = {"sensor": "reading", "actuator": "setpoint", "reward": "reward"}[kind]
     names = []
-    for uid, channel in zip(wanted, target, strict=True):
+    for uid, channel in zip(uids, target, strict=True):
         if uid not in stored:
             hint = did_you_mean(uid, stored)
             raise StoreError(

@@ -1,8 +1,8 @@
-"""What is logged during a run goes to the log in its folder, and is shown as it would be without.
+"""The log of a run: it captures log records without changing the output of other handlers.
 
-Python's loggers leave out INFO unless somebody asks for it. So the level of this package's logger, and of those of
-the modules that a document names, is lowered during a run, and a handler there keeps from others what they would not
-have got. Warnings of all other loggers are taken where they arrive at the root.
+Loggers drop INFO by default. During a run, the level of this package's logger and of those of the document's modules is
+lowered, and a handler there hides the additional records from other handlers. Warnings of all other loggers are
+captured at the root.
 """
 
 from __future__ import annotations
@@ -10,38 +10,38 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
+from palaestrai_mosaik.errors import format_traceback
 from palaestrai_mosaik.store.log import LogFile
 
 _PACKAGE = __name__.partition(".")[0]
-#: lines that wait for a file
+#: maximum number of lines buffered until the file is open
 _MOST_WAITING = 10_000
 
 _lock = threading.RLock()
-#: the logs of the runs of this process, usually one
+#: the logs of this process's runs, usually one
 _logs: list[RunLog] = []
-#: by name, the handlers of the loggers that say more during a run, and how many runs want that
+#: by name, the handlers of loggers with a lowered level, and the number of runs that need each
 _gates: dict[str, _Gate] = {}
 _wanted: dict[str, int] = {}
 
 
 class RunLog:
-    """The log of a run; while its block is executed, it takes what is logged in this process.
+    """The log of a run. It captures the records logged in this process while its block is executed.
 
-    Taken is what the package and ``modules`` (and those within them) log from INFO on, and what all others
-    log from WARNING on. It waits in memory until :meth:`open` says where it goes.
+    These are records from INFO on of the package and of ``modules``, including submodules, and records from WARNING on
+    of all other loggers. They are buffered until :meth:`open` is called.
 
     Args:
         modules: names of modules.
-        who: stands before the name of each logger (``worker 2``).
+        who: a prefix for the name of each logger (``worker 2``).
     """
 
     def __init__(self, modules: Iterable[str] = (), who: str = ""):
-        #: names of loggers that are directly below the root
+        #: names of top-level loggers
         self.packages = tuple(sorted({_PACKAGE, *(name.partition(".")[0] for name in modules)}))
         self.directory: Path | None = None
         self._file: LogFile | None = None
@@ -76,7 +76,7 @@ class RunLog:
             self._file.close()
 
     def open(self, directory: Path) -> None:
-        """Write into the folder of an instance from now on, beginning with what waits."""
+        """Write to the instance's directory from now on, beginning with the buffered lines."""
         self.directory = directory
         self._file = LogFile(directory)
         waiting, self._waiting = self._waiting, []
@@ -84,18 +84,18 @@ class RunLog:
             self._file.write("".join(waiting))
 
     def take(self, record: logging.LogRecord) -> None:
-        """Write a record, if it belongs here."""
-        own = record.name.partition(".")[0] in self.packages
-        if record.levelno >= (logging.INFO if own else logging.WARNING):
+        """Write a record if its logger and level are captured."""
+        is_ours = record.name.partition(".")[0] in self.packages
+        if record.levelno >= (logging.INFO if is_ours else logging.WARNING):
             self._write(f"{self._format.format(record)}\n")
 
     def say(self, level: int, text: str) -> None:
-        """Write a line of the run itself, which no logger shows."""
+        """Write a line of the run itself, which is not passed to any logger."""
         self._write(f"{self._format.format(_record(level, text))}\n")
 
     def failure(self, error: BaseException) -> None:
-        """Write why the run failed, with the traceback."""
-        self.say(logging.ERROR, "the run failed\n" + "".join(traceback.format_exception(error)).rstrip())
+        """Write the traceback of a failed run."""
+        self.say(logging.ERROR, "the run failed\n" + format_traceback(error).rstrip())
 
     def _write(self, text: str) -> None:
         if self._file is not None:
@@ -105,7 +105,7 @@ class RunLog:
 
 
 class _Gate(logging.Handler):
-    """Takes what a logger says during a run, and hands on what it would have said without."""
+    """Captures a logger's records, and passes on those that would be logged without a run."""
 
     def __init__(self, name: str):
         super().__init__()
@@ -118,7 +118,7 @@ class _Gate(logging.Handler):
         logger.addHandler(self)
 
     def remove(self) -> None:
-        """Leave the logger as it was, but for what others have changed meanwhile."""
+        """Restore the logger's settings, except for those changed by others in the meantime."""
         logger = self._logger
         logger.removeHandler(self)
         if self._shown > logging.INFO and logger.level == logging.INFO:
@@ -131,17 +131,17 @@ class _Gate(logging.Handler):
             self._logger.parent.callHandlers(record)
 
     def _was_enabled(self, record: logging.LogRecord) -> bool:
-        """Whether there would be such a record without a run."""
+        """Return whether the record would be logged without a run."""
         logger: logging.Logger | None = logging.getLogger(record.name)
         while logger is not None and logger is not self._logger:
             if logger.level:
-                return True  # somebody has asked for it there
+                return True  # the level was set explicitly
             logger = logger.parent
         return record.levelno >= self._shown or self._logger.level not in (logging.INFO, self._level)
 
 
 class _Root(logging.Handler):
-    """Takes what arrives at the root; Python prints warnings only where no handler is, so this does it, too."""
+    """Captures records at the root. Also prints warnings, because Python does so only if there is no handler."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name.partition(".")[0] not in _gates:
@@ -161,12 +161,12 @@ def _take(handler: logging.Handler, record: logging.LogRecord) -> None:
         for log in logs:
             log.take(record)
     except Exception:
-        # a message that does not fit its arguments, for instance
+        # for example, the message does not match its arguments
         handler.handleError(record)
 
 
 def _has_others(name: str) -> bool:
-    """Whether another handler than those of this module gets what the logger ``name`` says."""
+    """Return whether a handler of another module receives the records of the logger ``name``."""
     logger: logging.Logger | None = logging.getLogger(name)
     while logger is not None:
         if any(not isinstance(handler, _Gate | _Root) for handler in logger.handlers):

@@ -1,4 +1,4 @@
-"""Executes a run document: phase by phase, recorded, reproducibly."""
+"""Executes run documents."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ GLOBAL_RANDOMNESS = (
 )
 
 
-#: what a disk says that is full: it may not be so next time
+#: errors of a full disk, which may have space again for the next checkpoint
 _FOR_A_MOMENT = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass
 class RunResult:
-    """How a run went.
+    """The result of a run.
 
     Attributes:
         uid: the uid of the document.
         instance: the uid of the execution in the store; ``None`` without a store.
-        directory: the folder of its files in the store; ``None`` without a store.
-        phases: how each phase went.
-        warnings: what the run warned of.
+        directory: the instance's directory in the store; ``None`` without a store.
+        phases: the results of the phases.
+        warnings: the warnings of the run.
     """
 
     uid: str
@@ -68,7 +68,7 @@ class RunResult:
 def open_store(
     store: Store | str | os.PathLike[str] | None, *, create: bool = False
 ) -> Iterator[Store | None]:
-    """Open the store at a location, to be read only unless ``create``; one that is open already stays so."""
+    """Open the store at a location, read-only unless ``create``. An already open store stays open afterwards."""
     if store is None or isinstance(store, Store):
         yield store
         return
@@ -86,41 +86,44 @@ def execute(
     checkpoint_every: float = INTERVAL,
     scalars: Sequence[str] = (),
 ) -> RunResult:
-    """Run a document: phase by phase, recorded, reproducibly.
+    """Run the phases of a document, and record them.
 
-    A run that does not finish stays in the store, with the traceback and all that was recorded until then.
+    An unfinished run stays in the store, with the traceback and everything recorded so far.
 
     Args:
-        document: the path of a file, a mapping, or what :func:`palaestrai_mosaik.experiment.load` returned.
-        store: an open store, or the folder or URL of one, which is created if it is missing; ``None``: the
-            run is not recorded.
-        progress: is called with what happens; ``None``: nothing is shown.
-        interrupt: lets you request the end of the run (``request()``), as SIGINT and SIGTERM do; ``None``: only
-            these do.
-        resume: the uid of an instance of ``document`` in ``store`` that did not finish
-            (:func:`~palaestrai_mosaik.runner.checkpoint.earlier_run`). It resumes from its last whole
-            checkpoint, with the result that it would have had without the interruption. ``None``: a new run.
-        checkpoint_every: seconds between two checkpoints of a train phase, or more where writing one takes
-            long; 0 writes none.
-        scalars: sinks of live scalars, such as ``tensorboard:runs`` (:mod:`.scalars`).
+        document: the path of a file, a mapping, or the result of :func:`palaestrai_mosaik.experiment.load`.
+        store: an open store, or the folder or URL of a store, which is created if missing. If ``None``, the run is
+            not recorded.
+        progress: callbacks for the progress. If ``None``, nothing is shown.
+        interrupt: an object to end the run from other code with ``request()``. SIGINT, SIGTERM and SIGHUP also end
+            the run.
+        resume: the uid of an unfinished instance of ``document`` in ``store``
+            (:func:`~palaestrai_mosaik.runner.checkpoint.earlier_run`). The run continues from its last undamaged
+            checkpoint, and has the same result as without the interruption. If ``None``, a new run begins.
+        checkpoint_every: seconds between two checkpoints in train phases, more if writing takes long; 0 disables
+            checkpoints.
+        scalars: destinations of live scalars, such as ``tensorboard:runs`` (:mod:`.scalars`).
+
+    Returns:
+        The result of the run.
 
     Raises:
-        DocumentError: the document cannot be run; nothing was recorded.
-        StoreError: the store cannot be opened.
-        RunInterrupted: the user ended the run; the record says so.
-        RunPruned: ``interrupt`` asked for its end (``prune()``), and there would have been more episodes.
-        Exception: what an agent or an environment raised; the record has it, with the traceback.
+        DocumentError: if the document cannot be run. Nothing was recorded.
+        StoreError: if the store cannot be opened.
+        RunInterrupted: if the user ended the run. The store has this status.
+        RunPruned: if ``interrupt.prune()`` ended the run before its last episode.
+        Exception: an error of an agent or environment. The store has the traceback.
     """
     check_sinks(scalars)
     document = as_document(document)
-    with open_store(store, create=True) as found:
+    with open_store(store, create=True) as opened:
         options = _Options(resume, checkpoint_every, scalars)
-        return _execute(document, found, progress or Progress(), interrupt, options)
+        return _execute(document, opened, progress or Progress(), interrupt, options)
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What is said to :func:`execute` of how a document is run."""
+    """The options of :func:`execute`."""
 
     resume: str | None
     checkpoint_every: float
@@ -178,12 +181,12 @@ def _execute(
             try:
                 _Phases(context, result, checkpoints).run(state, options.scalars)
             except RunPruned:
-                # it will not be resumed
+                # a pruned run will not be resumed
                 if checkpoints is not None:
                     checkpoints.clear()
                 raise
         if recorder is not None:
-            # before the marker is written, which says that the folder is complete
+            # logged first, because 'finish' writes the marker of a complete directory
             log.say(logging.INFO, f"run {recorder.uid} has finished")
             recorder.finish("finished")
         if checkpoints is not None:
@@ -194,7 +197,7 @@ def _execute(
 def _recorder(
     document: RunDocument, store: Store, resume: str | None
 ) -> tuple[InstanceRecorder, dict[str, Any] | None]:
-    """Return the recorder of a new run, or of the one to ``resume``, with the state of its checkpoint."""
+    """Create the recorder of a new run, or reopen the one to ``resume``; return it and the checkpoint's state."""
     if resume is not None:
         return reopen(document, store, resume)
     recorder = store.begin_run(
@@ -212,7 +215,7 @@ def _recorder(
 
 @contextmanager
 def _ending(recorder: InstanceRecorder | None, log: RunLog) -> Iterator[None]:
-    """Record how the run has ended that the block raises out of."""
+    """Record the run's status if the block raises."""
     try:
         yield
     except (RunInterrupted, KeyboardInterrupt) as error:
@@ -233,23 +236,23 @@ def _ending(recorder: InstanceRecorder | None, log: RunLog) -> Iterator[None]:
             except Exception as second:
                 error.add_note(f"the failure could not be recorded: {second!r}")
         if isinstance(error, SystemExit):
-            # else users' code could end a run that failed with the exit code 0
+            # otherwise, user code could end a failed run with exit code 0
             raise SimulationError(f"the code of an agent or environment raised {error!r}") from error
         raise
 
 
 class _Phases:
-    """Runs the phases of a document one after the other, and writes the checkpoints."""
+    """Runs the phases of a document one after the other, and writes checkpoints."""
 
     def __init__(self, context: RunContext, result: RunResult, checkpoints: Checkpoints | None):
         self.context = context
         self.result = result
         self.checkpoints = checkpoints
-        #: why the last checkpoint was not written
+        #: the error of the last failed checkpoint
         self._missed = ""
 
     def run(self, state: dict[str, Any] | None, scalars: Sequence[str]) -> None:
-        """Run all phases, or those that a checkpoint's ``state`` leaves; tell the sinks of ``scalars``."""
+        """Run all phases, or those after a checkpoint's ``state``, and write ``scalars``."""
         if not scalars:
             self._run(state)
             return
@@ -268,7 +271,14 @@ class _Phases:
             runner = PhaseRunner(self.context, phase)
             runner.on_round = partial(self._save, phase.index, runner)
             began = time.perf_counter()
-            outcome = runner.run(inside)
+            try:
+                outcome = runner.run(inside)
+            except BaseException as error:
+                try:
+                    self._warn_of_values(runner)
+                except Exception as second:
+                    error.add_note(f"a warning could not be recorded: {second!r}")
+                raise
             logger.info(
                 "phase %r ended (%s): %d episodes and %d steps in %.2f s",
                 *(phase.name, outcome.reason, outcome.episodes, outcome.steps, time.perf_counter() - began),
@@ -277,22 +287,28 @@ class _Phases:
             self.result.phases.append(outcome)
             if outcome.globals_used or seeding.global_state_digest() != before:
                 self._warn(f"phase {phase.name!r}: {GLOBAL_RANDOMNESS}")
+            self._warn_of_values(runner)
             for name in outcome.silent:
                 self._warn(
-                    f"phase {phase.name!r}: the brain of agent {name!r} never returned an update (only None counts as none), so "
-                    "Muscle.update was never called"
+                    f"phase {phase.name!r}: the brain of agent {name!r} never returned an update, so Muscle.update was never called"
                 )
+            warned = {name for earlier in self.result.phases[:-1] for name in earlier.refused}
+            for name, warning in outcome.refused.items():
+                if name not in warned:
+                    self._warn(f"phase {phase.name!r}: {warning}")
             if outcome.flow is SimulationFlowControl.SHUTDOWN:
                 break
             self._save(phase.index + 1, None)
 
     def _save(self, phase: int, runner: PhaseRunner | None) -> None:
         checkpoints, recorder = self.checkpoints, self.context.recorder
-        if checkpoints is None or recorder is None or not checkpoints.due:
+        if checkpoints is None or recorder is None:
+            return
+        if not checkpoints.is_due(ending=self.context.interrupt.requested):
             return
         started = time.monotonic()
         if self.context.scalars is not None:
-            # episodes in the checkpoint do not run again, so their scalars must be written now
+            # the checkpoint's episodes will not run again, so their scalars must be written now
             self.context.scalars.commit()
         try:
             inside = None if runner is None else runner.state()
@@ -312,6 +328,10 @@ class _Phases:
                 self._warn(
                     f"the checkpoint was skipped; until the next one, the run can only be resumed from the previous one: {error}"
                 )
+
+    def _warn_of_values(self, runner: PhaseRunner) -> None:
+        for sentence in runner.values_outside():
+            self._warn(f"phase {runner.phase.name!r}: {sentence}")
 
     def _warn(self, warning: str) -> None:
         self.result.warnings.append(warning)

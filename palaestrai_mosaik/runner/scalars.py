@@ -1,9 +1,8 @@
-"""Scalars of a run while it goes on, for programs that draw them: TensorBoard, Weights & Biases, plain JSON lines.
+"""Live scalars of a run for other programs: TensorBoard, Weights & Biases, JSON lines.
 
-:class:`PhaseScalars` describes what is written. It is a copy: the results are in the store, so a sink
-that fails is given up with a warning, and the run goes on. A run that is resumed leaves no episode out and
-writes none twice: sinks have all of an episode before a checkpoint has it, and how far they were written
-stands in the folder of its instance.
+:class:`PhaseScalars` lists the scalars. They are a copy of results in the store, so a sink that fails is dropped with
+a warning, and the run continues. A resumed run neither skips nor repeats an episode: scalars reach the sinks before a
+checkpoint includes their episode, and the instance's directory keeps the number of the last written episode.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from palaestrai_mosaik.installation import install_extra, install_packages
 
 from .worker import EpisodeReport
 
-#: the file in the folder of an instance that says how far the sinks were written
+#: the file with the last written episodes, in the instance's directory
 WRITTEN = "scalars.json"
-#: seconds between two writes: a sink may take milliseconds
+#: minimum seconds between two writes, because a sink may need milliseconds
 INTERVAL = 1.0
-#: worker, episode, whether it is an evaluation
+#: worker, episode, whether the episode is an evaluation
 EpisodeKey = tuple[int, int, bool]
 
 
 class Point(NamedTuple):
-    """One number under a ``tag``, with two axes: episodes of training and steps of the environments.
+    """One value of a ``tag``, on two axes: training episodes and environment steps.
 
-    Both count within phase and worker; ``time`` is Unix time in seconds.
+    Both axes count per phase and worker. ``time`` is Unix time in seconds.
     """
 
     tag: str
@@ -48,26 +47,26 @@ class Point(NamedTuple):
 
 
 class ScalarSink(Protocol):
-    """Where scalars go. Whatever it raises ends its use, not the run."""
+    """A destination of scalars. If a method raises, the sink is dropped and the run continues."""
 
     def write(self, points: Sequence[Point]) -> None:
-        """Take these points, so that they last if the process is killed right afterwards."""
+        """Write the points durably, so that they survive a kill of the process."""
 
     def close(self) -> None:
-        """Nothing will follow."""
+        """Finish: no more points follow."""
 
 
 class RunName(NamedTuple):
-    """What a sink calls a run: the uid of its document, and of its instance (empty without a store)."""
+    """The identifiers of a run: the uids of its document and of its instance (empty without a store)."""
 
     document: str
     instance: str
 
 
 class JsonLines:
-    """Appends one JSON object a line to a file: the fields of :class:`Point`, and ``run``.
+    """Appends one JSON object per line to a file, with the fields of :class:`Point` and ``run``.
 
-    JSON has no infinite numbers: such a value is ``null``.
+    Infinite values and NaN, which JSON lacks, become ``null``.
     """
 
     def __init__(self, path: str, run: RunName):
@@ -85,7 +84,7 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Writes TensorBoard's event files below a folder: one run over ``episodes``, one over ``steps``."""
+    """Writes TensorBoard event files below a folder: one run over ``episodes``, one over ``steps``."""
 
     def __init__(self, folder: str, run: RunName):
         from tensorboardX import SummaryWriter
@@ -106,7 +105,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Logs to a project of Weights & Biases, as its settings say: offline with ``WANDB_MODE=offline``."""
+    """Logs to a Weights & Biases project, with its own settings, such as ``WANDB_MODE=offline``."""
 
     def __init__(self, project: str, run: RunName):
         import wandb
@@ -131,7 +130,7 @@ _SINKS: Mapping[str, tuple[Callable[[str, RunName], ScalarSink], str]] = {
     "tensorboard": (TensorBoard, "FOLDER"),
     "wandb": (WeightsAndBiases, "PROJECT"),
 }
-#: the module that a sink needs, and what makes the command that installs it
+#: by sink, the module that it needs, and a function that returns the command to install the module
 _NEEDED = {
     "tensorboard": ("tensorboardX", partial(install_extra, "scalars")),
     "wandb": ("wandb", partial(install_packages, "wandb")),
@@ -139,7 +138,7 @@ _NEEDED = {
 
 
 def check_sinks(names: Sequence[str]) -> None:
-    """Raise :class:`PalaestraiMosaikError` for what names no sink, such as ``tensorbord:runs``, or needs what is not there."""
+    """Raise :class:`PalaestraiMosaikError` if a name is invalid, such as ``tensorbord:runs``, or its module missing."""
     for name in names:
         kind, _, target = name.partition(":")
         if kind not in _SINKS or not target:
@@ -153,10 +152,16 @@ def check_sinks(names: Sequence[str]) -> None:
 
 
 class Scalars:
-    """The sinks of one run, by their names (``tensorboard:runs``); ``warn`` is called with a message if one fails.
+    """The sinks of one run.
 
-    ``directory`` is that of the run's instance, ``None`` where nothing is recorded. Raises
-    :class:`PalaestraiMosaikError` where a sink cannot be opened.
+    Args:
+        names: the sinks, such as ``tensorboard:runs``.
+        run: the identifiers of the run.
+        directory: the instance's directory, or ``None`` if the run is not recorded.
+        warn: is called with a message if a sink fails.
+
+    Raises:
+        PalaestraiMosaikError: if a sink cannot be opened.
     """
 
     def __init__(
@@ -173,22 +178,22 @@ class Scalars:
             self._sinks[name] = self._open(name, run)
 
     def phase(self, spec: PhaseSpec) -> PhaseScalars:
-        """Return what writes the scalars of a phase."""
+        """Create the writer of a phase's scalars."""
         return PhaseScalars(self, spec)
 
     def add(self, key: str, number: int, points: Sequence[Point]) -> None:
-        """Write the points of episode ``number``, at most once a second."""
+        """Add the points of episode ``number``; pass them to the sinks if the last write was long enough ago."""
         self._written[key] = number
         self._points += points
         if time.monotonic() - self._committed >= INTERVAL:
             self.commit()
 
     def written(self, key: str) -> int:
-        """Return the last episode under ``key`` that was written; -1: none."""
+        """Return the number of the last episode written under ``key``, or -1."""
         return self._written.get(key, -1)
 
     def commit(self) -> None:
-        """Hand everything to the sinks, and note how far they are."""
+        """Pass all points to the sinks, and save the numbers of the last written episodes."""
         points, self._points = self._points, []
         if points:
             for name in list(self._sinks):
@@ -198,7 +203,7 @@ class Scalars:
         self._committed = time.monotonic()
 
     def close(self) -> None:
-        """Write what is left, and close the sinks."""
+        """Write the remaining points and close the sinks."""
         self.commit()
         for name in list(self._sinks):
             self._guarded(name, lambda sink: sink.close())
@@ -214,9 +219,9 @@ class Scalars:
     def _guarded(self, name: str, act: Callable[[ScalarSink], None]) -> None:
         try:
             act(self._sinks[name])
-        except Exception as error:  # of a program of others, which may raise anything
+        except Exception as error:  # third-party code may raise anything
             sink = self._sinks.pop(name)
-            # else what it could not write would be tried when it is collected as garbage, wherever that is
+            # close now: otherwise the garbage collector would retry the failed write at any time
             with suppress(Exception):
                 sink.close()
             self._warn(f"no more scalars to {name}: {type(error).__name__}: {error}")
@@ -232,44 +237,46 @@ class Scalars:
 
 
 class PhaseScalars:
-    """Makes points of the episodes of one phase.
+    """Computes the points of a phase's episodes.
 
-    A tag is ``PHASE/KIND/...`` with the kind ``train``, ``test`` or ``evaluation``, and at its end
-    ``/worker-N`` where a phase has several workers: for each agent ``AGENT/objective_sum``,
-    ``AGENT/objective_mean``, ``AGENT/reward/NAME_sum`` and ``_mean``, ``AGENT/statistic/KEY`` (what it
-    reported, its mean over the episode), and ``steps`` and ``steps_per_second`` of all.
-    Evaluations stand at the training episode after which they ran.
+    Tags have the form ``PHASE/KIND/...``, with the kind ``train``, ``test`` or ``evaluation``; if the phase has several
+    workers, ``/worker-N`` is appended. Each agent has ``AGENT/objective_sum``, ``AGENT/objective_mean``,
+    ``AGENT/reward/NAME_sum`` and ``_mean``, and ``AGENT/statistic/KEY``, the mean of a reported figure over the
+    episode. ``steps`` and ``steps_per_second`` have no agent. The episode axis of an
+    evaluation is the number of training episodes before it.
     """
 
     def __init__(self, scalars: Scalars, spec: PhaseSpec):
         self._scalars, self._spec = scalars, spec
-        #: sum and number of each statistic, by the episode in which it was reported
+        #: sum and count of each statistic, by the episode that reported it
         self._statistics: dict[EpisodeKey, dict[str, list[float]]] = {}
-        #: where the newest episodes stand on both axes; brains may tell something after an episode's end
+        #: episode and step axes of the newest episodes, because brains may report statistics after an episode's end
         self._at: dict[EpisodeKey, tuple[int, int]] = {}
 
     def recording(self, recorder: Any) -> Any:
-        """Return what records to ``recorder``, and hears of the statistics on their way there."""
+        """Wrap ``recorder`` so that statistics are also added to the scalars."""
         return _Recording(recorder, self.statistic)
 
     def statistic(self, agent: str, episode_key: EpisodeKey, key: str, value: float) -> None:
-        """Take a figure that an agent reports about itself."""
+        """Add a figure that an agent reports about itself."""
         sums = self._statistics.setdefault(episode_key, {}).setdefault(f"{agent}/statistic/{key}", [0.0, 0.0])
         sums[0] += value
         sums[1] += 1
 
     def state(self) -> Any:
-        """Return, for a checkpoint, the statistics that are not written yet."""
+        """Return the unwritten statistics, for a checkpoint."""
         return self._statistics, self._at
 
     def restore(self, state: Any) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state from a checkpoint."""
         self._statistics, self._at = state
 
     def episode(self, report: EpisodeReport, ends: Sequence[int]) -> None:
-        """Take the end of an episode.
+        """Add the results of an episode that has ended.
 
-        ``ends``: the steps of its worker until the end of each of its training episodes.
+        Args:
+            report: the report of the episode.
+            ends: for each training episode of its worker, the worker's total number of steps at its end.
         """
         self._write_statistics(report.worker)
         episode_key = (report.worker, report.number, report.evaluation)
@@ -278,7 +285,7 @@ class PhaseScalars:
             at = (report.number + 1) * (self._spec.evaluate_every or 1)
         self._at[episode_key] = (at, ends[at - 1 if report.evaluation else at])
         if report.number <= self._scalars.written(self._key(episode_key)):
-            return  # the process that was stopped has written it
+            return  # written before the run was resumed
         values: dict[str, float] = {"steps": report.steps}
         if report.duration > 0:
             values["steps_per_second"] = report.steps / report.duration
@@ -290,14 +297,14 @@ class PhaseScalars:
         self._scalars.add(self._key(episode_key), report.number, self._points(episode_key, values))
 
     def finish(self) -> None:
-        """The phase is over: write what is left."""
+        """Write the remaining statistics at the end of the phase."""
         for worker in sorted({episode_key[0] for episode_key in self._at}):
             self._write_statistics(worker)
         self._scalars.commit()
 
     def _write_statistics(self, worker: int) -> None:
-        """Write the statistics of episodes of a worker that have ended."""
-        for episode_key in [one for one in self._at if one[0] == worker]:
+        """Write the statistics of a worker's finished episodes."""
+        for episode_key in [ended for ended in self._at if ended[0] == worker]:
             key, statistics = self._key(episode_key) + "/statistics", self._statistics.pop(episode_key, {})
             if episode_key[1] > self._scalars.written(key):
                 means = {tag: total / count for tag, (total, count) in statistics.items()}
@@ -317,12 +324,12 @@ class PhaseScalars:
         return [
             Point(f"{begin}{tag}{end}", float(value), episode, steps, now)
             for tag, value in values.items()
-            if not math.isnan(value)  # (there was none)
+            if not math.isnan(value)  # the episode had no value
         ]
 
 
 class _Recording:
-    """A recorder of a phase that also reports statistics to another listener."""
+    """Delegates to a phase's recorder, and passes statistics to a second listener."""
 
     def __init__(self, recorder: Any, report: Callable[[str, EpisodeKey, str, float], None]):
         self._statistic, self._report = recorder.statistic, report
@@ -340,8 +347,8 @@ def _read_written(file: Path | None) -> dict[str, int]:
     if file is None or not file.exists():
         return {}
     try:
-        found = json.loads(files.read_text(file))
-        return {str(key): int(number) for key, number in found.items()}
+        numbers = json.loads(files.read_text(file))
+        return {str(key): int(number) for key, number in numbers.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise PalaestraiMosaikError(f"cannot read how far scalars were written: {file}: {error}") from error
 

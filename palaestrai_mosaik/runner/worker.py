@@ -1,4 +1,4 @@
-"""One worker: a world's lasting objects (environments, bodies), and how it runs episodes."""
+"""One worker: the persistent objects of a world (environments, bodies), and the execution of its episodes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from palaestrai_mosaik.simulation.environment_handle import AgentStream, Environ
 from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
 from palaestrai_mosaik.simulation.frames import FrameSink, RenderedStream
 from palaestrai_mosaik.simulation.learner import ExperienceSink
+from palaestrai_mosaik.simulation.values import Tally
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .factory import WorkerPlan, call_all, make_bodies
@@ -29,9 +30,9 @@ from .interrupt import Interrupt
 
 @dataclass(frozen=True, slots=True)
 class EpisodeTask:
-    """The next episode of a worker. Training and evaluation count on their own, from 0.
+    """The next episode of a worker. Training episodes and evaluations are counted separately, from 0.
 
-    ``seed``: where the tree of its seeds begins (``None``: with the document's).
+    ``seed`` replaces the document's seed.
     """
 
     number: int
@@ -41,10 +42,10 @@ class EpisodeTask:
 
 @dataclass
 class EpisodeReport:
-    """How an episode went.
+    """The result of an episode.
 
-    ``outcomes`` gives for each agent sum, mean, min and max of its objective and rewards, over
-    all steps of all its bodies.
+    ``outcomes`` has, for each agent, the sum, mean, minimum and maximum of its objective and rewards over all steps
+    of its bodies.
     """
 
     worker: int
@@ -56,13 +57,15 @@ class EpisodeReport:
     ended_by: str
     duration: float
     outcomes: dict[str, dict[str, Any]]
-    #: the number of the last row of any body of each agent (-1: it has none)
+    #: by agent, the number of its bodies' last row; -1 without one
     last_rows: dict[str, int] = field(default_factory=dict)
     objectives: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     interrupted: bool = False
+    #: by environment, the number of values outside of their spaces
+    values: dict[str, Tally] = field(default_factory=dict)
 
     def record(self, recorder: Any) -> None:
-        """Write it down with the store's recorder of the phase."""
+        """Write the report to the recorder of the phase."""
         recorder.episode(
             self.worker,
             self.number,
@@ -76,29 +79,29 @@ class EpisodeReport:
         )
 
     def outcome(self) -> EpisodeOutcome:
-        """Return what conditions may know about the episode."""
+        """Return the part of the report that conditions may see."""
         return EpisodeOutcome(self.worker, self.number, self.steps, self.flow, self.ended_by, self.objectives)
 
 
 @dataclass
 class Running:
-    """An episode, and its report once it is over."""
+    """An episode, with its report after its end."""
 
     episode: Episode
     report: EpisodeReport = field(init=False)
 
 
 class Recording(Protocol):
-    """Where a worker's rows go: the store's recorder of the phase, or a message to it."""
+    """The destination of a worker's rows: the phase's recorder, or a message to it."""
 
     def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
-        """Return the stream of a group of identical bodies of an agent."""
+        """Return the stream of an agent's group of identical bodies."""
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
         """Return the stream of an environment."""
 
     def frames(self, uid: str, evaluation: bool = False) -> FrameSink:
-        """Return the stream of the rendered frames of an environment."""
+        """Return the stream of an environment's rendered frames."""
 
     def statistic(
         self, agent: str, worker: int, episode: int, step: int, key: str, value: float, /, *, evaluation: bool
@@ -106,15 +109,14 @@ class Recording(Protocol):
         """Record a figure that an agent reports about itself."""
 
     def world(self, data: Mapping[str, Any]) -> None:
-        """Record the world of the phase, as plain data."""
+        """Record the phase's world as plain data."""
 
 
 class Worker:
     """Runs the episodes of one world of a phase.
 
-    ``learners`` are there for the agents that learn; ``on_step`` is called after every
-    step with the coordinator's count, ``on_report`` with every episode's report, also where
-    the episode failed.
+    ``learners`` has an entry for each learning agent. ``on_step`` is called after every step with the coordinator's
+    step count. ``on_report`` is called with every episode's report, even if the episode failed.
     """
 
     def __init__(
@@ -128,12 +130,14 @@ class Worker:
     ):
         self.plan = plan
         self.handles = handles
+        for handle in handles:
+            handle.values.strict = plan.phase.simulation.values == "strict"
         self.recording = recording
         self.on_step: Callable[[int, int], None] | None = None
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
         self._interrupt = interrupt
         self._used = self._closed = False
-        #: the world of the last episode, if it can be used again
+        #: the world of the last episode, if reusable
         self._world: WorldBuilder | None = None
         try:
             self.bodies: list[AnyBody] = [
@@ -154,13 +158,13 @@ class Worker:
         )
 
     def run_episode(self, task: EpisodeTask, loop: asyncio.AbstractEventLoop) -> EpisodeReport:
-        """Run one episode to its end, and hand its report to ``on_report``."""
+        """Run one episode, pass its report to ``on_report``, and return it."""
         with self.running(task) as running:
             running.episode.run(loop)
         return running.report
 
     def turns(self, task: EpisodeTask, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Run one episode, as :meth:`run_episode` does, and stop wherever somebody outside is asked.
+        """Run one episode like :meth:`run_episode`, but yield whenever an external controller has to act.
 
         See :attr:`EpisodeCoordinator.external_control`. Closing the iterator ends the episode.
         """
@@ -169,7 +173,7 @@ class Worker:
 
     @contextmanager
     def running(self, task: EpisodeTask) -> Iterator[Running]:
-        """Begin an episode, for the caller to run, and report on it when he has."""
+        """Begin an episode that the block runs, and report it afterwards."""
         coordinator, plan = self.coordinator, self.plan
         mode = Mode.TEST if task.evaluation else plan.phase.mode
         for body in self.bodies:
@@ -180,14 +184,14 @@ class Worker:
         self._direct_streams(task)
         coordinator.on_step = None if self.on_step is None else partial(self.on_step, task.number)
         kind = "evaluation" if task.evaluation else "episode"
-        # not begun yet: an evaluation may have the number of the episode before it
+        # reset first, because an evaluation may have the same number as the previous episode
         coordinator.episode = -1
         episode = Episode(
             coordinator,
             plan.index,
             task.number,
             plan.seed if task.seed is None else task.seed,
-            (plan.phase.name, "worker", plan.index, kind, task.number),
+            (plan.phase.streams, "worker", plan.index, kind, task.number),
             lambda: self._interrupt.requested,
             plan.phase.simulation.scheduler,
             self._world,
@@ -209,21 +213,21 @@ class Worker:
                 self._world = episode.world
             raise
         if not coordinator.over:
-            # the user asked for the end while a simulator was busy
+            # interrupted while a simulator was busy
             coordinator.abandon(INTERRUPTED)
         self._world = episode.world
         running.report = self._report(task, perf_counter() - started)
         self.on_report(running.report)
 
     def close(self) -> None:
-        """Let everything go, once."""
+        """Release all resources, once."""
         if self._closed:
             return
         self._closed = True
         call_all([*(b.muscle.teardown for b in self.bodies), *(p.domain.shutdown for p in self.handles)])
 
     def state(self) -> dict[str, Any]:
-        """Return what lasts from episode to episode, to be pickled, between two episodes."""
+        """Return the persistent state between two episodes, which can be pickled."""
         parts = [(b.muscle, b.objective, b.memory, b.filters) for b in self.bodies]
         return {
             "bodies": parts,
@@ -233,23 +237,23 @@ class Worker:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Continue from a state returned by :meth:`state`."""
         self.coordinator.conditions = tuple(state["conditions"])
         self._used = state["used"]
         for body, parts in zip(self.bodies, state["bodies"], strict=True):
             body.restore(*parts)
-        for handle, kept in zip(self.handles, state["environments"], strict=True):
-            if kept is not None:
-                handle.domain.restore(kept)
+        for handle, environment_state in zip(self.handles, state["environments"], strict=True):
+            if environment_state is not None:
+                handle.domain.restore(environment_state)
 
     def _is_first(self, task: EpisodeTask) -> bool:
-        """Whether this is the first episode of the phase."""
+        """Return whether this is the first episode of the phase."""
         return self.plan.index == 0 and task.number == 0 and not task.evaluation
 
     def _describe(self, world: WorldBuilder) -> None:
-        """Record what the world of the phase is."""
+        """Record the phase's world."""
         if self.recording is not None:
-            # here, because later episodes do not need it
+            # imported here because later episodes do not need it
             from palaestrai_mosaik.simulation.world_data import graph_of, world_data
 
             self.recording.world(world_data(graph_of(world, self.plan.phase)))
@@ -268,7 +272,7 @@ class Worker:
                 body.statistic = partial(recording.statistic, body.agent, evaluation=evaluation)
 
     def _outcome(self, agent: str) -> dict[str, Any]:
-        """Sum, mean, min and max of objective and rewards over this episode."""
+        """Compute sum, mean, minimum and maximum of an agent's objective and rewards over this episode."""
         rows = self.coordinator.history(agent)
         names = list(
             dict.fromkeys(name for body in self.coordinator.agents[agent] for name in body.reward_names)
@@ -293,6 +297,7 @@ class Worker:
             {agent: max(body.last_row for body in bodies) for agent, bodies in coordinator.agents.items()},
             {agent: coordinator.objectives(agent).copy() for agent in coordinator.agents},
             coordinator.interrupted,
+            {handle.uid: handle.values.taken(evaluation=task.evaluation) for handle in self.handles},
         )
 
 

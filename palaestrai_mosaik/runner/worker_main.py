@@ -1,4 +1,4 @@
-"""A worker process: one worker, which does what the main process says."""
+"""The main loop of a worker process, which executes messages from the main process."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import pickle
 import queue
 import sys
 import threading
-import traceback
 from collections.abc import Iterator
 from types import FrameType
 from typing import IO, Any
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.filter import FilterChain
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.errors import ContractError, format_traceback
 from palaestrai_mosaik.importing import only_modules
+from palaestrai_mosaik.printing import unclaimed_log_printed, use_null_device, use_standard_streams
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_process
+from palaestrai_mosaik.text import abridge
 
 from .factory import all_conditions, make_handles
 from .interrupt import Interrupt
@@ -28,12 +29,12 @@ from .worker import EpisodeReport, Worker
 from .worker_messages import Answer, Batch, Continue, End, Rebuild, Restore, Save, Start, WorkerBuffer
 from .worker_process import read_frame, write_frame
 
-#: seconds to let environments and muscles go once the main process is gone; it waits a little longer
+#: seconds to release environments and muscles after the main process is gone; the main process waits slightly longer
 _GRACE = 1.5
 
 
 class _ParentGone(Exception):
-    """The main process does not listen any more."""
+    """The main process has closed the connection."""
 
 
 class _WorkerMain:
@@ -41,7 +42,7 @@ class _WorkerMain:
         self._in, self._out = stream_in, stream_out
         self._interrupt = interrupt
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        #: everything has been closed
+        #: set when everything has been closed
         self._over = threading.Event()
         self._report: EpisodeReport | None = None
         self._conditions: list[TerminationCondition] = []
@@ -58,7 +59,7 @@ class _WorkerMain:
             self._inbox.put(frame)
 
     def _leave(self) -> None:
-        """End this process, whatever it is doing: the main process is gone, or has failed."""
+        """End this process even if it is busy, because the main process is gone or has failed."""
         self._interrupt.request()
         self._inbox.put(None)
         self._over.wait(_GRACE)
@@ -86,7 +87,7 @@ class _WorkerMain:
         try:
             while True:
                 start = self._receive()
-                # what the document may name here is what it may name in the main process
+                # import restrictions of the main process also apply here
                 with only_modules(start.modules), _logging(start):
                     self._phase(start, loop)
         except _ParentGone:
@@ -105,7 +106,7 @@ class _WorkerMain:
         before = seeding.global_state_digest()
         self.start = start
         self.buffer = WorkerBuffer(start.learning, start.recorded)
-        # a restart creates new environments and muscles, and keeps conditions
+        # a restart creates new environments and muscles, but keeps the conditions
         plan = start.plan
         of_phase, of_run = all_conditions(plan.phase, plan.conditions)
         self._conditions = [*of_phase, *of_run]
@@ -140,7 +141,7 @@ class _WorkerMain:
         try:
             return Answer(state=pickle.dumps(worker.state(), pickle.HIGHEST_PROTOCOL))
         except Exception as error:
-            # users' objects may raise anything; the run can go on without checkpoints
+            # user objects may raise anything, and the run can continue without checkpoints
             return Answer(problem=str(error))
 
     def _make(self) -> None:
@@ -183,15 +184,15 @@ class _WorkerMain:
                     body.update_of(uid, pickle.loads(update))
 
     def _send_failure(self, error: BaseException) -> None:
-        trace = "".join(traceback.format_exception(error))
+        trace = format_traceback(error)
         try:
             pickled: bytes | None = pickle.dumps(error)
             pickle.loads(pickled or b"")
         except Exception:
             pickled = None
-        # (the last line of the traceback may be a note)
-        said = f"{type(error).__name__}: {error}"
-        answer = Answer(error=pickled, trace=trace, said=said, report=self._report)
+        # built from the exception, because the traceback may end with a note
+        summary = f"{type(error).__name__}: {abridge(str(error))}"
+        answer = Answer(error=pickled, trace=trace, said=summary, report=self._report)
         with contextlib.suppress(OSError):
             try:
                 if self.worker is not None and self._report is not None:
@@ -207,7 +208,7 @@ class _WorkerMain:
 
 @contextlib.contextmanager
 def _logging(start: Start) -> Iterator[None]:
-    """Let what is logged in this process go to the log of the run, if there is one."""
+    """Copy this process's log records to the run's log, if there is one."""
     if start.log is None:
         yield
         return
@@ -218,28 +219,27 @@ def _logging(start: Start) -> Iterator[None]:
 
 
 def _end_children() -> None:
-    # simulators that this process has started would be left without anybody
+    # otherwise, simulators started by this process would be orphaned
     for process in children_of_this_process():
         with contextlib.suppress(Exception):
             process.kill()
 
 
 class _InterruptRequest(Interrupt):
-    """A request to stop may come twice: from the terminal, and from the main process."""
+    """An interrupt that tolerates repeated signals, from the terminal and from the main process."""
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
 
 
 def main() -> None:
-    """Run a worker process: frames come in over standard input and go out over standard output."""
-    # what users' code prints must not get between the frames
+    """Run a worker process, which reads frames from standard input and writes frames to standard output."""
+    # output of user code must not mix with the frames
     stream_in, stream_out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    use_null_device(0)
     os.dup2(2, 1)
-    # the process may be ended at any time: what was printed must be out by then
+    use_standard_streams()
+    # flush each line, because the process may be killed at any time
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    with contextlib.suppress(KeyboardInterrupt), _InterruptRequest() as interrupt:
+    with contextlib.suppress(KeyboardInterrupt), unclaimed_log_printed(), _InterruptRequest() as interrupt:
         _WorkerMain(stream_in, stream_out, interrupt).run()

@@ -1,4 +1,4 @@
-"""Messages between the main process and its worker processes, and the rows that workers send."""
+"""Messages between the main process and its worker processes, including the workers' rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 from .factory import WorkerPlan
 from .worker import EpisodeReport, EpisodeTask
 
-#: whose update it is: ``("muscle", uid)``, or ``("agent", name)`` where it is for all muscles of an agent
+#: the receivers of an update: ``("muscle", uid)``, or ``("agent", name)`` for all muscles of an agent
 UpdateKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Start:
-    """The first message of a phase. ``modules``: see :func:`~palaestrai_mosaik.importing.only_modules`.
+    """The first message of a phase.
 
-    ``log``: where the run's log is, and the modules for :class:`~palaestrai_mosaik.runner.run_log.RunLog`.
+    ``modules`` is the argument of :func:`~palaestrai_mosaik.importing.only_modules`. ``log`` has the directory of the
+    run's log, and the modules for :class:`~palaestrai_mosaik.runner.run_log.RunLog`.
     """
 
     plan: WorkerPlan
@@ -37,7 +38,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Continue:
-    """Go on, with ``task`` if there is one. ``updates`` are pickled, ``filters`` are by agent."""
+    """Continue, with a new ``task`` if there is one. ``updates`` are pickled, ``filters`` are by agent."""
 
     task: EpisodeTask | None = None
     updates: dict[UpdateKey, bytes] = field(default_factory=dict)
@@ -51,27 +52,28 @@ class Rebuild:
 
 @dataclass(frozen=True)
 class Save:
-    """Return the worker's state."""
+    """Answer with the worker's state."""
 
 
 @dataclass(frozen=True)
 class Restore:
-    """Go on from a state."""
+    """Continue from a pickled state."""
 
     state: bytes
 
 
 @dataclass(frozen=True)
 class End:
-    """The phase is over: close everything."""
+    """Close everything at the end of the phase."""
 
 
 @dataclass
 class Answer:
-    """What a worker process answers: one for each message, as many as it takes for an episode.
+    """The answer to a message; an episode has several.
 
-    ``error`` is the pickled exception (``None`` where it cannot be pickled), ``trace`` its
-    traceback, ``said`` its kind and message. ``problem``: why there is no ``state``. ``globals_used``: a global random generator was used.
+    ``error`` is the pickled exception, or ``None`` if it cannot be pickled. ``trace`` is its traceback, ``said`` its
+    class and message. ``problem`` is the reason for a missing ``state``. ``globals_used`` is set if a global random
+    generator was used.
     """
 
     batch: Batch | None = None
@@ -85,7 +87,7 @@ class Answer:
 
 
 class RemoteError(Exception):
-    """The traceback of an exception in a worker process, as its text."""
+    """The traceback of an exception in a worker process, as text."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -93,14 +95,14 @@ class RemoteError(Exception):
 
 FloatVector = npt.NDArray[np.float64]
 
-#: (``"agent"``, ``"environment"`` or ``"frames"``, name, group of bodies, whether it is an evaluation)
+#: (``"agent"``, ``"environment"`` or ``"frames"``; name; group of bodies; whether it is an evaluation)
 StreamKey = tuple[str, str, int, bool]
-#: (number of rows that came before, muscle, terminated, truncated, final observations)
+#: (number of preceding rows, muscle, terminated, truncated, final observations)
 EndedEpisode = tuple[int, str, bool, bool, FloatVector]
 
 
 class Columns:
-    """Rows of one kind, column by column: an array where all values have one type and shape, else a list."""
+    """Rows of one kind, stored by column: an array if all values have one type and shape, or else a list."""
 
     def __init__(self, rows: Sequence[Sequence[Any]]):
         self._columns = [_column(values) for values in zip(*rows, strict=True)]
@@ -110,36 +112,44 @@ class Columns:
         return self._rows
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows as they were given (arrays become views)."""
+        """Yield the original rows, with views instead of arrays."""
         return zip(*(values.tolist() if plain else values for plain, values in self._columns), strict=True)
 
 
 def _column(values: Sequence[Any]) -> tuple[bool, Any]:
-    """Return whether ``values`` are plain numbers of one type, and them as an array, if it can be one."""
+    """Convert ``values`` to an array if possible; return whether they are plain numbers of one type, and the result."""
     first = values[0]
     if type(first) in (int, float, bool) and all(type(v) is type(first) for v in values):
         try:
-            # without the type, integers that are too large would become floats
+            # with the explicit type, because too large integers would become floats
             return True, np.array(values, dtype=type(first))
         except OverflowError:
             return False, list(values)
-    # stacking would take off what subclasses add (masks), and the order of bytes
+    # stacking would lose the features of subclasses, such as masks, and the byte order
     if type(first) is np.ndarray and first.ndim and first.dtype.isnative and not first.dtype.hasobject:
-        alike = all(
+        uniform = all(
             type(v) is np.ndarray and v.shape == first.shape and v.dtype == first.dtype for v in values
         )
-        if alike:
+        if uniform:
             return False, np.stack(values)
     return False, list(values)
 
 
 @dataclass
 class Batch:
-    """All that happened in one worker since the last batch.
+    """The events in one worker since the last batch.
 
-    ``rows``, ``blocks`` (rows of several bodies) and ``statistics`` go to the store, ``experiences`` to the brains;
-    ``sizes``: how many of these rows came at once (0: one by itself); ``ends``: episodes that ended with a row that was
-    sent before; ``world``: that of the phase, if it was built; ``news``: what the filters of each body have learned; ``steps``: the steps of the episode that it covers.
+    Attributes:
+        episode: the number of the episode.
+        steps: the episode's steps covered by the batch, as the steps before and after it.
+        rows: single rows for the store.
+        blocks: rows of several bodies for the store.
+        experiences: by agent, rows for the brain.
+        sizes: by agent, how many of these rows arrived together, in order; 0 for a single row.
+        ends: by agent, episodes that ended with a previously sent row.
+        news: by agent, the newly learned data of each body's filters.
+        statistics: figures for the store.
+        world: the phase's world, if it was built.
     """
 
     episode: int
@@ -158,9 +168,9 @@ _FIELDS = tuple(f.name for f in fields(Experience))
 
 
 class RemoteBrain:
-    """Stands for a brain in a worker process: keeps the rows for it."""
+    """The stand-in for a brain in a worker process, which buffers its rows."""
 
-    #: what is learned comes from elsewhere, and is not for this object to give
+    #: updates come from the main process, so this object never has any
     shared_updates = True
 
     def __init__(self) -> None:
@@ -169,37 +179,37 @@ class RemoteBrain:
         self.updates = 0
         self.rows: list[tuple[Any, ...]] = []
         self.ends: list[EndedEpisode] = []
-        #: how many rows came at once, each time (0: one that came by itself)
+        #: numbers of rows that arrived together; 0 for a single row
         self.sizes: list[int] = []
 
     def learn(self, experience: Experience) -> None:
-        """Keep a row."""
+        """Buffer a row."""
         self.sizes.append(0)
         self.rows.append(tuple(getattr(experience, name) for name in _FIELDS))
 
     def learn_batch(self, experiences: Sequence[Experience]) -> None:
-        """Keep rows."""
+        """Buffer rows that arrived together."""
         self.sizes.append(len(experiences))
-        self.rows += [tuple(getattr(one, name) for name in _FIELDS) for one in experiences]
+        self.rows += [tuple(getattr(experience, name) for name in _FIELDS) for experience in experiences]
 
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
-        """Keep the news of an end."""
+        """Buffer the end of an episode."""
         self.ends.append((len(self.rows), muscle, terminated, truncated, final))
 
     def update_for(self, muscle: str) -> tuple[int, Any]:
-        """Nothing is learned here."""
+        """Return no update."""
         return 0, None
 
     def exchange(self, filters: Sequence[FilterChain]) -> None:
-        """Filters are exchanged with each batch, not with each row."""
+        """Do nothing: filters are exchanged with each batch."""
 
 
 class _Rows:
-    """Stands for a stream of the store."""
+    """The stand-in for a stream of the store."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
-        #: rows of several bodies at once, in the same order
+        #: rows of several bodies, in order
         self.blocks: list[AgentRows | EnvironmentRows] = []
 
     def append(self, *row: Any) -> None:
@@ -210,7 +220,7 @@ class _Rows:
 
 
 class WorkerBuffer:
-    """Collects batches. It is a :class:`Recording`, and has a stand-in for every brain."""
+    """Collects batches. It implements :class:`Recording`, and has a stand-in for every brain."""
 
     def __init__(self, learning: Sequence[str], recorded: bool):
         self.brains = {name: RemoteBrain() for name in learning}
@@ -233,17 +243,17 @@ class WorkerBuffer:
         return self._streams.setdefault(("frames", uid, 0, evaluation), _Rows())
 
     def statistic(self, *row: Any, evaluation: bool) -> None:
-        """Keep a figure for the store: the arguments of :meth:`Recording.statistic`."""
+        """Buffer a figure for the store, with the arguments of :meth:`Recording.statistic`."""
         self._statistics.append((*row, evaluation))
 
     def world(self, data: Mapping[str, Any]) -> None:
-        """Keep the world of the phase for the store."""
+        """Buffer the phase's world for the store."""
         self._world = data
 
     def take(self, episode: int, steps: int, filters: dict[str, list[FilterChain]], *, over: bool) -> Batch:
-        """Return all since the last call, and forget it.
+        """Return and clear everything collected since the last call.
 
-        ``steps`` of the episode are done; ``over``: these are all.
+        ``steps`` of the episode are done. ``over`` is set at the end of the episode.
         """
         batch = Batch(episode, (self._steps, steps))
         self._steps = 0 if over else steps
@@ -262,7 +272,7 @@ class WorkerBuffer:
                 batch.ends[name], brain.ends = brain.ends, []
         for name, chains in filters.items():
             learned = [chain.news() for chain in chains]
-            news = [one for one in learned if one is not None]
+            news = [learned_data for learned_data in learned if learned_data is not None]
             if news:
                 batch.news[name] = news
         batch.statistics, self._statistics = self._statistics, []
@@ -271,9 +281,9 @@ class WorkerBuffer:
 
 
 def transitions(batch: Batch, agent: str) -> Iterator[tuple[list[Experience], bool] | EndedEpisode]:
-    """Yield what a brain learns from, in the order in which it happened.
+    """Yield a brain's transitions in their original order.
 
-    That is rows, and whether they came at once; or the end of an episode with a row that was yielded before.
+    Each is a list of rows and whether they arrived together, or the end of an episode with a previously yielded row.
     """
     ends = iter(batch.ends.get(agent, ()))
     end = next(ends, None)

@@ -1,9 +1,9 @@
-"""The workers of a phase: the one in this process, and those in processes of their own.
+"""The workers of a phase, in this process or in processes of their own.
 
-They are *bulk-synchronous*: each makes up to ``sync_every`` steps of its episode
-and sends what happened. Once all have, the brains think about the rows, worker by worker in
-order, and every worker gets the updates and goes on. Nothing depends on which of them was
-faster. In *asynchronous* phases every worker gets its answer as soon as it has sent.
+Worker processes are *bulk-synchronous*. Each makes up to ``sync_every`` steps of its episode and sends its rows. Once
+all have sent them, the brains learn from the rows in the workers' order, all workers get the updates, and the next
+steps begin. Thus, results do not depend on the workers' speed. In *asynchronous* phases, a worker gets its answer as
+soon as it has sent its rows.
 """
 
 from __future__ import annotations
@@ -72,45 +72,45 @@ class RunContext:
 
 
 class WorkerPool(Protocol):
-    """What the runner of a phase asks its workers to do."""
+    """The workers of a phase, as the phase runner uses them."""
 
-    #: a global random generator was used in another process
+    #: whether another process used a global random generator
     globals_used: bool
-    #: called with the report of every episode, also of one that failed
+    #: called with the report of every episode, including failed ones
     on_report: Callable[[EpisodeReport], None]
 
     def start(self, recorder: PhaseRecorder | None) -> None:
-        """Wait until all workers are set up; ``recorder`` gets what they do."""
+        """Wait until all workers are set up. From then on, they record to ``recorder``."""
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
-        """Run one episode in each of some workers; return the reports in the workers' order."""
+        """Run one task per worker; return the reports in the order of ``tasks``."""
 
     def serve(
         self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
     ) -> None:
-        """Run episodes without waiting for each other; ``following`` says what a worker does next."""
+        """Run episodes without synchronisation; ``following`` returns a worker's next task or ``None``."""
 
     def rebuild(self, worker: int) -> None:
         """Create new environments and muscles for a worker."""
 
     def state(self) -> Any:
-        """Return, between two episodes, what lasts; to be pickled.
+        """Return the persistent state between two episodes, which can be pickled.
 
-        Raises :class:`CheckpointError` where a worker has what cannot be pickled.
+        Raises :class:`CheckpointError` if an object of a worker cannot be pickled.
         """
 
     def restore(self, state: Any) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Continue from a state returned by :meth:`state`."""
 
     def finish(self) -> None:
-        """Let everything go after a phase without faults."""
+        """Release the workers after a successful phase."""
 
     def close(self) -> None:
-        """Let everything go, whatever has happened."""
+        """Release the workers after success or failure."""
 
 
 def deliver(worker: Worker, learners: Mapping[str, Learner]) -> None:
-    """Give new muscles what the brains of their agents have learned before."""
+    """Pass earlier updates of the brains to newly created muscles."""
     for body in worker.bodies:
         learner = learners.get(body.agent)
         if learner is None or not body.learns:
@@ -184,7 +184,7 @@ class LocalWorkerPool:
         self._worker = self._make()
 
     def state(self) -> Any:
-        """See :class:`WorkerPool`. Conditions are the phase's own objects, so pickle both together."""
+        """See :class:`WorkerPool`. The conditions are shared with the phase, so both must be in one pickle."""
         return self._worker.state()
 
     def restore(self, state: Any) -> None:
@@ -198,12 +198,12 @@ class LocalWorkerPool:
         self._worker.close()
 
 
-#: seconds between two looks at whether the user wants the end
+#: seconds between two checks for an interrupt
 _POLL = 0.2
 
 
 class ProcessWorkerPool:
-    """Several workers, each in a process of its own; the brains are in this one."""
+    """Several workers, each in a process of its own; the brains stay in this process."""
 
     def __init__(
         self,
@@ -220,10 +220,10 @@ class ProcessWorkerPool:
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
         self.globals_used = False
         self._interrupt_sent = False
-        #: the number of the update that a worker's muscles got last
+        #: the number of the last update sent to a worker's muscles
         self._sent: dict[tuple[int, UpdateKey], int] = {}
         self._pickled: dict[str, tuple[int, bytes]] = {}
-        #: what brains have reported about rows of a worker's last batch: (agent, episode, step, key)
+        #: figures that brains reported for a worker's last batch: (agent, episode, step, key)
         self._reported_by_brains: dict[int, set[tuple[str, int, int, str]]] = {}
         self._pool = context.pool
         self._waiting: list[deque[bytes]] = [deque() for _ in plans]
@@ -248,7 +248,7 @@ class ProcessWorkerPool:
         while running:
             answers = self._answers(running)
             for name, learner in self._learners.items():
-                # the workers hear of updates when all of these were learned from
+                # updates are sent only after the brain has learned from all these rows
                 learner.brain.rows_waiting = sum(
                     len(a.batch.experiences.get(name, ())) for a in answers if a.batch is not None
                 )
@@ -305,7 +305,7 @@ class ProcessWorkerPool:
         self.globals_used = any(answer.globals_used for answer in self._ask_all(End()))
 
     def close(self) -> None:
-        """See :class:`WorkerPool`. The processes are ended with the run."""
+        """See :class:`WorkerPool`. The processes end with the run."""
 
     def _ask_all(self, message: Any) -> list[Answer]:
         for process in self._processes:
@@ -313,7 +313,7 @@ class ProcessWorkerPool:
         return [self._receive(process.index) for process in self._processes]
 
     def _answers(self, workers: Sequence[int]) -> list[Answer]:
-        """Return the next answer of each; where one has failed, record what those before it did."""
+        """Return the next answer of each worker; if one fails, record the answers received before it."""
         answers: list[Answer] = []
         try:
             for worker in workers:
@@ -348,17 +348,17 @@ class ProcessWorkerPool:
         return muscle_uids(spec, worker)
 
     def _pickle(self, name: str, number: int, update: Any) -> bytes:
-        # one update goes to many workers
-        known = self._pickled.get(name)
-        if known is None or known[0] != number:
+        # cached, because one update goes to many workers
+        entry = self._pickled.get(name)
+        if entry is None or entry[0] != number:
             try:
-                known = self._pickled[name] = number, pickle.dumps(update, pickle.HIGHEST_PROTOCOL)
+                entry = self._pickled[name] = number, pickle.dumps(update, pickle.HIGHEST_PROTOCOL)
             except Exception as error:
                 raise ContractError(
                     f"agent {name!r}: what a brain returns for muscles in other processes must be something that "
                     f"can be pickled: {error}"
                 ) from error
-        return known[1]
+        return entry[1]
 
     def _send(self, worker: int, message: Any) -> None:
         try:
@@ -367,7 +367,7 @@ class ProcessWorkerPool:
             raise self._ended(worker, error) from None
 
     def _ended(self, worker: int, error: WorkerDied) -> Exception:
-        """Return what the end of a worker process means."""
+        """Return the error for a worker process that has ended: an interrupt, if requested, or ``error``."""
         if self._interrupt.requested:
             return RunInterrupted(f"interrupted, worker {worker} has ended")
         return error
@@ -385,15 +385,15 @@ class ProcessWorkerPool:
             self._wait()
 
     def _wait(self) -> None:
-        """Wait for something to arrive; tell the workers if the user wants the end."""
+        """Wait for a frame, and forward an interrupt to the workers."""
         arrived = self._pool.receive(_POLL)
         if arrived is not None:
             index, frame = arrived
             if frame is not None:
                 self._waiting[index].append(frame)
             elif index >= len(self._waiting) or not self._waiting[index]:
-                # the death of any worker ends the run, whichever of them is waited for; but one
-                # that has reported a failure is handled in its turn
+                # the death of any worker ends the run, but a failure reported by a frame before it takes
+                # precedence
                 raise self._ended(index, self._pool.died(index))
         if self._interrupt.requested and not self._interrupt_sent:
             self._interrupt_sent = True
@@ -408,7 +408,7 @@ class ProcessWorkerPool:
         return answer
 
     def _fail(self, worker: int, answer: Answer) -> None:
-        """Record what a worker that failed could still tell, and raise its error."""
+        """Record the last rows of a failed worker, and raise its error."""
         if answer.batch is not None:
             self._record(worker, answer.batch)
         if answer.report is not None:
@@ -430,7 +430,7 @@ class ProcessWorkerPool:
             self._progress.step(worker, task.number, steps)
 
     def _learn(self, worker: int, batch: Batch) -> None:
-        # a muscle's figures come with the row, or with the next batch
+        # a muscle's figures arrive with their row or with the next batch
         muscles = {
             (agent, episode, step, key) for agent, _, episode, step, key, _, ev in batch.statistics if not ev
         }
@@ -445,8 +445,6 @@ class ProcessWorkerPool:
                     learner.mark_end(*transition[1:])
                     continue
                 rows, at_once = transition
-                # (0 in asynchronous phases, where rows are not counted)
-                learner.brain.rows_waiting = max(learner.brain.rows_waiting - len(rows), 0)
                 for step, key, value in self._think(learner, rows, at_once):
                     reported.add((name, batch.episode, step, key))
                     if self._recorder is not None:
@@ -463,7 +461,7 @@ class ProcessWorkerPool:
     def _think(
         learner: Learner, rows: Sequence[Experience], at_once: bool
     ) -> Iterator[tuple[int, str, float]]:
-        """Let the brain think about ``rows``; yield what it tells about itself: step, key, value."""
+        """Let the brain learn from ``rows``; yield its own figures as step, key and value."""
         if at_once:
             learner.learn_batch(rows)
             reported = learner.statistics_by_muscle

@@ -1,8 +1,8 @@
-"""Worker processes: started, spoken to in frames over their standard streams, and ended.
+"""Worker processes, which exchange frames with the main process over standard input and output.
 
-A frame is eight bytes of length and a pickle. Both ends belong to one run on one machine,
-and no other process can write to the pipes. A worker process ends at once when its input is
-closed, so that none outlives the main process, however that ends.
+A frame is a pickle with its length in eight bytes before it. Both ends belong to one run on one machine, and no other
+process can write to the pipes. A worker process exits as soon as its input is closed, so it never outlives the main
+process.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct("<Q")
 _PROGRAM = program("palaestrai_mosaik.runner.worker_main")
-#: seconds that a process has to end by itself
+#: seconds that a process has to exit
 _PATIENCE = 2.0
 
 
-#: the variables that limit the threads of numeric libraries. Workers and runs share the cores: with a thread per core
-#: in each, they would only hold each other up
+#: the variables that limit the threads of numeric libraries: with one thread per core in each process, workers and
+#: runs that share the cores would slow each other down
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment of a process that imports what this one does, and shares its cores with others."""
+    """Return environment variables for a child: this process's import path and one thread for numeric libraries."""
     environment = dict.fromkeys(THREADS, "1") | dict(os.environ)
     return {**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 def write_frame(stream: IO[bytes], data: bytes) -> None:
-    """Write one frame."""
+    """Write one frame and flush the stream."""
     stream.write(_LENGTH.pack(len(data)))
     stream.write(data)
     stream.flush()
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
-    """Read one frame; ``None`` where the other end is gone."""
+    """Read one frame, or return ``None`` if the stream has ended."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -59,11 +59,16 @@ def read_frame(stream: IO[bytes]) -> bytes | None:
 
 
 class WorkerDied(SimulationError):
-    """A worker process ended without a word."""
+    """A worker process ended without reporting an error."""
 
 
 class WorkerProcess:
-    """The main process's end of a worker process. ``inbox`` gets ``(index, frame or None)``."""
+    """The main process's end of a worker process.
+
+    Args:
+        index: the number of the worker.
+        inbox: receives pairs of index and frame; the frame is ``None`` if the process has ended.
+    """
 
     def __init__(self, index: int, inbox: queue.SimpleQueue[tuple[int, bytes | None]]):
         self.index = index
@@ -73,7 +78,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=child_environment(),
-            # Ctrl-C is for the main process, which tells the workers
+            # a group of its own: Ctrl-C reaches only the main process, which notifies the workers
             process_group=0 if os.name == "posix" else None,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -84,7 +89,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """The process id."""
         return self._process.pid
 
     @property
@@ -93,19 +98,19 @@ class WorkerProcess:
         return self._process.poll() is not None
 
     def send(self, message: Any) -> None:
-        """Send a message. Raises :class:`WorkerDied` where the process is gone."""
+        """Send a message. Raises :class:`WorkerDied` if the process has ended."""
         try:
             write_frame(self._to, pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
         except OSError:
             raise self.died() from None
 
     def interrupt(self) -> None:
-        """Ask for the end of the episode between two steps."""
+        """Ask the process to end its episode after the current step."""
         if not self.ended:
             self._process.terminate()
 
     def died(self) -> WorkerDied:
-        """Return the error that tells how the process ended."""
+        """Create the error that describes how the process ended."""
         try:
             code = self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -113,19 +118,19 @@ class WorkerProcess:
         return WorkerDied(f"worker {self.index} (process {self.pid}) was ended {describe_exit(code)}")
 
     def hang_up(self) -> None:
-        """Close the connection: the process then closes everything, and ends."""
+        """Close the connection, so that the process cleans up and exits."""
         with contextlib.suppress(OSError):
             self._to.close()
 
     def close(self) -> None:
-        """End the process, whatever it is doing, and let its streams go."""
+        """End the process, by force if necessary, and close its streams."""
         self.hang_up()
         try:
             self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        # a process that users' code forked off may hold the other end of the stream
+        # a process forked by user code may hold the other end of the stream
         self._reader.join(_PATIENCE)
         if not self._reader.is_alive():
             self._from.close()
@@ -142,7 +147,7 @@ class WorkerProcess:
 
 
 class ProcessPool:
-    """The worker processes of a run. They stay from phase to phase, because starting takes a while."""
+    """The worker processes of a run. They are reused in all phases because starting a process is slow."""
 
     def __init__(self) -> None:
         self._inbox: queue.SimpleQueue[tuple[int, bytes | None]] = queue.SimpleQueue()
@@ -150,30 +155,30 @@ class ProcessPool:
         self._ended: set[int] = set()
 
     def take(self, count: int) -> list[WorkerProcess]:
-        """Return the processes 0 to ``count - 1``, started if need be."""
+        """Return the processes 0 to ``count - 1``, starting them if necessary."""
         while len(self._processes) < count:
             self._processes.append(WorkerProcess(len(self._processes), self._inbox))
         return self._processes[:count]
 
     def receive(self, timeout: float) -> tuple[int, bytes | None] | None:
-        """Return what a process has sent, and its index.
+        """Return a process's index and its next frame.
 
-        ``None`` instead of a frame: it has ended; instead of both: nothing came in ``timeout``
+        The frame is ``None`` if the process has ended. The result is ``None`` if nothing arrived within ``timeout``
         seconds.
         """
         with contextlib.suppress(queue.Empty):
             return self._inbox.get(timeout=timeout)
-        # the stream of a process does not end where one that users' code forked off holds it
+        # the stream stays open if a process forked by user code holds it
         for process in self._processes:
             if process.index in self._ended:
                 return process.index, None
             if process.ended:
-                # what it said last may still be on its way
+                # report the end in the next call, because its last frame may still be in transit
                 self._ended.add(process.index)
         return None
 
     def died(self, index: int) -> WorkerDied:
-        """Return the error that tells how a process ended."""
+        """Create the error that describes how a process ended."""
         return self._processes[index].died()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Agents in a mosaik scenario of the user's own: a Python script that builds a ``mosaik.World`` and runs it.
+"""Agents for Python scripts that build and run a ``mosaik.World``.
 
-:func:`attach_agents` adds agents to such a world with a few lines; no document is needed.
+:func:`attach_agents` adds agents to such a world with a few lines, without a run document.
 """
 
 from .agent import Agent

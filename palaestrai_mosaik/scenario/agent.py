@@ -1,4 +1,4 @@
-"""What a script says about an agent."""
+"""The description of an agent in a script."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from palaestrai_mosaik.types import Space
 
 #: an object, a class, its name (``package.module:Class``), or ``{"name": ..., "params": {...}}``
 Part = Any
-#: attributes of an entity: their names, or the space of each (``None``: any number)
+#: by entity, its attributes: names, or a mapping of names to spaces (``None``: any number)
 Sensors = Mapping[Any, str | Sequence[str] | Mapping[str, Space | str | None]]
-#: the space of each attribute that is set, or (space, value until the agent acts)
+#: by entity, its attributes with their spaces, or with pairs of space and initial value
 Actuators = Mapping[Any, Mapping[str, Space | str | tuple[Space | str, Any]]]
 
-#: what ``load`` may say
+#: keys of ``load``
 _LOAD = ("base", "agent", "experiment_run", "phase", "snapshot")
 
 
@@ -29,21 +29,21 @@ class Agent:
     """An agent of a scenario.
 
     Args:
-        name: what the agent is called in results.
+        name: the name of the agent in results.
         muscle, brain, objective: an object, a class without mandatory arguments, a name
             ``package.module:Class``, or a mapping with ``name`` and ``params``, as in a run document. Without
-            ``brain`` the agent does not learn. The objective may also be a function of the agent's memory;
-            without one, its value is the sum of the rewards.
-        sensors: for each entity (or its full id, ``"Grid-0.bus_1"``) the attributes that the agent sees:
-            ``"vm_pu"``, ``["vm_pu", "va_degree"]``, or ``{"vm_pu": Box(0.8, 1.2)}``. Without a space a value
-            is any number. A space may be written as a text. A ``Box`` with one place is a plain number.
-        actuators: for each entity the attributes that the agent sets, with their spaces: ``{"q_mvar": Box(-1,
-            1)}``, or, with the value that the entity gets until the agent has acted, ``(Box(-1, 1), 0.5)``.
-            Without that value, it is zero. It triggers no simulator: one that is only triggered has nothing
-            before.
-        load: where the brain begins: a folder that :meth:`Agents.dump` has written, or a mapping with
-            ``base`` (a folder), ``experiment_run``, ``phase``, ``agent`` and ``snapshot``, for what runs of
-            documents keep.
+            ``brain``, the agent does not learn. The objective may also be a function of the agent's memory. Without
+            one, it is the sum of the rewards.
+        sensors: for each entity (or its full id, ``"Grid-0.bus_1"``), the attributes that the agent observes:
+            ``"vm_pu"``, ``["vm_pu", "va_degree"]``, or ``{"vm_pu": Box(0.8, 1.2)}``. Without a space, values are
+            unbounded numbers. A space may be given as text. Values of a ``Box`` with one element are plain numbers.
+        actuators: for each entity, the attributes that the agent sets, with their spaces: ``{"q_mvar": Box(-1, 1)}``,
+            or ``(Box(-1, 1), 0.5)`` with the value that the entity gets before the agent's first action. The
+            default is zero. This value does not trigger a simulator, so a purely event-based simulator does not get
+            it.
+        load: the initial model of the brain: a folder written by :meth:`Agents.dump`, or for models from runs of
+            documents, a mapping with ``base`` (a folder), ``experiment_run``, ``phase``, ``agent`` and
+            ``snapshot``.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Agent:
 
 
 class _FromMemory(Objective):
-    """An objective that is a function of the agent's memory."""
+    """An objective computed by a function of the agent's memory."""
 
     def __init__(self, function: Callable[[Memory], float]):
         super().__init__()
@@ -67,7 +67,7 @@ class _FromMemory(Objective):
 
 
 def part_of(agent: str, what: str, given: Part) -> ClassSpec | None:
-    """Return how to make a part (``muscle``, ``brain``, ``objective``) of an agent; ``None``: it has none."""
+    """Return the specification of an agent's ``muscle``, ``brain`` or ``objective``, or ``None`` if it has none."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -97,7 +97,7 @@ def part_of(agent: str, what: str, given: Part) -> ClassSpec | None:
 
 
 def load_of(agent: Agent, uid: str, phase: str) -> dict[str, str] | None:
-    """Return where the agent's brain begins, with all keys; ``uid`` and ``phase`` are those of the scenario."""
+    """Return the agent's ``load`` with defaults for missing keys: the scenario's ``uid`` and ``phase``."""
     load = agent.load
     if load is None:
         return None

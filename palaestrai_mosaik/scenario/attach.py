@@ -1,4 +1,4 @@
-"""Agents that take part in worlds which a script builds and runs, and the rows kept of them in memory."""
+"""Attaches agents to worlds that a script builds and runs, and keeps their rows in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from palaestrai_mosaik.runner.brains import BrainKeeper
 from palaestrai_mosaik.runner.descriptions import agent_record, environment_record
 from palaestrai_mosaik.runner.factory import WorkerPlan, call_all, unused_model_warning
 from palaestrai_mosaik.runner.interrupt import Interrupt
-from palaestrai_mosaik.runner.learners import make_learner, store_model
+from palaestrai_mosaik.runner.learners import make_learner, refused_update_warning, store_model
 from palaestrai_mosaik.runner.replay import ReplayContext
 from palaestrai_mosaik.runner.worker import EpisodeReport, EpisodeTask, Recording, Worker
 from palaestrai_mosaik.runner.worker_pool import deliver
@@ -30,6 +30,7 @@ from palaestrai_mosaik.simulation.event_loop import clean_up
 from palaestrai_mosaik.simulation.frames import FrameSink
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.simulation.scheduler import run_method
+from palaestrai_mosaik.simulation.values import Tally
 from palaestrai_mosaik.store.records import BodyRecord, EnvironmentRecord, channel_columns
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 from palaestrai_mosaik.types.arrays import FloatVector
@@ -37,7 +38,7 @@ from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 
 from .agent import Agent, Sensors
 from .document import PHASE, describe
-from .environment import Readings, RewardFunction, Rewards, Scenario, check_wanted, found_in, whole
+from .environment import WORLD, Readings, RewardFunction, Rewards, Scenario, check_wanted, found_in, whole
 from .episode import Run, run_episode
 
 if TYPE_CHECKING:
@@ -47,31 +48,30 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store.recorder import Status
 
 
-#: Ctrl-C, as it is raised, and as asyncio hands it on
+#: Ctrl-C, as raised by Python and as forwarded by asyncio
 _INTERRUPTIONS = (KeyboardInterrupt, asyncio.CancelledError)
 
 
 class Agents:
-    """Agents of a scenario: what they have learned stays from world to world.
+    """Agents of a scenario, which keep their learned state from world to world.
 
-    Each run of a world that they are attached to is an episode. Use them in a ``with`` block, or
-    :meth:`close` them after the last run.
+    Each run of a world to which they are attached is an episode. Use them in a ``with`` block, or call :meth:`close`
+    after the last run.
 
     Args:
-        agents: one :class:`Agent`, or several; where they act at the same time, in this order.
-        step_size: ticks from one action to the next.
-        rewards: as for :func:`attach_agents`, which says more about all of these; ``None``: none.
-        ends: a function of the readings that says whether the world has come to its end; ``None``: only
-            ``until`` ends a run.
-        sensors: what ``rewards`` and ``ends`` read, and no agent sees; ``None``: nothing.
-        seed: of all randomness of the agents.
-        mode: ``train``: brains learn; ``test``: they do not.
-        taking_turns: agents act one after the other instead of all at once.
-        store: an open store that keeps the results, too; ``None``: none.
-        name: what the run is called there, and in the folder of :meth:`dump`.
+        agents: one :class:`Agent`, or several, in the order in which they act at the same time.
+        step_size: ticks between two actions.
+        rewards: see :func:`attach_agents`, which describes all arguments in detail. If ``None``, no rewards.
+        ends: a function of the readings that returns whether the world ends. If ``None``, only ``until`` ends a run.
+        sensors: additional sensors for ``rewards`` and ``ends``, which no agent observes.
+        seed: the seed of all randomness of the agents.
+        mode: ``train`` if brains learn, or ``test``.
+        taking_turns: whether agents act one after the other instead of all at once.
+        store: an open store for the results, or ``None``.
+        name: the name of the run in the store, and in the folder of :meth:`dump`.
 
     Raises:
-        ContractError: an argument is not what it should be.
+        ContractError: if an argument is invalid.
     """
 
     def __init__(  # noqa: PLR0913 (what a document says in many lines)
@@ -90,23 +90,23 @@ class Agents:
     ):
         members = _members(agents)
         seed = whole("seed", seed)
-        own, functions = _rewards(rewards)
+        reward, functions = _rewards(rewards)
         self.mode = _mode(mode)
-        #: how the runs went so far, oldest first
+        #: the reports of all runs, oldest first
         self.results: list[EpisodeReport] = []
         self._scenario = Scenario(members, sensors or {}, step_size, functions, ends)
-        self._handle = EnvironmentHandle(self._scenario, own)
+        self._handle = EnvironmentHandle(self._scenario, reward)
         self._document = describe(members, self._scenario, name, seed, self.mode, taking_turns)
         (phase,) = self._document.phases
         keepers = {spec.name: BrainKeeper([], _loaded_from(spec.load)) for spec in phase.agents}
         groups = {spec.name: place_bodies(spec, [self._handle])[0] for spec in phase.agents}
-        standpoint = ReplayContext(self._document, phase, None)
+        context = ReplayContext(self._document, phase, None)
         self._learners: dict[str, Learner] = {}
         for spec in phase.agents:
             warning = unused_model_warning(spec, self.mode)
             if warning:
                 warnings.warn(warning, UserWarning, stacklevel=3)
-            learner = make_learner(spec, standpoint, keepers[spec.name], groups[spec.name], None)
+            learner = make_learner(spec, context, keepers[spec.name], groups[spec.name], None)
             if learner is not None:
                 self._learners[spec.name] = learner
         records = {spec.name: agent_record(spec, groups[spec.name]) for spec in phase.agents}
@@ -143,27 +143,28 @@ class Agents:
         self._worker.on_report = self._report
         deliver(self._worker, learning)
         self._counts = {False: 0, True: 0}
-        #: what has ended a run, or the ``with`` block, first
+        #: the number of values outside of their spaces
+        self._values = Tally()
+        #: the first error of a run or of the ``with`` block
         self._failure: BaseException | None = None
-        #: what runs the world, or ran the last one
+        #: the task of the current or last run
         self._running: asyncio.Task[Any] | None = None
         self._closed = False
 
     def attach(self, world: Any, entities: Any = (), *, mode: Mode | str | None = None) -> Agents:
-        """Let the agents take part in the next run of a world.
+        """Attach the agents to a world for its next run.
 
         Args:
-            world: a ``mosaik.World`` or ``AsyncWorld`` that was not run yet.
-            entities: those that sensors and actuators are attributes of, or their parents, if they are not
-                the very ones that the agents were made with.
-            mode: ``"test"`` for a run in which agents that are made to train do not learn; ``None``: the mode
-                that they were made with.
+            world: a ``mosaik.World`` or ``AsyncWorld`` that has not been run.
+            entities: the entities with the agents' sensors and actuators, or their parents. Not needed for the entities
+                with which the agents were created.
+            mode: ``"test"`` to run agents in train mode without learning. If ``None``, the agents' own mode.
 
         Returns:
-            These agents.
+            This object.
 
         Raises:
-            ContractError: an entity or attribute does not exist, or the world has agents already.
+            ContractError: if an entity or attribute does not exist, or the world already has agents.
         """
         self._check_open()
         evaluation = self.mode is Mode.TRAIN and _mode(mode or self.mode) is Mode.TEST
@@ -172,16 +173,16 @@ class Agents:
         inner = getattr(world, "_async_world", world)
         if not hasattr(inner, "entity_graph"):
             raise ContractError(f"agents are attached to a mosaik.World or AsyncWorld, found {world!r}")
-        given = found_in(entities)
-        known = given or found_in(list(self._scenario.entities.values()))
-        check_wanted(self._scenario.wanted, known)
-        used = {name: known[name] for name, _, _ in self._scenario.wanted}
+        found_entities = found_in(entities)
+        available = found_entities or found_in(list(self._scenario.entities.values()))
+        check_wanted(self._scenario.wanted, available)
+        used = {name: available[name] for name, _, _ in self._scenario.wanted}
         if "run" in vars(inner):
             raise ContractError("agents are attached to this world already: attach all of them at once")
 
         async def with_agents(until: int, *args: Any, **options: Any) -> None:
             self._check_open()
-            # mosaik runs a world once
+            # mosaik runs a world only once
             del inner.run
             run = run_method(inner)
             self._running = asyncio.current_task()
@@ -199,7 +200,7 @@ class Agents:
     async def _run(
         self, world: Any, entities: Mapping[str, Any], evaluation: bool, until: int, run: Run
     ) -> None:
-        """Run ``world`` (mosaik's asynchronous one) by ``run``, with the agents in it."""
+        """Run mosaik's asynchronous ``world`` with the agents, by calling ``run``."""
         self._scenario.begins(until)
         task = EpisodeTask(self._counts[evaluation], evaluation=evaluation)
         self._counts[evaluation] += 1
@@ -210,13 +211,13 @@ class Agents:
             except _INTERRUPTIONS as error:
                 if self._worker.coordinator.episode != task.number:
                     raise
-                # it has begun, so there is something to report
+                # the episode has begun, so its report must be completed first
                 interruption = error
         if interruption is not None:
             raise interruption
 
     def _guard(self, world: Any) -> None:
-        """Let ``world`` (mosaik's synchronous one) end its tasks and simulators also after a run that has failed."""
+        """Make the synchronous ``world`` clean up its tasks and simulators if a run fails."""
         run = world.run
 
         def guarded(*args: Any, **options: Any) -> Any:
@@ -227,7 +228,7 @@ class Agents:
                 self._failure = self._failure or error
                 if not world.loop.is_closed():
                     if self._running is not None and not self._running.done():
-                        # asyncio lets Ctrl-C out at once, and leaves everything else standing
+                        # asyncio raises Ctrl-C at once, without cancelling its tasks
                         clean_up(world.loop, self._running)
                     world.shutdown()
                 raise
@@ -236,21 +237,21 @@ class Agents:
 
     @property
     def result(self) -> EpisodeReport:
-        """How the last run went."""
+        """The report of the last run."""
         if not self.results:
             raise ContractError("there is no result yet: run the world")
         return self.results[-1]
 
     @property
     def outcomes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Sum, mean, min and max of objective and rewards of each agent in the last run."""
+        """Sum, mean, minimum and maximum of objective and rewards of each agent in the last run."""
         return self.result.outcomes
 
     def memory(self, agent: str | None = None) -> Memory:
-        """Return what a learning agent's brain remembers, or what the muscle of another one does.
+        """Return the memory of a learning agent's brain, or of another agent's muscle.
 
         Args:
-            agent: name of an agent; ``None``: the only one.
+            agent: the name of an agent; may be omitted if there is only one.
         """
         name = self._named(agent)
         if name in self._learners:
@@ -260,35 +261,35 @@ class Agents:
         return body.memory
 
     def frame(self, agent: str | None = None) -> pd.DataFrame:
-        """Return all steps of an agent, of all runs: a row for each action, with what followed from it.
+        """Return all steps of an agent in all runs, with one row per action and its results.
 
-        Columns: ``episode``, ``evaluation``, ``step``, ``time`` (of the action), ``reading.ID``,
-        ``setpoint.ID``, ``reward.ID``, ``objective``, ``terminated``, ``truncated``.
+        The columns are ``episode``, ``evaluation``, ``step``, ``time`` (of the action, in ticks), ``reading.ID``,
+        ``setpoint.ID``, ``reward.ID``, ``objective``, ``terminated`` and ``truncated``.
 
         Args:
-            agent: name of an agent; ``None``: the only one.
+            agent: the name of an agent; may be omitted if there is only one.
         """
         return self._rows.tables[self._named(agent)].frame()
 
     def states(self) -> pd.DataFrame:
-        """Return all states of the world, of all runs, as far as they are sensors: a row for each.
+        """Return the sensors' values in all states of the world in all runs, with one row per state.
 
-        Columns as in :meth:`frame`, without set-points and objective.
+        The columns are those of :meth:`frame`, without set-points and objective.
         """
         return self._rows.environment_table.frame()
 
     def dump(self, base: str | PathLike[str]) -> None:
-        """Keep what all brains have learned in the folder ``base``, for ``Agent(load=base)``."""
+        """Save the learned state of all brains in the folder ``base``, for ``Agent(load=base)``."""
         uid = self._document.uid
         for name, learner in self._learners.items():
             store_model(learner, FileBrainDumper(Path(base).absolute(), uid, PHASE, name))
 
     def close(self) -> None:
-        """Let the agents go, and finish what the store has of them. Called once; more often does nothing."""
+        """Release the agents and finish the run in the store. Further calls have no effect."""
         if self._closed:
             return
         self._closed = True
-        endings = [self._worker.close]
+        endings = [self._worker.close, self._warn]
         if self._store is not None:
             store, failure = self._store, self._failure
             status: Status = "finished" if failure is None else "failed"
@@ -296,6 +297,10 @@ class Agents:
                 status = "interrupted"
             endings.append(lambda: store.finish(status, failure))
         call_all(endings)
+        for spec in self._document.phases[0].agents:
+            refused = spec.name in self._learners and refused_update_warning(spec, self._learners[spec.name])
+            if refused:
+                warnings.warn(refused, UserWarning, stacklevel=2)
 
     def __enter__(self) -> Agents:
         return self
@@ -308,11 +313,18 @@ class Agents:
 
     def _report(self, report: EpisodeReport) -> None:
         self.results.append(report)
+        self._values.add(report.values[WORLD])
         if report.ended_by in ("environments", ""):
             report.ended_by = "ends" if self._handle.terminated else "until"
             report.flow = SimulationFlowControl.CONTINUE
         if self._recording is not None:
             report.record(self._recording)
+
+    def _warn(self) -> None:
+        for sentence in self._values.sentences():
+            if self._store is not None:
+                self._store.warning(sentence)
+            warnings.warn(sentence, UserWarning, stacklevel=2)
 
     def _named(self, agent: str | None) -> str:
         names = list(self._rows.tables)
@@ -330,83 +342,85 @@ class Agents:
 
 
 def attach_agents(world: Any, agents: Agent | Sequence[Agent], entities: Any = (), **options: Any) -> Agents:
-    """Add agents to a mosaik world, before it is run; return what knows how they did.
+    """Add agents to a mosaik world before it is run.
 
-    They see the attributes of entities every ``step_size`` ticks, as they are at that time (so what
-    they read must not depend on what they set within one time), and what they set reaches entities one tick
-    later, with the entity's next step. The last readings before ``until`` close their last rows; nobody
-    acts on them.
+    Every ``step_size`` ticks, agents observe attributes of entities with their values at that time. Observations must
+    not depend on actions at the same time. Set-points reach an entity one tick later, with its next step. The last
+    readings before ``until`` complete the last rows, without another action.
 
     Args:
-        world: a ``mosaik.World`` or ``AsyncWorld`` that was not run yet. Its ``run`` raises what the agents
-            raise, and, unlike mosaik's own, also what has failed in a remote simulator.
-        agents: one :class:`Agent`, or several; where they act at the same time, in this order.
-        entities: see :meth:`Agents.attach`. Not needed where sensors and actuators name entities, not full
-            ids.
-        step_size: ticks from one action to the next (a whole number), less than ``until``.
-        rewards: what agents are told after each action: a function of the :class:`Readings` (its reward is
-            named ``reward``), functions by name, or a :class:`~palaestrai_mosaik.environment.Reward`.
-        ends: a function of the readings that says whether the world has come to its end (*terminated*). The
-            world's run then ends at once; simulators that nothing connects with the agents wait for them, so
-            that they do not run ahead. Without it, ``until`` ends the run (*truncated*).
-        sensors: what ``rewards`` and ``ends`` read, and no agent sees; written as an agent's ``sensors``.
-        seed: of all randomness of the agents; same seed, same world: same results, byte for byte.
-        mode: ``train``: brains learn. ``test``: they do not.
-        taking_turns: agents act one after the other, one at each step, instead of all at once.
-        store: an open :class:`~palaestrai_mosaik.store.Store` that shall keep the results, too.
-        name: what the run is called there, and in the folder of :meth:`Agents.dump`.
+        world: a ``mosaik.World`` or ``AsyncWorld`` that has not been run. Its ``run`` raises errors of the agents and,
+            unlike mosaik's own, errors of remote simulators.
+        agents: one :class:`Agent`, or several, in the order in which they act at the same time.
+        entities: see :meth:`Agents.attach`. Only needed if sensors and actuators are given by full ids.
+        step_size: ticks between two actions (an integer), less than ``until``.
+        rewards: the rewards after each action: a function of the :class:`Readings` (for a reward named ``reward``),
+            functions by name, or a :class:`~palaestrai_mosaik.environment.Reward`.
+        ends: a function of the readings that returns whether the world ends (*terminated*). If it returns true, the
+            run ends at once. To make this possible, simulators without a connection to the agents wait for them.
+            Without this function, ``until`` ends the run (*truncated*).
+        sensors: additional sensors for ``rewards`` and ``ends``, which no agent observes, in the form of an agent's
+            ``sensors``.
+        seed: the seed of all randomness of the agents. With equal seeds and worlds, results are identical.
+        mode: ``train`` if brains learn, or ``test``.
+        taking_turns: whether agents act one after the other, one per step, instead of all at once.
+        store: an open :class:`~palaestrai_mosaik.store.Store` for the results, or ``None``.
+        name: the name of the run in the store, and in the folder of :meth:`Agents.dump`.
+
+    Returns:
+        The attached agents, with their results after the run.
 
     Raises:
-        ContractError: where something that is named is not there, or is not what it should be.
+        ContractError: if an argument is invalid, or an entity or attribute does not exist.
     """
-    made = Agents(agents, **options)
+    attached = Agents(agents, **options)
     try:
-        return made.attach(world, entities)
+        return attached.attach(world, entities)
     except BaseException:
-        made.close()
+        attached.close()
         raise
 
 
-def _members(given: Any) -> list[Agent]:
-    members = [given] if isinstance(given, Agent) else given
+def _members(agents: Any) -> list[Agent]:
+    members = [agents] if isinstance(agents, Agent) else agents
     if not isinstance(members, Sequence) or isinstance(members, str) or not members:
-        raise ContractError(f"agents are an Agent or several of them, found {given!r}")
-    for one in members:
-        if not isinstance(one, Agent):
-            raise ContractError(f"agents are an Agent or several of them, found {one!r} among them")
-        if not isinstance(one.name, str) or not one.name:
-            raise ContractError(f"an agent's name is a text, found {one.name!r}")
+        raise ContractError(f"agents are an Agent or several of them, found {agents!r}")
+    for member in members:
+        if not isinstance(member, Agent):
+            raise ContractError(f"agents are an Agent or several of them, found {member!r} among them")
+        if not isinstance(member.name, str) or not member.name:
+            raise ContractError(f"an agent's name is a text, found {member.name!r}")
     return list(members)
 
 
-def _rewards(given: Rewards | None) -> tuple[Reward | None, Mapping[str, RewardFunction]]:
-    if given is None:
+def _rewards(rewards: Rewards | None) -> tuple[Reward | None, Mapping[str, RewardFunction]]:
+    if rewards is None:
         return None, {}
-    if isinstance(given, Reward):
-        return given, {}
-    functions = given if isinstance(given, Mapping) else {"reward": given}
+    if isinstance(rewards, Reward):
+        return rewards, {}
+    functions = rewards if isinstance(rewards, Mapping) else {"reward": rewards}
     for name, function in functions.items():
         if not callable(function):
             raise ContractError(f"reward {name!r} is no function of the readings, but {function!r}")
     return None, functions
 
 
-def _mode(given: Mode | str) -> Mode:
+def _mode(value: Mode | str) -> Mode:
     names = [mode.value for mode in Mode]
-    if not isinstance(given, Mode) and given not in names:
-        raise ContractError(f"mode is {' or '.join(names)}, found {given!r}{did_you_mean(str(given), names)}")
-    return Mode(given)
+    if not isinstance(value, Mode) and value not in names:
+        raise ContractError(f"mode is {' or '.join(names)}, found {value!r}{did_you_mean(str(value), names)}")
+    return Mode(value)
 
 
 def _loaded_from(load: Mapping[str, str] | None) -> list[FileBrainDumper]:
     if load is None:
         return []
-    where = (load[key] for key in ("experiment_run", "phase", "agent", "snapshot"))
-    return [FileBrainDumper(Path(load["base"]).absolute(), *where)]
+    run, phase, agent, snapshot = (load[key] for key in ("experiment_run", "phase", "agent", "snapshot"))
+    return [FileBrainDumper(Path(load["base"]).absolute(), run, phase, agent, snapshot)]
 
 
 class Table:
-    """The rows of an agent, or of the environment; they are handed on to ``also``, where it is set."""
+    """The rows of an agent or the environment, which are also passed to the stream ``also``, if set."""
 
     def __init__(self, record: BodyRecord | EnvironmentRecord):
         self._columns = channel_columns("reading", record.sensors)
@@ -419,7 +433,7 @@ class Table:
         self._keys: list[tuple[int, bool, int, int]] = []
         self._values: list[FloatVector] = []
         self._rest: list[tuple[float, bool, bool]] = []
-        #: whether the rows that come are those of an evaluation
+        #: whether the next rows belong to an evaluation
         self.evaluation = False
         self.also: Any = None
 
@@ -438,7 +452,7 @@ class Table:
             self.also.append(worker, episode, step, time, *rest)
 
     def append_rows(self, rows: AgentRows | EnvironmentRows) -> None:
-        """Never called: no agent of a scenario has many bodies."""
+        """Raise an error: agents of a scenario never have several bodies."""
         raise ContractError(f"a scenario has one body for each agent, and no {type(rows).__name__}")
 
     def frame(self) -> pd.DataFrame:
@@ -455,7 +469,7 @@ class Table:
 
 
 class RecordedRows:
-    """Keeps all rows of a scenario, and hands them on to ``store``'s recording, where there is one."""
+    """Keeps all rows of a scenario in memory, and passes them to the store's recording ``also``, if any."""
 
     def __init__(self, tables: Mapping[str, Table], environment: Table, also: Recording | None):
         self.tables, self.environment_table = tables, environment
@@ -476,16 +490,16 @@ class RecordedRows:
         return table
 
     def frames(self, uid: str, evaluation: bool = False) -> FrameSink:
-        """Return the store's stream of frames; a scenario requests none of the environments that it has by itself."""
+        """Return the store's stream of frames. Scenarios request none from their own environments."""
         assert self._also is not None
         return self._also.frames(uid, evaluation)
 
     def statistic(self, *row: Any, evaluation: bool) -> None:
-        """Hand a figure on to the store: it is no part of the tables."""
+        """Pass a figure to the store; it is not part of the tables."""
         if self._also is not None:
             self._also.statistic(*row, evaluation=evaluation)
 
     def world(self, data: Mapping[str, Any]) -> None:
-        """Hand the world on to the store; where agents are attached, it is the user's, and is not described."""
+        """Pass the world to the store. Attached agents do not describe the user's world."""
         if self._also is not None:
             self._also.world(data)

@@ -1,4 +1,4 @@
-"""A scenario as the model of a run document: what the engine, the learners and the store ask for."""
+"""Represents a scenario as a run document, for the engine, the learners and the store."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from palaestrai_mosaik.types import Mode
 from .agent import Agent, load_of, part_of
 from .environment import WORLD, Scenario
 
-#: the name of its one phase
+#: the name of the only phase
 PHASE = "scenario"
 
 
 def describe(
     agents: Sequence[Agent], scenario: Scenario, uid: str, seed: int, mode: Mode, taking_turns: bool
 ) -> RunDocument:
-    """Return the model of the scenario. Its canonical form is told to the store, and cannot be loaded again."""
+    """Create the run document of a scenario. Its canonical form is only stored, and cannot be loaded."""
     names = [agent.name for agent in agents]
     for i, name in enumerate(names):
         if name in names[:i]:
@@ -76,7 +76,7 @@ def _agent(agent: Agent, scenario: Scenario, uid: str) -> AgentSpec:
 
 
 def _check_unshared(specs: Sequence[AgentSpec]) -> None:
-    """Raise :class:`ContractError` where two agents were given the same object."""
+    """Raise :class:`ContractError` if two agents share an object."""
     owners: dict[int, str] = {}
     for spec in specs:
         for what, part in (("muscle", spec.muscle), ("brain", spec.brain), ("objective", spec.objective)):

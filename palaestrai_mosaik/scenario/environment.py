@@ -1,4 +1,4 @@
-"""A user's mosaik world as an environment: which attributes of which entities are sensors and actuators."""
+"""A user's mosaik world as an environment, with attributes of its entities as sensors and actuators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def whole(what: str, given: Any, least: int | None = None) -> int:
-    """Return ``given`` as a whole number; ``what`` it is, for the message. Raises :class:`ContractError`."""
+    """Return ``given`` as an integer. Raises :class:`ContractError` for other types, and below ``least``."""
     integer = isinstance(given, int | np.integer) and not isinstance(given, bool)
     if not integer or (least is not None and given < least):
         bound = "" if least is None else f", at least {least}"
@@ -40,21 +40,21 @@ def whole(what: str, given: Any, least: int | None = None) -> int:
 
 
 def missing_in(space: Space) -> Any:
-    """Return the reading of what is not there yet: NaN; ``None`` where ``space`` is of whole numbers."""
+    """Return the reading of a missing value: NaN, or ``None`` if ``space`` has integers."""
     return None if space.flat_integral.any() else space.unflatten(np.full(space.size, np.nan))
 
 
 def reading_of(space: Space, sensor: str) -> Callable[[Any], Any]:
-    """Return what makes a reading of the values that an entity gives; ``sensor``: for the message.
+    """Create a function that converts an entity's values to readings; ``sensor`` is the name for messages.
 
-    What is not there yet (``None``) is NaN, a truth value a number. Raises :class:`ContractError` for
-    what is no value of ``space`` (its bounds are not asked).
+    A missing value (``None``) becomes NaN, a boolean a number. The function raises :class:`ContractError` for NaN, and
+    for values that do not fit ``space``, except for its bounds.
     """
     missing = missing_in(space)
     plain = space.size == 1 and missing is not None
 
     def reading(value: Any) -> Any:
-        if plain and type(value) is float:
+        if plain and type(value) is float and value == value:  # noqa: PLR0124 (NaN)
             return value
         if value is None:
             if missing is None:
@@ -62,12 +62,15 @@ def reading_of(space: Space, sensor: str) -> Callable[[Any], Any]:
                     f"sensor {sensor!r} has no value yet, which whole numbers cannot say: give it a Box in place of {space}"
                 )
             return missing
-        known = np.asarray(value, dtype=object)
-        if all(isinstance(one, bool | np.bool_) for one in known.flat):
-            value = known.astype(np.float64)
+        elements = np.asarray(value, dtype=object)
+        if all(isinstance(element, bool | np.bool_) for element in elements.flat):
+            value = elements.astype(np.float64)
         try:
-            # whole numbers, where there must be
-            space.unflatten(space.flatten(value))
+            # unflatten checks for integers
+            flat = space.flatten(value)
+            space.unflatten(flat)
+            if np.isnan(flat).any():
+                raise SpaceError("it is NaN; an entity without a value gives None")
         except SpaceError as error:
             raise ContractError(f"what sensor {sensor!r} gave is no reading: {value!r} ({error})") from None
         return value
@@ -75,19 +78,19 @@ def reading_of(space: Space, sensor: str) -> Callable[[Any], Any]:
     return reading
 
 
-#: its uid: ids of sensors, actuators and rewards begin with it
+#: the uid of the environment, with which the ids of sensors, actuators and rewards begin
 WORLD = "world"
 _ANY = Box(-np.inf, np.inf, shape=())
 
-#: a reward, by its function of the readings
+#: a function that computes a reward from the readings
 RewardFunction = Callable[["Readings"], float]
 Rewards = Reward | RewardFunction | Mapping[str, RewardFunction]
 
 
 class Readings(Mapping[Any, Any]):
-    """The readings of one time: ``readings["Grid-0.bus_1.vm_pu"]``, or ``readings[bus, "vm_pu"]``.
+    """The readings at one time: ``readings["Grid-0.bus_1.vm_pu"]``, or ``readings[bus, "vm_pu"]``.
 
-    Values are plain numbers, or arrays where a sensor has several places.
+    Values are plain numbers, or arrays if a sensor has several elements.
     """
 
     def __init__(self, sensors: Mapping[str, tuple[slice, Space]], vector: FloatVector, time: int):
@@ -102,8 +105,8 @@ class Readings(Mapping[Any, Any]):
             raise KeyError(
                 f"{uid!r} is no sensor{did_you_mean(uid, self._sensors)}; those are {listed(list(self._sensors), 8)}"
             )
-        place, space = self._sensors[uid]
-        return space.unflatten(self._vector[place])
+        indices, space = self._sensors[uid]
+        return space.unflatten(self._vector[indices])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sensors)
@@ -113,9 +116,9 @@ class Readings(Mapping[Any, Any]):
 
 
 class Scenario(CoSimulation):
-    """The world of a script. It ends with the script's ``until``, or where ``ends`` says so.
+    """The world of a script. An episode ends at the script's ``until``, or if ``ends`` returns true.
 
-    ``observed`` are sensors that no agent has, for rewards and ``ends``.
+    ``observed`` are additional sensors for rewards and ``ends``, which no agent observes.
     """
 
     def __init__(
@@ -131,23 +134,26 @@ class Scenario(CoSimulation):
         if ends is not None and not callable(ends):
             raise ContractError(f"ends is no function of the readings, but {ends!r}")
         self._rewards, self._ends = rewards, ends
-        #: mosaik's end of the run (exclusive)
+        #: the end of mosaik's run (exclusive)
         self.until = 0
         self._sensors: dict[str, SensorPort] = {}
         self._actuators: dict[str, ActuatorPort] = {}
         #: for each agent, the ids of its sensors and actuators
         self.owned: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        #: the entities that the script named by themselves, by full id
+        #: entities that the script passed as objects, by full id
         self.entities: dict[str, Any] = {}
         for agent in agents:
             where = f"agent {agent.name!r}"
-            seen = tuple(self._sensor(where, *one) for one in _attributes(where, "sensors", agent.sensors))
-            acted = tuple(
-                self._actuator(where, *one) for one in _attributes(where, "actuators", agent.actuators)
+            sensors = tuple(
+                self._sensor(where, *channel) for channel in _attributes(where, "sensors", agent.sensors)
             )
-            self.owned[agent.name] = seen, acted
-        for one in _attributes("attach_agents", "sensors", observed):
-            self._sensor("attach_agents", *one)
+            actuators = tuple(
+                self._actuator(where, *channel)
+                for channel in _attributes(where, "actuators", agent.actuators)
+            )
+            self.owned[agent.name] = sensors, actuators
+        for channel in _attributes("attach_agents", "sensors", observed):
+            self._sensor("attach_agents", *channel)
 
     def setup(self) -> EnvironmentBaseline:
         sensors = [port.information for port in self._sensors.values()]
@@ -166,15 +172,15 @@ class Scenario(CoSimulation):
         return CoSimulationPlan([], [], [], list(self._sensors.values()), list(self._actuators.values()))
 
     def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
-        """Compute the rewards; truncated with the last state before ``until``, terminated where ``ends`` says so."""
-        seen = Readings(self._places, readings, time)
-        rewards = [_reward(name, function(seen)) for name, function in self._rewards.items()]
-        terminated = self._ends is not None and bool(self._ends(seen))
-        truncated = not terminated and time + self.step_size >= self.until
+        """Compute the rewards; terminate if ``ends`` returns true, truncate at the last state before ``until``."""
+        readings_by_name = Readings(self._places, readings, time)
+        rewards = [_reward(name, function(readings_by_name)) for name, function in self._rewards.items()]
+        terminated = self._ends is not None and bool(self._ends(readings_by_name))
+        truncated = time + self.step_size >= self.until
         return EnvironmentState(readings, rewards, terminated, truncated)
 
     def begins(self, until: Any) -> None:
-        """Take note that mosaik runs the world until ``until``. Raises :class:`ContractError`, if nobody acts."""
+        """Set the end of mosaik's run. Raises :class:`ContractError` if agents would never act."""
         self.until = whole("until", until, 1)
         if self.step_size >= self.until:
             raise ContractError(
@@ -184,12 +190,12 @@ class Scenario(CoSimulation):
 
     @property
     def can_end(self) -> bool:
-        """Whether it may end before ``until``."""
+        """Whether the world may end before ``until``."""
         return self._ends is not None
 
     @property
     def readings(self) -> Mapping[tuple[str, str], tuple[Any, Callable[[Any], Any]]]:
-        """The reading of what is not there yet, and what makes readings, by full id of an entity and attribute."""
+        """By full id of an entity and attribute: the reading of a missing value, and the conversion to readings."""
         sensors = [(port, port.information) for port in self._sensors.values()]
         return {
             (port.entity, port.attribute): (missing_in(sensor.space), reading_of(sensor.space, sensor.uid))
@@ -198,40 +204,42 @@ class Scenario(CoSimulation):
 
     @property
     def wanted(self) -> list[tuple[str, str, bool]]:
-        """Full id of an entity, attribute, whether it is set: everything that must be there."""
+        """The required attributes: full id of the entity, attribute, whether it is set."""
         read = [(port.entity, port.attribute, False) for port in self._sensors.values()]
         return read + [(port.entity, port.attribute, True) for port in self._actuators.values()]
 
-    def _sensor(self, where: str, entity: Any, attribute: str, given: Any) -> str:
-        space = _ANY if given is None else _space(where, attribute, given)
+    def _sensor(self, where: str, entity: Any, attribute: str, requested: Any) -> str:
+        space = _ANY if requested is None else _space(where, attribute, requested)
         name = self._name(entity)
         uid = f"{name}.{attribute}"
-        known = self._sensors.get(uid)
-        if known is None:
-            self._sensors[uid] = SensorPort(SensorInformation(None, space, uid), name, attribute)
-        elif given is not None and known.information.space != space:
+        port = self._sensors.get(uid)
+        if port is None:
+            self._sensors[uid] = SensorPort(
+                SensorInformation(None, space, uid, may_be_missing=True), name, attribute
+            )
+        elif requested is not None and port.information.space != space:
             raise ContractError(
-                f"{where}: sensor {uid!r} has the space {space}, but {known.information.space} elsewhere; it has one"
+                f"{where}: sensor {uid!r} has the space {space}, but {port.information.space} elsewhere; it has one"
             )
         return f"{WORLD}.{uid}"
 
-    def _actuator(self, where: str, entity: Any, attribute: str, given: Any) -> str:
+    def _actuator(self, where: str, entity: Any, attribute: str, requested: Any) -> str:
         name = self._name(entity)
         uid = f"{name}.{attribute}"
-        if given is None:
+        if requested is None:
             raise ContractError(
                 f"{where}: actuator {uid!r} needs a space, as in {{{attribute!r}: Box(-1, 1)}}"
             )
         if uid in self._actuators:
             raise ContractError(f"{where}: actuator {uid!r} is set twice; it belongs to one agent")
         first: Any = None
-        if isinstance(given, tuple):
-            if len(given) != 2:
+        if isinstance(requested, tuple):
+            if len(requested) != 2:
                 raise ContractError(
-                    f"{where}: actuator {uid!r} has a space, or (space, value), found {given!r}"
+                    f"{where}: actuator {uid!r} has a space, or (space, value), found {requested!r}"
                 )
-            given, first = given
-        space = _space(where, attribute, given)
+            requested, first = requested
+        space = _space(where, attribute, requested)
         zeros = np.zeros(space.size)
         try:
             value = space.unflatten(zeros) if first is None else first
@@ -252,7 +260,7 @@ class Scenario(CoSimulation):
 
 
 def full_id(entity: Any) -> str:
-    """Return mosaik's full id of an entity, or the text that is one."""
+    """Return the full id of a mosaik entity; a text is returned unchanged."""
     name = entity if isinstance(entity, str) else getattr(entity, "full_id", None)
     if not isinstance(name, str):
         raise ContractError(f"an entity of mosaik or its full id is needed, not {entity!r}")
@@ -260,21 +268,21 @@ def full_id(entity: Any) -> str:
 
 
 def found_in(entities: Any) -> dict[str, Any]:
-    """Return entities and all their children by full id; ``entities`` is one, or many."""
-    found: dict[str, Any] = {}
-    given = entities if isinstance(entities, Iterable) and not isinstance(entities, str) else [entities]
-    for entity in given:
+    """Return one or many entities and all their descendants, by full id."""
+    by_id: dict[str, Any] = {}
+    roots = entities if isinstance(entities, Iterable) and not isinstance(entities, str) else [entities]
+    for entity in roots:
         if not hasattr(entity, "model_mock"):
             raise ContractError(
                 f"entities are what models of mosaik have made (not their ids), found {entity!r}"
             )
-        found[full_id(entity)] = entity
-        found |= found_in(entity.children)
-    return found
+        by_id[full_id(entity)] = entity
+        by_id |= found_in(entity.children)
+    return by_id
 
 
 def check_wanted(wanted: Iterable[tuple[str, str, bool]], entities: Mapping[str, Any]) -> None:
-    """Raise :class:`ContractError` where ``entities`` (by full id) lack what agents see or set."""
+    """Raise :class:`ContractError` if ``entities`` (by full id) lack required attributes."""
     for name, attribute, is_set in wanted:
         entity = entities.get(name)
         if entity is None:
@@ -283,9 +291,9 @@ def check_wanted(wanted: Iterable[tuple[str, str, bool]], entities: Mapping[str,
                 f"it is; given are {listed(list(entities), 8) or 'none'}"
             )
         model = entity.model_mock
-        there = model.input_attrs if is_set else model.output_attrs
-        if attribute not in there:
-            names = _names(there)
+        attributes = model.input_attrs if is_set else model.output_attrs
+        if attribute not in attributes:
+            names = _names(attributes)
             kind = "input" if is_set else "output"
             raise ContractError(
                 f"{name} ({entity.type}) has no {kind} {attribute!r}{did_you_mean(attribute, names)}"
@@ -298,28 +306,28 @@ def check_wanted(wanted: Iterable[tuple[str, str, bool]], entities: Mapping[str,
             )
 
 
-def _reward(name: str, found: Any) -> float:
+def _reward(name: str, value: Any) -> float:
     try:
-        return float(found)
+        return float(value)
     except (TypeError, ValueError):
-        raise ContractError(f"reward {name!r} must be a number, found {found!r}") from None
+        raise ContractError(f"reward {name!r} must be a number, found {value!r}") from None
 
 
 def _names(attributes: Any) -> list[str]:
     try:
         return sorted(attributes)
     except TypeError:
-        return []  # mosaik's set of everything
+        return []  # mosaik's set of all attributes
 
 
-def _attributes(where: str, kind: str, given: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (entity, attribute, space as it is given)."""
-    if not isinstance(given, Mapping):
-        raise ContractError(f"{where}: {kind} is a mapping of entities to attributes, found {given!r}")
-    for entity, attributes in given.items():
+def _attributes(where: str, kind: str, channels: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Yield entity, attribute, and its space or ``None``."""
+    if not isinstance(channels, Mapping):
+        raise ContractError(f"{where}: {kind} is a mapping of entities to attributes, found {channels!r}")
+    for entity, attributes in channels.items():
         if isinstance(attributes, str):
             attributes = [attributes]
-        if not isinstance(attributes, Iterable) or not all(isinstance(one, str) for one in attributes):
+        if not isinstance(attributes, Iterable) or not all(isinstance(name, str) for name in attributes):
             raise ContractError(
                 f"{where}: {kind} of {full_id(entity)!r} are names of attributes, or a mapping of them to spaces, "
                 f"found {attributes!r}"
@@ -328,12 +336,12 @@ def _attributes(where: str, kind: str, given: Any) -> Iterator[tuple[Any, str, A
             yield entity, attribute, attributes[attribute] if isinstance(attributes, Mapping) else None
 
 
-def _space(where: str, attribute: str, given: Any) -> Space:
-    if isinstance(given, str):
-        given = parse_space(given)
-    if not isinstance(given, Space):
-        raise ContractError(f"{where}: {attribute!r} needs a space such as Box(0, 1), found {given!r}")
-    if isinstance(given, Box) and given.shape == (1,):
-        # an attribute of mosaik is a plain number far more often than a list of one
-        return Box(given.low[0], given.high[0], shape=(), dtype=given.dtype)
-    return given
+def _space(where: str, attribute: str, space: Any) -> Space:
+    if isinstance(space, str):
+        space = parse_space(space)
+    if not isinstance(space, Space):
+        raise ContractError(f"{where}: {attribute!r} needs a space such as Box(0, 1), found {space!r}")
+    if isinstance(space, Box) and space.shape == (1,):
+        # mosaik attributes are usually plain numbers, not lists of one
+        return Box(space.low[0], space.high[0], shape=(), dtype=space.dtype)
+    return space

@@ -1,6 +1,6 @@
-"""One run of a user's world with our agents in it.
+"""Runs a user's mosaik world with our agents in it.
 
-The agents' simulators are started when the script runs its world: until then, the script may build on.
+The agents' simulators are started when the script runs its world, so the script may extend the world until then.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from palaestrai_mosaik.simulation.scheduler.versions import runners
 
 from .environment import Scenario
 
-#: the name in ``sim_config`` of our simulator
+#: the name of our simulator in ``sim_config``
 _STARTER = "palaestrai-mosaik"
-#: seconds for simulators that are in the middle of a step, once the world shall end, and after a failure or Ctrl-C
+#: seconds to wait for simulators that are stepping: at the regular end of the world, and after a failure or Ctrl-C
 _PATIENCE, _HURRIED = 30.0, 2.0
 _POLL = 0.05
 
-#: what runs the world: mosaik's own ``AsyncWorld.run``, with all its arguments but the world
+#: runs the world: mosaik's ``AsyncWorld.run`` with all its arguments
 Run = Callable[[], Awaitable[Any]]
 
 
 class ScenarioWorldBuilder(WorldBuilder):
-    """Builds the agents into a world that somebody else has built."""
+    """Adds the agents to a world built by the user."""
 
     def __init__(self, episode: Episode, world: Any, entities: Mapping[str, Any]):
         super().__init__(episode)
@@ -41,12 +41,12 @@ class ScenarioWorldBuilder(WorldBuilder):
         self.scenario = handle.domain
         self.readings = handle.domain.readings
         self.entities = {(0, name): entity for name, entity in entities.items()}
-        # any of them may be in another process, and what is sent there must be plain
+        # any simulator may be in another process, so values sent to it must be plain data
         self.timeouts = {entity.sid: math.inf for entity in entities.values()}
         self.ended_early = False
 
     async def build(self) -> None:
-        """Start the simulators of the agents and the coordinator, and connect them with the entities."""
+        """Start the simulators of the agents and the coordinator, and connect them to the entities."""
         links, watching = guarded(self._prepare, "a muscle")
         config: dict[str, Any] = {**(self.world.sim_config or {}), _STARTER: internals.HANDED_OVER}
         self.world.sim_config = config
@@ -55,7 +55,7 @@ class ScenarioWorldBuilder(WorldBuilder):
             internals.keep_in_step(self.world, self.coordinator_sid, self.agents)
 
     def _own_sid(self, name: str) -> str:
-        # the user may have given this name to a simulator
+        # avoid names of the user's simulators
         return new_sid(name, "", [runner.sid for runner in runners(self.world)])
 
     async def _start_ours(self, sid: str, simulator: BridgeSimulator) -> Any:
@@ -68,24 +68,24 @@ class ScenarioWorldBuilder(WorldBuilder):
         if outward:
             super()._plug(link, agent, outward)
             return
-        there = self.entities[link.environment, link.entity]
+        entity = self.entities[link.environment, link.entity]
         missing, convert = self.readings[link.entity, link.source]
-        # without a cache, mosaik would show an agent that nothing has come yet by a None that is not converted
+        # without mosaik's cache, a missing value would reach the agent as an unconverted None
         initial = None if self.world.use_cache else missing
-        self._connect(there, agent, (link.source, link.target), 0, initial, convert)
+        self._connect(entity, agent, (link.source, link.target), 0, initial, convert)
 
     def _stop(self, time: int) -> None:
-        """End the world, unless it ends by itself: others may still have something to do at ``time``."""
+        """Stop the world at ``time`` if it ends early; otherwise, let other simulators finish."""
         if self.handles[0].terminated:
             self.ended_early = True
             internals.stop(self.world, time)
 
 
 async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any], run: Run) -> None:
-    """Build the agents into ``world`` (mosaik's asynchronous one), and run it to its end.
+    """Add the agents to mosaik's asynchronous ``world``, and run it to its end.
 
-    Raises what users' code has raised, and :class:`SimulationError` where mosaik would swallow that a
-    simulator has failed. No task of the world is left.
+    Raises exceptions of user code, and :class:`SimulationError` if a simulator failed but mosaik ignores it. No task of
+    the world is left running.
     """
     builder = ScenarioWorldBuilder(episode, world, entities)
     await builder.build()
@@ -108,13 +108,13 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
 def _raise_failure(main: asyncio.Future[Any]) -> None:
     error = main.exception()
     if error is not None:
-        # what a simulator in another process has raised, which mosaik's own run would only log
+        # an error in a remote simulator, which mosaik's run would only log
         sid = getattr(error, "source", None)
         raise error if sid is None else internals.explain(sid, error, remote=True)
 
 
 async def _end_tasks(main: asyncio.Future[Any], world: Any, patience: float) -> None:
-    """Let simulators end their step, and no more."""
+    """Let simulators finish their current step, then cancel all tasks."""
     tasks = [runner.task for runner in runners(world) if runner.task is not None]
     waited = 0.0
     while not all(task.done() for task in tasks) and waited < patience:
@@ -127,7 +127,7 @@ async def _end_tasks(main: asyncio.Future[Any], world: Any, patience: float) -> 
 
 
 def _cause(world: Any) -> BaseException:
-    """Return why the world has ended before its end, with what mosaik has not raised."""
+    """Return the error that ended the world early, including errors that mosaik did not raise."""
     for runner in runners(world):
         task = runner.task
         error = task.exception() if task is not None and task.done() and not task.cancelled() else None

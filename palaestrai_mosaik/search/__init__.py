@@ -1,7 +1,7 @@
-"""Searches for the best settings of a design: Optuna proposes them, and the runs are those of a design folder.
+"""Searches for the best settings of a design. Optuna proposes them; their runs are those of a design folder.
 
-``arsenai tune`` calls :func:`tune`, ``arsenai submit`` :func:`submit`; :func:`search_result` returns what a search has found until
-now, :func:`history_figure` draws how it went. See ``docs/tuning.md``.
+``arsenai tune`` calls :func:`tune`, ``arsenai submit`` calls :func:`submit`. :func:`search_result` returns the results
+so far, :func:`history_figure` draws the progress. See ``docs/tuning.md``.
 """
 
 from .figure import history_figure

@@ -1,4 +1,4 @@
-"""What a search has spent of its budget, and what is left of it."""
+"""The budget of a search: its spent part, and the rest."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def spent(
     marked: Collection[int] = (),
     reserve: bool = True,
 ) -> str | None:
-    """Return which limit of the budget lets no other setting begin; ``None``: there is room for one.
+    """Return the limit of the budget that prevents another setting, or None.
 
     Args:
         search: the search of a design.
-        trials: its settings, as the journal has them.
-        spans: when it was worked on beyond what the journal has.
-        marked: the numbers of those that do not count, because they are executed again.
-        reserve: whether a setting that is not settled counts with all its runs, of which some may never be executed, or
-            with those that have ended.
+        trials: its settings in the journal.
+        spans: periods of work that are not in the journal.
+        marked: the numbers of settings marked for another execution, which do not count.
+        reserve: whether an unsettled setting counts with all its runs, even if some may never be executed, or only
+            with the runs that have ended.
     """
     budget = search.budget
     trials = [trial for trial in trials if trial.number not in marked] if marked else trials
@@ -49,7 +49,7 @@ def spent(
 def runs_left(
     search: SearchSpec, trials: Sequence[Any], *, marked: Collection[int] = (), reserve: bool = True
 ) -> int | None:
-    """Return how many runs the budget has left; ``None`` where it does not count runs. See :func:`spent`."""
+    """Return the number of runs left in the budget, or None if it has no limit on runs. See :func:`spent`."""
     if search.budget.runs is None:
         return None
     counted = (trial for trial in trials if trial.number not in marked)
@@ -60,13 +60,13 @@ def runs_left(
 
 
 def _runs_counted(search: SearchSpec, trial: Any) -> int:
-    """Return the runs that a setting counts for: those executed, or all of one that was proposed before."""
+    """Return the number of runs that a setting counts for: those executed, or all if it repeats an earlier one."""
     repeated = first_of(trial) not in (None, trial.number)
     return search.seeds if repeated else len(trial.user_attrs.get(RUNS, ()))
 
 
 def _hours(trials: Sequence[Any], spans: Iterable[Span]) -> float:
-    """Return for how long settings were worked on, at the same time counted once."""
+    """Return the hours of work on settings, without counting overlaps twice."""
     every = [span for trial in trials for span in spans_of(trial)]
     total, end = 0.0, -float("inf")
     for started, ended in sorted([*every, *spans]):

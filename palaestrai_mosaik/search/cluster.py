@@ -1,7 +1,7 @@
-"""A search on Slurm: how many tasks work on it, what tasks that have ended left, and waiting for them.
+"""A search on Slurm: the number of tasks, the settings that ended tasks left, and waiting for tasks.
 
-A submission of a search is one of a design, with tasks that have no runs: each asks for its next setting itself
-(:mod:`.task`). All that they share is the journal in the folder.
+A submission of a search is like one of a design, but its tasks have no runs: each proposes its next setting itself
+(:mod:`.task`). The tasks share only the journal in the folder.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from .search import Search
 from .settings import claims_folder, record_of, runs_of
 
 logger = logging.getLogger(__name__)
-#: settings that a task is expected to execute one after the other: with fewer, a sampler learns too little
+#: settings that a task should execute one after the other; with fewer, the sampler learns too little
 SETTINGS_IN_TURN = 10
-#: tasks where the budget does not count runs, and nothing limits them
+#: number of tasks if the budget has no limit on runs, and there is no throttle
 _UNCOUNTED = 10
-#: seconds between two looks at the journal, and between two questions to Slurm
+#: seconds between reads of the journal, and between queries to Slurm
 _POLL, _SQUEUE_POLL = 0.5, 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What :func:`submit` has done.
+    """The result of :func:`submit`.
 
     Attributes:
         submission: the new submission; ``None``: no task was submitted.
-        live: how many tasks of earlier ones wait or run.
-        tasks: how many tasks there were to submit.
-        settings_left: how many settings they can work on; ``None``: the budget does not count runs.
-        retried: how many failed settings are executed once more because that was asked for now.
+        live: number of queued and running tasks of earlier submissions.
+        tasks: number of tasks to submit.
+        settings_left: number of settings that they can work on; ``None``: the budget has no limit on runs.
+        retried: number of failed settings marked now for another execution.
     """
 
     submission: Submission | None
@@ -73,10 +73,20 @@ def submit(
     dry_run: bool = False,
     retry_failed: bool = False,
 ) -> Submitted:
-    """Submit as many tasks as a search can use, and does not have yet; the caller holds the folder's lock.
+    """Submit the tasks that a search can use in addition to those it has; the caller holds the folder's lock.
 
-    What tasks that have ended left is taken in before. ``ignore_queue``: count no task as live, and do not ask Slurm.
-    ``dry_run``: submit nothing. ``retry_failed``: see :meth:`Search.retry_failed`. Raises :class:`SchedulerError` where Slurm does not answer.
+    The results of ended tasks are processed first.
+
+    Args:
+        search: the search.
+        folder: its folder.
+        settings: execution settings of the runs.
+        ignore_queue: treat all earlier tasks as gone, without asking Slurm.
+        dry_run: submit nothing.
+        retry_failed: see :meth:`Search.retry_failed`.
+
+    Raises:
+        SchedulerError: Slurm does not answer.
     """
     live = 0
     if not ignore_queue:
@@ -93,19 +103,19 @@ def submit(
     assert search.spec.search is not None
     marked, trials = marked_settings(search.journal), search.journal.trials()
     left = settings_left(search.spec.search, trials, marked)
-    wanted = 0
+    needed = 0
     if search.over() is None:
-        wanted = max(0, tasks_for(search.spec.search, left, settings.slurm) - live)
+        needed = max(0, tasks_for(search.spec.search, left, settings.slurm) - live)
     submission = None
-    if wanted and not dry_run:
-        submission = submit_tasks(folder.path, *plan_search(folder, wanted, settings))
-    return Submitted(submission, live, wanted, left, retried)
+    if needed and not dry_run:
+        submission = submit_tasks(folder.path, *plan_search(folder, needed, settings))
+    return Submitted(submission, live, needed, left, retried)
 
 
 def settings_left(search: SearchSpec, trials: Sequence[Any], marked: Collection[int] = ()) -> int | None:
-    """Return how many settings there are to work on: those not settled, and what is left of the budget.
+    """Return the number of settings to work on: those not settled, and those that the rest of the budget allows.
 
-    ``None`` where it does not count runs. Those that are ``marked`` are executed again, and do not count.
+    None if the budget has no limit on runs. ``marked`` settings are retried, so they do not count.
     """
     left = runs_left(search, trials, marked=marked)
     unsettled = sum(not trial.state.is_finished() for trial in trials)
@@ -113,10 +123,10 @@ def settings_left(search: SearchSpec, trials: Sequence[Any], marked: Collection[
 
 
 def tasks_for(search: SearchSpec, left: int | None, slurm: SlurmSettings) -> int:
-    """Return how many tasks are to work on so many settings (``None``: nobody knows how many).
+    """Return the number of tasks for ``left`` settings (``None``: unknown).
 
-    Where it is said how many runs a task executes, as many as that takes; else so many that each is expected to execute
-    ten settings in turn, or as many as ``throttle`` allows, if that is more. Never more than there are settings for.
+    With a number of runs per task, it follows from that. Otherwise, each task should execute ten settings in turn, or
+    there are as many tasks as ``throttle`` allows, if that is more. There are never more tasks than settings.
     """
     at_a_time = slurm.runs_at_a_time
     if left is None:
@@ -128,27 +138,27 @@ def tasks_for(search: SearchSpec, left: int | None, slurm: SlurmSettings) -> int
 
 
 def states_of(folder: Path) -> dict[int, dict[int, TaskState]]:
-    """Return the states of all tasks on Slurm that work on the search in ``folder``, for each submission.
+    """Return the states of the Slurm tasks that work on the search in ``folder``, by submission and task.
 
     Raises :class:`SchedulerError`.
     """
     submissions = Submissions(folder)
     return {
-        one.number: search_task_states(submissions, one)
-        for one in submissions.all()
-        if one.search and one.executor == "slurm"
+        submission.number: search_task_states(submissions, submission)
+        for submission in submissions.all()
+        if submission.search and submission.executor == "slurm"
     }
 
 
 class FailedTasks(NamedTuple):
-    """How many tasks of a submission have failed, and the folder of what they printed."""
+    """The number of failed tasks of a submission, and the folder of their output."""
 
     tasks: int
     output: Path
 
 
 def failed_tasks(folder: Path, states: Mapping[int, Mapping[int, TaskState]]) -> FailedTasks | None:
-    """Return how many tasks have failed of the newest submission that works on a search; ``None``: none of them has."""
+    """Return the failed tasks of the newest submission of a search, or None if none failed."""
     if not states:
         return None
     newest = max(states)
@@ -157,9 +167,9 @@ def failed_tasks(folder: Path, states: Mapping[int, Mapping[int, TaskState]]) ->
 
 
 def give_back(folder: Path, states: Mapping[int, Mapping[int, TaskState]]) -> None:
-    """Give back the settings that tasks had when they were killed, and record that their runs were interrupted.
+    """Release the settings of killed tasks, and record their runs as interrupted.
 
-    Otherwise this host would not know for minutes that processes of another one are gone.
+    Otherwise it would take this host minutes to notice that processes of another host are gone.
     """
     submissions = Submissions(folder)
     over = {
@@ -172,7 +182,7 @@ def give_back(folder: Path, states: Mapping[int, Mapping[int, TaskState]]) -> No
         return
     for path in (folder / JOBS).glob("*.running"):
         marker = Marker.read(path)
-        # (a process of this host that still ends is believed)
+        # A process of this host that is still ending keeps its marker.
         if marker is not None and marker.task in over and not (marker.of_this_host and marker.alive):
             _note_killed(folder, path, marker)
     for path in claims_folder(folder).glob("*.running"):
@@ -199,13 +209,13 @@ def _note_killed(folder: Path, path: Path, marker: Marker) -> None:
 
 
 class TaskWatch:
-    """Waits for the tasks that work on a search, and tells what they do. Cancelling cancels all of them.
+    """Waits for the tasks that work on a search, and reports their progress. Cancelling cancels all of them.
 
     Attributes:
-        settled: how many settings were settled meanwhile.
-        ended: how many runs were executed meanwhile, by how they ended.
-        failures: the records of those that failed.
-        states: what Slurm said last of the tasks, by number, for each submission.
+        settled: number of settings settled since the start.
+        ended: number of runs executed since the start, by status.
+        failures: the records of failed runs.
+        states: the latest states of the tasks from Slurm, by submission and number.
     """
 
     def __init__(self, search: Search, fail_fast: bool, progress: SearchProgress):
@@ -226,19 +236,19 @@ class TaskWatch:
         return self._cancelled > 0
 
     def cancel(self, *, now: bool = False) -> None:
-        """End the tasks; ``now``: kill them. Only notes the wish: a signal handler may call it."""
+        """Request the end of the tasks; ``now``: kill them. Only sets a flag, so that a signal handler may call it."""
         self._cancelled = max(self._cancelled, 2 if now else 1)
 
     def wait(self) -> None:
-        """Wait until no task waits or runs."""
-        asked, over = -math.inf, False
+        """Wait until no task is queued or running."""
+        last_query, over = -math.inf, False
         while not over:
-            if time.monotonic() - asked >= _SQUEUE_POLL or self._cancelled > self._cancel_sent:
-                asked, self.states = time.monotonic(), self._ask(self.states)
+            if time.monotonic() - last_query >= _SQUEUE_POLL or self._cancelled > self._cancel_sent:
+                last_query, self.states = time.monotonic(), self._ask(self.states)
                 give_back(self._path, self.states)
                 words = [state for of_one in self.states.values() for state in of_one.values()]
                 over = bool(words) and all(state.ended for state in words)
-            # (once more after the end)
+            # Also once after the end.
             self._look()
             if not over:
                 time.sleep(_POLL)
@@ -247,7 +257,7 @@ class TaskWatch:
         return self._search.journal.trials()
 
     def _look(self) -> None:
-        """Tell what the journal has that it had not before."""
+        """Report the new entries of the journal."""
         for trial in self._trials():
             was_settled, before = self._known.get(trial.number, (False, 0))
             runs = runs_of(trial)
@@ -269,22 +279,28 @@ class TaskWatch:
                 yield record
 
     def _ask(self, before: dict[int, dict[int, TaskState]]) -> dict[int, dict[int, TaskState]]:
-        """Return what Slurm says now; what it has said ``before`` where it does not answer."""
+        """Return the current states from Slurm, or those from ``before`` if it does not answer."""
         try:
-            live = [one for one in self._submissions.all() if one.search and one.executor == "slurm"]
+            live = [
+                submission
+                for submission in self._submissions.all()
+                if submission.search and submission.executor == "slurm"
+            ]
             states: dict[int, dict[int, TaskState]] = {}
-            for one in live:
-                known = before.get(one.number)
-                if known is not None and all(state.ended for state in known.values()):
-                    states[one.number] = known
+            for submission in live:
+                earlier = before.get(submission.number)
+                if earlier is not None and all(state.ended for state in earlier.values()):
+                    states[submission.number] = earlier
                     continue
                 if self._cancelled > self._cancel_sent:
-                    self._scheduler.cancel(one, now=self._cancelled > 1)
-                states[one.number] = search_task_states(self._submissions, one, self._scheduler)
+                    self._scheduler.cancel(submission, now=self._cancelled > 1)
+                states[submission.number] = search_task_states(self._submissions, submission, self._scheduler)
                 if self._fail_fast and self.failures and not self._stopped:
-                    queued = [task for task, state in states[one.number].items() if state is TaskState.QUEUED]
+                    queued = [
+                        task for task, state in states[submission.number].items() if state is TaskState.QUEUED
+                    ]
                     if queued:
-                        self._scheduler.cancel(one, queued)
+                        self._scheduler.cancel(submission, queued)
             self._cancel_sent = self._cancelled
             self._stopped = self._stopped or bool(self._fail_fast and self.failures)
         except SchedulerError as error:

@@ -1,7 +1,7 @@
-"""Executes the best settings of a search with seeds that it has not used: the honest figure.
+"""Execute the best settings of a search with seeds that it has not used, for an unbiased result.
 
-They are an ordinary design, in the folder ``confirm`` in that of the search: the best settings as given points, with
-``confirm`` repetitions each. So it is executed, resumed, analysed and compared as any other.
+They are an ordinary design in the folder ``confirm`` of the search: the best settings as points, with ``confirm``
+repetitions each. It is executed, resumed, analysed and compared like any other.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import FolderProgress, Settings, Summary, run_folder
 from palaestrai_mosaik.seeding import integer_seed
 
-from .ranking import FRONT, ranked
+from .ranking import FRONT, best_pruned, ranked
 
-#: which row of the design that confirms is which setting, and the document of the winner
+#: the settings of the confirming design's rows, and the document of the winner
 ROWS, WINNER = "search/confirmed.csv", "search/winner.yml"
 
 
@@ -35,7 +35,7 @@ def confirm(
     settings: Settings,
     progress: FolderProgress,
 ) -> Summary | None:
-    """Execute the best settings of a search that is over with fresh seeds; ``None`` where nothing is to be confirmed."""
+    """Execute the best settings of a finished search with fresh seeds; return None if there is nothing to confirm."""
     folder = make_confirming(spec, path, records)
     if folder is None:
         return None
@@ -43,15 +43,15 @@ def confirm(
 
 
 def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecord]) -> DesignFolder | None:
-    """Generate the design that confirms the best settings of a search that is over; ``None`` where nothing is to be."""
+    """Generate the design that confirms the best settings of a finished search, or None without any."""
     assert spec.search is not None
-    chosen = ranked(spec, records)[:FRONT]
+    chosen = [*ranked(spec, records)[:FRONT], *best_pruned(spec, records)]
     if not spec.search.confirm or not chosen:
         return None
-    folder = confirming_design(spec, path, [one.number for one in chosen]).generate(
+    folder = confirming_design(spec, path, [record.number for record in chosen]).generate(
         path / CONFIRM, force=True
     )
-    lines = "".join(f"{row},{one.number}\n" for row, one in enumerate(chosen))
+    lines = "".join(f"{row},{record.number}\n" for row, record in enumerate(chosen))
     try:
         files.write_text(path / ROWS, f"row,setting\n{lines}", durable=False)
     except OSError as error:
@@ -60,18 +60,18 @@ def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecor
 
 
 def confirming_design(spec: DesignSpec, path: Path, numbers: Sequence[int]) -> Design:
-    """Return the design that executes the settings ``numbers`` of the search in ``path`` with seeds of its own."""
+    """Return the design that executes the settings ``numbers`` of the search in ``path`` with its own seeds."""
     assert spec.search is not None
     folder = DesignFolder.open(path)
     unit, values = folder.sample.unit, folder.values()
-    # (an analysis that the design asks for is one of the settings that it searches, not of the best few)
+    # The design's analysis is for all settings of the search, not for the best few.
     data: dict[str, Any] = {
         key: value for key, value in spec.resolved.items() if key not in ("search", "output")
     }
     data["analysis"] = {
         key: value for key, value in data.get("analysis", {}).items() if key in ("confidence", "resamples")
     }
-    # what they differ in is what they are compared by
+    # Compare by the factors that differ.
     data["analysis"]["compare"] = [
         factor.name
         for factor in spec.factors
@@ -92,7 +92,7 @@ def confirming_design(spec: DesignSpec, path: Path, numbers: Sequence[int]) -> D
 
 
 def confirmed_rows(path: Path) -> tuple[DesignFolder, list[int]] | None:
-    """Return the design that confirms the search in ``path``, and the setting of each of its rows; if there is one."""
+    """Return the confirming design of the search in ``path``, and the setting of each of its rows; None if missing."""
     try:
         lines = files.read_text(path / ROWS).splitlines()[1:]
         return DesignFolder.open(path / CONFIRM), [int(line.partition(",")[2]) for line in lines]
@@ -100,9 +100,21 @@ def confirmed_rows(path: Path) -> tuple[DesignFolder, list[int]] | None:
         return None
 
 
-def write_winner(path: Path, spec: DesignSpec, number: int) -> str:
-    """Write the run document of the setting ``number``, as it was executed with the first seed; return its name in the folder."""
+def write_winner(path: Path, spec: DesignSpec, number: int | None) -> str | None:
+    """Write the run document of the setting ``number`` with its first seed.
+
+    Args:
+        path: the folder of the search.
+        spec: the design of the search.
+        number: the number of the winner; ``None``: remove the document of an earlier winner.
+
+    Returns:
+        The name of the document in the folder, or None.
+    """
     try:
+        if number is None:
+            files.remove(path / WINNER, missing_ok=True)
+            return None
         text = files.read_text(path / run_file(spec.uid, number, 0))
         files.write_text(path / WINNER, text, durable=False)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Why a search is over."""
+"""The end of a search."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .budget import spent
 from .retries import marked_settings, waiting, without
 from .settings import setting_of
 
-#: a search ends that proposes so many settings in a row that it has proposed before, or where so many fail and none does not
+#: limits on repeated settings in a row, and on failed settings if none has succeeded, at which a search ends
 _MOST_REPEATED, _MOST_FAILED = 100, 10
 
 
 def search_over(search: SearchSpec, journal: Journal) -> str | None:
-    """Return why a search is over; ``None``: there are settings to execute or to propose."""
+    """Return the reason why a search is over, or None if there are settings to execute or to propose."""
     marked, trials = marked_settings(journal), journal.trials()
     if any(not trial.state.is_finished() for trial in trials):
         return None
@@ -26,9 +26,12 @@ def search_over(search: SearchSpec, journal: Journal) -> str | None:
 
 
 def hopeless(trials: Sequence[Any], marked: Collection[int], repeated: int) -> str | None:
-    """Return why other settings would be of no use; ``repeated``: so many in a row had been proposed before.
+    """Return the reason why further settings would be useless, or None.
 
-    Those that are ``marked`` are executed again, and do not count.
+    Args:
+        trials: the settings of the search.
+        marked: the numbers of settings marked for another execution, which do not count.
+        repeated: the number of the latest settings in a row that repeat earlier ones.
     """
     if waiting(trials, marked):
         return None
@@ -41,6 +44,9 @@ def hopeless(trials: Sequence[Any], marked: Collection[int], repeated: int) -> s
 
 
 def _repeated_last(trials: Sequence[Any]) -> int:
-    """Return how many of the newest settings in a row had been proposed before."""
+    """Count the latest settings in a row that repeat earlier ones."""
     settings = map(setting_of, reversed(trials))
-    return sum(1 for _ in takewhile(lambda one: one is not None and one.first != one.number, settings))
+    return sum(
+        1
+        for _ in takewhile(lambda setting: setting is not None and setting.first != setting.number, settings)
+    )

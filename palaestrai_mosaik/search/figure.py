@@ -1,4 +1,4 @@
-"""The way of a search to its best settings, as a picture."""
+"""A picture of the progress of a search."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ if TYPE_CHECKING:
 
 
 def history_figure(folder: str | Path, store: str | None = None) -> Figure:
-    """Return a picture of a search: the outcomes of its settings over the steps of environments until then.
+    """Draw the outcomes of a search's settings over the steps of environments until then.
 
-    A line shows the best outcome so far, points show each setting that was executed whole; of those that were stopped
-    early, no outcome is known. Both are the search's own figures. Settings that were confirmed have one more point, the
-    mean over fresh seeds, with a standard deviation to both sides. A notebook shows the picture. Of several objectives
-    it shows the first.
+    A line shows the best outcome so far, points show each setting that was executed in full; the outcomes of pruned
+    settings are unknown. Both are from the search itself. Confirmed settings have another point, the mean over fresh
+    seeds, with a standard deviation to both sides. Notebooks show the picture. Of several objectives it shows the
+    first.
 
     Args:
         folder: the folder of the search.
-        store: where its runs are recorded; ``None``: ``results`` in the folder.
+        store: the store of its runs; ``None``: ``results`` in the folder.
+
+    Returns:
+        The figure.
 
     Raises:
-        DocumentError: ``folder`` is not that of a design.
+        DocumentError: ``folder`` is not the folder of a design.
         ExecutionError: the design has no search, or no setting is complete yet.
     """
     opened = DesignFolder.open(folder)
@@ -44,23 +47,23 @@ def history_figure(folder: str | Path, store: str | None = None) -> Figure:
     points = history(spec, records)
     if not points:
         raise ExecutionError(f"{path}: no setting of the search is complete yet")
-    steps = np.array([one.steps for one in points], dtype=float)
-    values, best = (np.array([getattr(one, name) for one in points]) for name in ("value", "best"))
+    steps = np.array([item.steps for item in points], dtype=float)
+    values, best = (np.array([getattr(item, name) for item in points]) for name in ("value", "best"))
     curves = [
         Curve("best so far", steps, best, steps=True),
         Curve("each setting", steps, values, points=True),
     ]
-    told = {one.number: float(one.steps) for one in points}
+    steps_at = {item.number: float(item.steps) for item in points}
     fresh = sorted(
         (
-            (told[one.number], one.confirmed[outcome.name])
-            for one in best_settings(spec, path, records, store)
-            if outcome.name in one.confirmed
+            (steps_at[item.number], item.confirmed[outcome.name])
+            for item in best_settings(spec, path, records, store)
+            if outcome.name in item.confirmed and item.confirmed[outcome.name].seeds
         ),
         key=lambda pair: pair[0],
     )
     if fresh:
-        mean, std = (np.array([getattr(one, name) for _, one in fresh]) for name in ("mean", "std"))
+        mean, std = (np.array([getattr(item, name) for _, item in fresh]) for name in ("mean", "std"))
         at = np.array([at for at, _ in fresh])
         curves.append(Curve("the best over fresh seeds", at, mean, mean - std, mean + std, points=True))
     title = f"{outcome.name}: {outcome.better} is better"

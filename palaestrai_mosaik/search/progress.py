@@ -1,4 +1,4 @@
-"""The progress of a search: settings, the best so far, and what of the budget is used."""
+"""The progress of a search: settings, the best outcome so far, and the spent budget."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import SettingRecord
 from palaestrai_mosaik.execution import FolderProgress, make_progress
 from palaestrai_mosaik.execution.job import JobRecord
-from palaestrai_mosaik.progress import LINES, Pace, choose, new_bar, print_line
+from palaestrai_mosaik.printing import Bar
+from palaestrai_mosaik.progress import LINES, Pace, choose, print_line
 from palaestrai_mosaik.text import count
 
 from .ranking import is_better
 
 
 class SearchProgress(FolderProgress):
-    """Is called with what happens in a search. This one is silent."""
+    """Receives the events of a search. The base class is silent."""
 
-    #: is called while the best settings are confirmed
+    #: receives the events while the best settings are confirmed
     confirming = FolderProgress()
 
     def begin_search(self, spec: DesignSpec, settings: Sequence[SettingRecord], processes: int) -> None:
@@ -41,7 +42,7 @@ class _Counting(SearchProgress):
         assert spec.search is not None
         self._sought, self._budget = sought(spec), spec.search.budget
         for setting in settings:
-            # (what is executed once more does not count for the budget)
+            # Retried settings do not count for the budget.
             if setting.state == "retried":
                 self.done += 1
                 continue
@@ -70,7 +71,7 @@ class _Counting(SearchProgress):
 
     @property
     def text(self) -> str:
-        """What is to be said of the settings."""
+        """A summary of the settings."""
         parts = [f"{self.pruned} pruned"] * (self.pruned > 0) + [f"{self.failed} failed"] * (self.failed > 0)
         if self.best is not None:
             parts.append(
@@ -88,7 +89,7 @@ class _Counting(SearchProgress):
 
 
 class SearchLines(_Counting):
-    """Plain lines, for a log: at most one every five seconds, and one at the end."""
+    """Plain lines for a log: at most one every five seconds, and one at the end."""
 
     def begin_search(self, spec: DesignSpec, settings: Sequence[SettingRecord], processes: int) -> None:
         super().begin_search(spec, settings, processes)
@@ -121,7 +122,7 @@ class SearchBar(_Counting):
         super().begin_search(spec, settings, processes)
         total = self._budget.runs
         form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
-        self.bar = new_bar(self.stream, total, "search", "run", bar_format=form if total else None)
+        self.bar = Bar(self.stream, total, "search", "run", bar_format=form if total else None)
         self.bar.update(self.runs)
 
     def ended(self, record: JobRecord) -> None:
@@ -130,12 +131,12 @@ class SearchBar(_Counting):
 
     def settled(self, setting: SettingRecord) -> None:
         super().settled(setting)
-        self.bar.set_postfix_str(f"{count(self.done, 'setting')}, {self.text}".rstrip(", "))
+        self.bar.say(f"{count(self.done, 'setting')}, {self.text}".rstrip(", "))
 
     def end(self) -> None:
         self.bar.close()
 
 
 def make_search_progress(*, quiet: bool = False, stream: TextIO | None = None) -> SearchProgress:
-    """Return what suits a stream (``None``: standard error): a bar on a terminal, else plain lines."""
+    """Return the progress for a stream (``None``: standard error): a bar on a terminal, else plain lines."""
     return choose(SearchProgress, SearchBar, SearchLines, quiet=quiet, stream=stream)

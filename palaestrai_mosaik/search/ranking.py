@@ -1,4 +1,4 @@
-"""Which settings of a search are better than others."""
+"""The ranking of a search's settings."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from palaestrai_mosaik.design.model import DesignSpec, OutcomeSpec
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import SettingRecord
 
-#: settings that are shown, and confirmed at most
+#: the number of best settings to show, and the limit on confirmed ones
 BEST, FRONT = 3, 5
 
 
 def direction(outcome: OutcomeSpec) -> str:
-    """Return what Optuna calls the direction of an outcome."""
+    """Return Optuna's name of an outcome's better direction."""
     return "minimize" if outcome.better == "lower" else "maximize"
 
 
@@ -23,25 +23,38 @@ def is_better(one: float, other: float, outcome: OutcomeSpec) -> bool:
 
 
 def ranked(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRecord]:
-    """Return the best settings, the best first: of one objective :data:`BEST`, of several the whole Pareto front.
+    """Return the best settings, the best first: :data:`BEST` for one objective, the Pareto front for several.
 
-    A setting that was proposed twice counts once.
+    Settings that repeat earlier ones do not count.
     """
     outcomes = sought(spec)
-    signs = [1.0 if one.better == "lower" else -1.0 for one in outcomes]
-    complete = [one for one in records if one.state == "complete" and one.first is None]
+    signs = [1.0 if item.better == "lower" else -1.0 for item in outcomes]
+    complete = [item for item in records if item.state == "complete" and item.first is None]
     costs = {
-        one.number: [sign * value for sign, value in zip(signs, one.values, strict=True)] for one in complete
+        item.number: [sign * value for sign, value in zip(signs, item.values, strict=True)]
+        for item in complete
     }
-    ordered = sorted(complete, key=lambda one: (costs[one.number], one.number))
+    ordered = sorted(complete, key=lambda item: (costs[item.number], item.number))
     if len(outcomes) == 1:
         return ordered[:BEST]
     return [
-        one
-        for one in ordered
+        item
+        for item in ordered
         if not any(
-            _dominates(costs[other.number], costs[one.number]) for other in ordered if other is not one
+            _dominates(costs[other.number], costs[item.number]) for other in ordered if other is not item
         )
+    ]
+
+
+def best_pruned(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRecord]:
+    """Return the pruned settings to confirm, in the order of their last reports."""
+    assert spec.search is not None
+    sign = 1.0 if sought(spec)[0].better == "lower" else -1.0
+    pruned = [
+        record for record in records if record.state == "pruned" and record.values and record.first is None
+    ]
+    return sorted(pruned, key=lambda record: (sign * record.values[0], record.number))[
+        : spec.search.confirm_pruned
     ]
 
 

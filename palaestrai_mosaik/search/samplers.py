@@ -1,7 +1,7 @@
 """Optuna's samplers by the names that designs use.
 
-A new sampler is made for every setting, and seeded by the setting's number. So what it proposes depends on the journal
-alone, and a search that was killed and goes on is the search that it would have been.
+Every setting has a new sampler, seeded by the setting's number. Proposals therefore depend only on the journal, and a
+resumed search continues as if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from palaestrai_mosaik.execution.journal import optuna, quiet
 from palaestrai_mosaik.installation import install_extra
 from palaestrai_mosaik.seeding import integer_seed
 
-#: proposals in place of one setting that constraints may reject: of the sampler, and of what comes after it
+#: limits on rejected proposals for a setting: of the sampler, and of its replacements
 _TRIES, _MORE = {"tpe": 10, "gp": 3}, 500
-#: settings of a generation of NSGA-II: few, as a run takes long
+#: population size of NSGA-II, small because runs take long
 _POPULATION = 20
 
 
 def proposers(spec: DesignSpec, number: int) -> Iterator[tuple[Any, int]]:
-    """Yield samplers for the setting ``number``, and how many proposals each may make that constraints reject.
+    """Yield samplers for the setting ``number``, with limits on the number of proposals that constraints reject.
 
-    TPE and Gaussian processes propose the best of many candidates, which may lie beyond a constraint again and again: what
-    they have seen there is nothing. Then points are drawn from the density of the good settings, which keep it.
+    TPE and Gaussian processes propose the best of many candidates, which may violate a constraint again and again,
+    because they have no observations there. After them, points are drawn from the density of good settings, which
+    satisfy it.
     """
     assert spec.search is not None
     name = spec.search.sampler
@@ -38,21 +39,21 @@ def proposers(spec: DesignSpec, number: int) -> Iterator[tuple[Any, int]]:
 
 
 def make_sampler(spec: DesignSpec, number: int) -> Any:
-    """Return the sampler that proposes the setting ``number`` of the search ``spec``.
+    """Build the sampler that proposes the setting ``number`` of the search ``spec``.
 
-    Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where what it needs is not installed.
+    Raises :class:`~palaestrai_mosaik.errors.ExecutionError` if a package that it needs is missing.
     """
     assert spec.search is not None
     return _sampler(spec.search.sampler, spec, _seed(spec, number))
 
 
 def generation_of(trial: Any) -> dict[str, Any]:
-    """Return what a sampler has noted of the generation of a trial: nothing, but for those that work in generations."""
+    """Return a sampler's notes on the generation of a trial; empty for samplers without generations."""
     return {key: value for key, value in trial.system_attrs.items() if key.endswith("generation")}
 
 
 def _seed(spec: DesignSpec, number: int, *path: str) -> int:
-    # (numpy's generators of Optuna take 32 bits)
+    # Optuna's numpy generators take 32 bits.
     return integer_seed(spec.seed, "search", number, *path) % 2**32
 
 
@@ -65,7 +66,7 @@ def _sampler(name: SearchSampler, spec: DesignSpec, seed: int, **options: Any) -
             if name == "cmaes":
                 return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
             if name == "gp":
-                # (Optuna imports it when it proposes, in the middle of a search)
+                # Optuna would import it only with a proposal, in the middle of a search.
                 if find_spec("torch") is None:
                     raise ImportError("there is no torch")
                 return samplers.GPSampler(seed=seed, warn_independent_sampling=False)

@@ -1,9 +1,9 @@
-"""The loop of a search: it proposes settings, executes their runs, and tells the sampler what they gave.
+"""The loop of a search: it proposes settings, executes their runs, and reports the results to the sampler.
 
-A :class:`Search` is what an executor takes its jobs from: whenever a run can be started, it gives the next one, which
-is the next seed of a setting, or the first of a new one. Each record goes back to it. The journal is written at each
-of these moments, so any process may be killed at any moment, and another one goes on: what has been proposed and not
-told is taken over, with the runs that have ended.
+A :class:`Search` is an iterator of jobs for an executor: whenever a run can start, it yields the next one, which is the
+next seed of a setting, or the first of a new one. Each record goes back to it. The journal is written at each of these
+events, so any process may be killed at any time, and another one continues: it takes over proposed settings without a
+result, with the runs that have ended.
 """
 
 from __future__ import annotations
@@ -68,29 +68,29 @@ from .space import Space
 
 logger = logging.getLogger(__name__)
 
-#: seconds between two times that the tables are written, and that settings of dead workers are looked for
+#: seconds between writes of the tables, and between searches for settings of dead workers
 _WRITE_EVERY, _LOOK_EVERY = 1.0, 60.0
-#: seconds for which a process waits its turn to propose, before it looks what else there is to do; to write the tables, or
-#: to say what is to be proposed
+#: seconds for which a process waits for its turn to propose before it looks for other work; for its turn to write the
+#: tables, or to mark failed settings; and between attempts
 _TURN, _LONG_TURN, _POLL = 1.0, 30.0, 0.02
-#: how often a run restarts after its process was killed from outside
+#: maximum number of attempts of a run if its processes are killed from outside
 _ATTEMPTS = 3
 
 
 def open_search(spec: DesignSpec, folder: Path) -> Journal:
     """Open the journal of the search ``spec`` in its folder. Raises :class:`ExecutionError`."""
-    return open_journal(folder, spec.uid, tuple(direction(one) for one in sought(spec)))
+    return open_journal(folder, spec.uid, tuple(direction(outcome) for outcome in sought(spec)))
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What a process that works on a search may do, and where its runs record.
+    """A process that works on a search: its permissions, and the stores of its runs.
 
     Attributes:
-        store: the common store of the runs; ``None``: this process cannot reach it, as on a node of a cluster.
+        store: the common store of the runs; ``None``: it is out of reach, as on a node of a cluster.
         own_store: whether each run records into a store of its own.
-        task: what a scheduler calls the task that this process belongs to; ``None``: it belongs to none.
-        most: begin no other setting after so many runs; ``None``: there is no such limit.
+        task: the scheduler's name of the task of this process; ``None``: it belongs to none.
+        most: number of runs after which no setting begins; ``None``: unlimited.
     """
 
     store: StoreLocation | None
@@ -100,9 +100,9 @@ class Worker:
 
 
 class Search:
-    """The search ``spec`` in the folder ``growing``, as one process works on it. Iterating gives jobs.
+    """The search ``spec`` in the folder ``growing``, as an iterator of jobs for one process.
 
-    That the iteration stops means that there is nothing to start now: after the next record there may be.
+    The iteration stops if nothing can start now. It can be resumed after the next record.
     """
 
     def __init__(self, spec: DesignSpec, growing: GrowingFolder, settings: Settings, worker: Worker):
@@ -121,25 +121,25 @@ class Search:
         self._attempts: dict[str, int] = {}
         self._begun = time.monotonic()
         self._written = self._looked = -float("inf")
-        #: settings that others seem to be at work on: until when they are left alone
+        #: settings that other processes seem to execute -> time until which they are avoided
         self._avoided: dict[int, float] = {}
         self._failed_before = self._count_failed()
-        #: settings in a row that had been proposed before
+        #: number of the latest settings in a row that repeat earlier ones
         self._repeated = 0
-        #: the jobs of the runs that were begun here
+        #: the jobs of runs started by this process
         self.started: list[Job] = []
         #: records of runs that failed
         self.failures: list[JobRecord] = []
-        #: why no more settings are begun
+        #: the reason why no more settings begin
         self.ended_by: str | None = None
-        #: whether what is left of the budget is reserved for settings in progress, as of when one was settled here last
+        #: whether the rest of the budget is reserved for settings in progress, as of the last proposal or settlement
         self.reserved = False
-        #: whether anybody wants the end
+        #: whether the search was asked to stop
         self.cancelled = False
-        #: whether there may be more to begin as soon as another process has proposed
+        #: whether more may begin after another process has proposed
         self.waiting = False
 
-    # what executors see
+    # the interface of executors
 
     def __iter__(self) -> Iterator[Job]:
         return self
@@ -157,22 +157,24 @@ class Search:
         raise StopIteration
 
     def ended(self, record: JobRecord) -> SettingRecord | None:
-        """Take in how a run has ended; return the setting if that is settled now."""
+        """Process the end of a run; return its setting if this settles it."""
         working = next(
-            one for one in self._working.values() if any(run.uid == record.run for run in one.runs)
+            candidate
+            for candidate in self._working.values()
+            if any(run.uid == record.run for run in candidate.runs)
         )
         settled = self._take_in(working, record)
         self.write()
         return record_of(self.journal.trial(working.number)) if settled else None
 
     def leave(self, run: str) -> None:
-        """Give back the setting of ``run``, which another process executes."""
+        """Release the setting of ``run``, which another process executes."""
         for working in list(self._working.values()):
-            if any(one.uid == run for one in working.runs):
+            if any(planned.uid == run for planned in working.runs):
                 self._give_back(working)
 
     def settle(self) -> None:
-        """Take in how runs have ended of settings that nobody works on, and begin nothing."""
+        """Process the ends of runs in settings without a worker, without starting anything."""
         for trial in self.journal.trials():
             setting = setting_of(trial)
             if trial.state.is_finished() or setting is None or setting.first != setting.number:
@@ -193,12 +195,18 @@ class Search:
                 claim.release()
 
     def retry_failed(self) -> int:
-        """Mark the settings that have failed by themselves to be executed again; return how many.
+        """Mark the settings that have failed by themselves for another execution.
 
-        What has ended is taken in before. Raises :class:`ExecutionError` where another process is proposing all the time.
+        Runs that have ended are processed first.
+
+        Returns:
+            The number of marked settings.
+
+        Raises:
+            ExecutionError: other processes are proposing all the time.
         """
         self.settle()
-        # (nobody proposes meanwhile what is about to be proposed again)
+        # No other process may propose while settings are marked.
         turn = self._turn(PROPOSING, _LONG_TURN)
         if turn is None:
             raise ExecutionError(
@@ -209,14 +217,14 @@ class Search:
             mark(self.journal, failed)
         finally:
             turn.release()
-        # (what has failed before is no failure now)
+        # Earlier failures no longer count.
         self.failures.clear()
         self._failed_before = self._count_failed()
         self.write(now=True)
         return len(failed)
 
     def close(self) -> None:
-        """Give back the settings that are not settled, and write the tables."""
+        """Release the unsettled settings, and write the tables."""
         for working in self._working.values():
             working.claim.release()
         self._working.clear()
@@ -231,25 +239,25 @@ class Search:
         return self._path
 
     def over(self) -> str | None:
-        """Return why the search is over; ``None``: there are settings to execute or to propose."""
+        """Return the reason why the search is over, or None if there are settings to execute or to propose."""
         return search_over(self._search, self.journal)
 
     def runs_of(self, number: int) -> list[PlannedRun]:
-        """Return the runs of a setting that was proposed."""
+        """Return the runs of a proposed setting."""
         setting = setting_of(self.journal.trial(number))
         return [] if setting is None else self._growing.planned(setting)[0]
 
     def records(self) -> list[SettingRecord]:
-        """Return all settings as they are now, in order."""
+        """Return the current records of all settings, in order."""
         marked = marked_settings(self.journal)
         return [record_of(trial, marked) for trial in self.journal.trials()]
 
     def write(self, *, now: bool = False) -> None:
-        """Write the tables of the folder, unless they were written a moment ago, or another process is writing them."""
+        """Write the tables of the folder, unless they were just written, or another process is writing them."""
         clock = time.monotonic()
         if not now and clock - self._written < _WRITE_EVERY:
             return
-        # each process writes what the journal has by then, so the tables never go back
+        # Each process writes the current journal, so the tables never go back.
         turn = self._turn(TABLES, _LONG_TURN if now else 0.0)
         if turn is None:
             return
@@ -261,7 +269,8 @@ class Search:
                     break
                 self._growing.add(setting)
             self._growing.write()
-            write_settings(self._path, [record_of(trial, marked) for trial in trials])
+            records = [record_of(trial, marked) for trial in trials]
+            write_settings(self._path, records, [outcome.name for outcome in sought(self.spec)])
         finally:
             turn.release()
         self._written = time.monotonic()
@@ -273,7 +282,7 @@ class Search:
         return Claim.take(self._path, self.spec.hash, setting_claim(number), self._worker.task)
 
     def _turn(self, name: str, seconds: float) -> Claim | None:
-        """Wait until this process may do what one does at a time; ``None`` where that takes longer."""
+        """Wait for the exclusive right ``name`` of one process at a time; return None after ``seconds``."""
         until = time.monotonic() + seconds
         while (turn := Claim.take(self._path, self.spec.hash, name, self._worker.task)) is None:
             if time.monotonic() >= until:
@@ -284,14 +293,14 @@ class Search:
     # settings
 
     def _begin_one(self) -> bool:
-        """Take over a setting that nobody works on, or propose one; false where there is none to begin now."""
+        """Take over a setting without a worker, or propose one; return False if neither is possible now."""
         if self._worker.most is not None and len(self.started) >= self._worker.most:
             return False
         number = self._taken_over()
         if number is not None:
             return self._take_over(number)
         if self.ended_by is None and not self.reserved:
-            # one process at a time looks what is left of the budget and proposes
+            # Only one process at a time checks the budget and proposes.
             turn = self._turn(PROPOSING, _TURN)
             if turn is None:
                 self.waiting = True
@@ -302,7 +311,7 @@ class Search:
                     return True
             finally:
                 turn.release()
-        # before this process ends: those of others may have died since it has looked
+        # Other workers may have died since the last look. This process must not end before it has checked.
         number = None if self._working else self._taken_over(last=True)
         return number is not None and self._take_over(number)
 
@@ -310,12 +319,12 @@ class Search:
         id_ = self.journal.storage.create_new_trial(self.journal.study._study_id)
         number = int(self.journal.storage.get_trial_number_from_id(id_))
         claim = self._claim(number)
-        # (else another one that looks for settings of dead processes was faster)
+        # Without a claim, another process that looks for settings of dead workers was faster.
         if claim is not None:
             self._begin_claimed(number, claim)
 
     def _take_over(self, number: int) -> bool:
-        """Go on with a setting that was proposed and not settled; false where another process must propose before."""
+        """Continue an unsettled setting; return False if another process must propose first."""
         claim = self._claim(number)
         if claim is None:
             return True
@@ -345,7 +354,7 @@ class Search:
         return True
 
     def _begin_claimed(self, number: int, claim: Claim) -> None:
-        """Begin a setting that this process has claimed, and propose it where that is to be done."""
+        """Begin a setting that this process has claimed; propose it first if necessary."""
         try:
             self._begin(setting_of(self.journal.trial(number)) or self._propose(number), claim)
         except BaseException:
@@ -353,7 +362,7 @@ class Search:
             raise
 
     def _is_executed(self, setting: Setting) -> bool:
-        """Whether a process still has a run of a setting of which the worker is gone: it ends within seconds."""
+        """Whether a process still executes a run of a setting without a worker. Such a process ends within seconds."""
         runs = self.runs_of(setting.number)
         paths = [with_suffix(job_path(self._path, run), ".running") for run in runs]
         mine = self._worker.task
@@ -369,7 +378,7 @@ class Search:
         return False
 
     def _taken_over(self, *, last: bool = False) -> int | None:
-        """Return a setting that was proposed and not told, and that no process works on."""
+        """Return the number of an unsettled setting without a worker, or None."""
         clock = time.monotonic()
         if not last and clock - self._looked < _LOOK_EVERY:
             return None
@@ -406,13 +415,13 @@ class Search:
         name: tuple[str | int, ...] = ()
         first = number
         if self.spec.seed_policy == "common":
-            # (a failed setting that was executed again has the outcome of its retry)
+            # The outcome of a retried setting is that of its retry, so nothing repeats the failed one.
             out = replaced(trials)
-            hashes = [None if one is None or one["first"] in out else one["hash"] for one in earlier]
+            hashes = [None if attrs is None or attrs["first"] in out else attrs["hash"] for attrs in earlier]
             first = hashes.index(hash_) if hash_ in hashes else number
         else:
-            same = (at for at, one in enumerate(earlier) if one is not None and one["values"] == digest)
-            # (a retry has the seeds of the setting that it retries)
+            same = (at for at, attrs in enumerate(earlier) if attrs is not None and attrs["values"] == digest)
+            # A retry has the seeds of the failed setting, so it does not count.
             name = ("row", digest, sum(RETRIES not in trials[at].user_attrs for at in same))
         self._write_params(number, proposal.params)
         attributes = {
@@ -436,12 +445,12 @@ class Search:
             self.journal.storage.set_trial_param(id_, axis, internal, distribution)
 
     def _to_retry(self, number: int) -> int | None:
-        """Return the failed setting that the setting ``number`` executes again; ``None``: the sampler proposes it."""
+        """Return the failed setting that the setting ``number`` retries, or None if the sampler proposes it."""
         trial = self.journal.trial(number)
         if RETRIES in trial.user_attrs:
             return int(trial.user_attrs[RETRIES])
         if trial.params or trial.system_attrs:
-            # a process was killed in the middle of what the sampler has proposed
+            # A process was killed while it wrote a proposal of the sampler.
             return None
         marked = marked_settings(self.journal)
         return next(iter(waiting(self.journal.trials(), marked)), None) if marked else None
@@ -449,16 +458,16 @@ class Search:
     def _propose_again(self, number: int, failed: int) -> Setting:
         """Propose a failed setting again, with the same seeds."""
         storage, id_ = self.journal.storage, self.journal.trial_id(number)
-        # (comes first, so that whoever goes on after a kill knows)
+        # Written first, so that another process can continue after a kill.
         storage.set_trial_user_attr(id_, RETRIES, failed)
         trial = self.journal.trial(failed)
         for key, value in generation_of(trial).items():
             storage.set_trial_system_attr(id_, key, value)
         self._write_params(number, trial.params)
-        found = trial.user_attrs[SETTING]
+        attributes = trial.user_attrs[SETTING]
         again = {"first": number, "rejected": 0, "worker": self._name, "asked": now()}
-        storage.set_trial_user_attr(id_, SETTING, {**found, **again})
-        return Setting(number, tuple(found["unit"]), tuple(found["name"]), number)
+        storage.set_trial_user_attr(id_, SETTING, {**attributes, **again})
+        return Setting(number, tuple(attributes["unit"]), tuple(attributes["name"]), number)
 
     def _begin(self, setting: Setting, claim: Claim) -> None:
         if setting.first != setting.number:
@@ -474,7 +483,7 @@ class Search:
             self._ready.append(working)
 
     def _tell_repeated(self, setting: Setting) -> None:
-        """Tell of a setting that was proposed before what that one gave; nothing is executed."""
+        """Report the result of the earlier setting for one that repeats it; nothing is executed."""
         first = self.journal.trial(setting.first)
         if first.state.name == "COMPLETE":
             self._tell(setting.number, "COMPLETE", list(first.values))
@@ -489,7 +498,7 @@ class Search:
             self._tell(setting.number, "FAIL", why=f"setting {setting.first} is the same, and {is_}")
 
     def _may_propose(self) -> bool:
-        """Whether the budget lets another setting begin; else it is noted why not."""
+        """Whether the budget allows another setting; otherwise, note the reason."""
         clock = datetime.now(UTC).timestamp()
         mine = (clock - (time.monotonic() - self._begun), clock)
         marked, trials = marked_settings(self.journal), self.journal.trials()
@@ -498,7 +507,7 @@ class Search:
             or hopeless(trials, marked, self._repeated)
             or self._failed_fast()
         )
-        # (of settings in progress some runs may never be executed: another one may begin once they are settled)
+        # Runs of settings in progress may turn out to be unnecessary, so another one may begin once these are settled.
         left = runs_left(self._search, trials, marked=marked)
         self.reserved = self.ended_by is None and left is not None and left < self._search.seeds
         return self.ended_by is None and not self.reserved
@@ -511,29 +520,29 @@ class Search:
     # runs
 
     def _job(self, working: Working) -> Job | None:
-        """Return the job of the next run of a setting; ``None`` where that has ended already, and is taken in."""
+        """Return the job of the next run of a setting, or None if it has ended already and was processed."""
         run = working.runs[len(working.ended)]
         path = job_path(self._path, run)
         record = JobRecord.read(with_suffix(path, ".json"))
         marker = Marker.read(with_suffix(path, ".running"))
         attempts = max(
-            one.attempt if one is not None and one.hash == run.hash else 0 for one in (record, marker)
+            entry.attempt if entry is not None and entry.hash == run.hash else 0 for entry in (record, marker)
         )
         if record is not None and record.hash != run.hash:
             record = None
         if record is not None and record.status in ("finished", "pruned") and record.instance is not None:
-            place = self._place(run, record.instance)
-            if place is None and self._worker.store is None:
+            recorded_in = self._place(run, record.instance)
+            if recorded_in is None and self._worker.store is None:
                 logger.warning(
                     "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
                 )
                 self._give_back(working)
                 return None
-            if place is not None and self._has(run, place, record.instance):
+            if recorded_in is not None and self._has(run, recorded_in, record.instance):
                 self._take_in(working, record)
                 return None
         if record is not None and record.status == "failed" and record.exit_code > 0:
-            # by itself: its worker was killed before it could say so
+            # It failed by itself, and its worker was killed before it could report that.
             self._take_in(working, record)
             return None
         own_store = self._worker.own_store or bool(instance_uids(Path(self._own(run).location)))
@@ -550,7 +559,7 @@ class Search:
             path,
             location,
             attempts + 1,
-            # (a process whose run has a store of its own looks there)
+            # With its own store, the process of the run checks for checkpoints there.
             resume=None if own_store else resume,
             checkpoint_every=self._settings.checkpoint_every,
             own_store=own_store,
@@ -565,40 +574,42 @@ class Search:
         return run_store_location(self._path, run_file_stem(run))
 
     def _place(self, run: PlannedRun, instance: str) -> StoreLocation | None:
-        """Return where an instance of a run is: in its own store, or in the common one, if this process can reach that."""
-        own = self._own(run)
-        return own if (Path(own.location) / INSTANCES / instance).is_dir() else self._worker.store
+        """Return the store of an instance: the run's own, otherwise the common one, or None if that is out of reach."""
+        own_store = self._own(run)
+        return own_store if (Path(own_store.location) / INSTANCES / instance).is_dir() else self._worker.store
 
     def _has(self, run: PlannedRun, place: StoreLocation, instance: str) -> bool:
         with self._opened(place) as store:
-            known = instances_of(store, [run.hash]).get(run.hash, ())
-            return any(one.uid == instance for one in known)
+            instances = instances_of(store, [run.hash]).get(run.hash, ())
+            return any(candidate.uid == instance for candidate in instances)
 
     def _earlier(self, run: PlannedRun) -> tuple[str | None, str | None]:
-        """Return the instance in the common store that has finished, and the one that can be resumed, if any."""
+        """Return the finished instance in the common store, and the one that can be resumed, or None for each."""
         if self._worker.store is None:
             return None, None
         with self._opened(self._worker.store) as store:
-            known = instances_of(store, [run.hash]).get(run.hash, [])
-            finished = next((one.uid for one in known if one.status == "finished"), None)
-            return finished, resumable(store, [one[:2] for one in known])
+            instances = instances_of(store, [run.hash]).get(run.hash, [])
+            finished = next(
+                (candidate.uid for candidate in instances if candidate.status == "finished"), None
+            )
+            return finished, resumable(store, [candidate[:2] for candidate in instances])
 
-    def _opened(self, place: StoreLocation) -> _Opened:
-        if place != self._worker.store:
-            return _Opened(place.open(create=True, journal="delete"), keep=False)
+    def _opened(self, location: StoreLocation) -> _Opened:
+        if location != self._worker.store:
+            return _Opened(location.open(create=True, journal="delete"), keep=False)
         if self._store is None:
-            self._store = place.open(create=True)
+            self._store = location.open(create=True)
         return _Opened(self._store, keep=True)
 
     def _of_instance(self, run: PlannedRun, instance: str) -> _Opened:
-        """Open the store that has an instance. Raises :class:`StoreError` where none has it that can be reached."""
-        place = self._place(run, instance)
-        if place is None:
+        """Open the store of an instance. Raises :class:`StoreError` if it is out of reach."""
+        location = self._place(run, instance)
+        if location is None:
             raise StoreError(f"the own store of run {run.uid} is gone")
-        return self._opened(place)
+        return self._opened(location)
 
     def _record_of(self, run: PlannedRun, instance: str) -> JobRecord:
-        """Return the record of a run that has finished, and whose process was killed before it wrote one."""
+        """Build the record of a finished run after its process was killed without writing one."""
         assert self._worker.store is not None
         with self._opened(self._worker.store) as store:
             frame = store.runs()
@@ -637,7 +648,7 @@ class Search:
         return self._phase
 
     def _take_in(self, working: Working, record: JobRecord) -> bool:
-        """Write down how a run of ``working`` has ended; return whether its setting is settled then."""
+        """Record the end of a run; return whether this settles its setting."""
         if record.status == "interrupted":
             self.cancelled = True
             return False
@@ -654,7 +665,7 @@ class Search:
         return True
 
     def _was_killed(self, record: JobRecord) -> bool:
-        """Whether a run's process was killed by somebody, and the run is to be begun again."""
+        """Whether a run's process was killed from outside, and the run is to be restarted."""
         if record.exit_code >= 0 or "time limit" in (record.error or ""):
             return False
         self._attempts[record.run] = self._attempts.get(record.run, 1) + 1
@@ -664,7 +675,7 @@ class Search:
         return True
 
     def _outcomes_of(self, working: Working, record: JobRecord) -> tuple[dict[str, float], str | None]:
-        """Return what is sought of a run that has ended, none of one that was pruned; and what is wrong with it."""
+        """Return the objectives of a run that has ended (none if it was pruned), and its fault or None."""
         if record.status == "failed" or record.instance is None:
             self.failures.append(record)
             return {}, f"run {record.run}: {record.error or 'recorded nothing'}"
@@ -673,15 +684,15 @@ class Search:
         run = working.runs[len(working.ended)]
         try:
             with self._of_instance(run, record.instance) as store:
-                found = {one.name: take(store, [record.instance], one) for one in self._outcomes}
+                taken = {spec.name: take(store, [record.instance], spec) for spec in self._outcomes}
         except StoreError as error:
             return {}, str(error)
-        outcomes = {name: values.get(record.instance, float("nan")) for name, values in found.items()}
+        outcomes = {name: values.get(record.instance, float("nan")) for name, values in taken.items()}
         strange = [name for name, value in outcomes.items() if not is_number(value)]
         return outcomes, f"run {record.run} has no finite {strange[0]}" if strange else None
 
     def _note(self, working: Working, record: JobRecord, outcomes: dict[str, float]) -> None:
-        """Write a run that has ended into the journal."""
+        """Write the end of a run into the journal."""
         run = working.runs[len(working.ended)]
         steps = 0
         if record.instance is not None:
@@ -704,10 +715,12 @@ class Search:
                 len(self.journal.trial(number).intermediate_values),
             )
         )
-        self.journal.storage.set_trial_user_attr(id_, RUNS, [one.plain() for one in working.ended])
+        self.journal.storage.set_trial_user_attr(
+            id_, RUNS, [ended_run.plain() for ended_run in working.ended]
+        )
 
     def _settle_if_over(self, working: Working) -> bool:
-        """Settle a setting that has nothing left to execute; return whether it is."""
+        """Settle a setting without runs left to execute; return whether it is settled."""
         ended = working.ended
         if ended and ended[-1].status == "pruned":
             self._settle(working, "PRUNED")
@@ -716,7 +729,7 @@ class Search:
             self._settle(working, "FAIL", why=f"run {ended[-1].run} {ended[-1].status}")
             return True
         if len(ended) == len(working.runs):
-            means = [sum(one.outcomes[o.name] for one in ended) / len(ended) for o in self._outcomes]
+            means = [sum(run.outcomes[o.name] for run in ended) / len(ended) for o in self._outcomes]
             self._settle(working, "COMPLETE", means)
             return True
         if ended and self._is_stopped(working):
@@ -725,10 +738,10 @@ class Search:
         return False
 
     def _is_stopped(self, working: Working) -> bool:
-        """Whether the pruner does not let the other seeds of a setting start."""
+        """Whether the pruner prevents the other seeds of a setting."""
         trial = self.journal.trial(working.number)
         if STOPPED in trial.user_attrs:
-            # at the last that a run had to report
+            # The last report of the last run was the reason.
             return True
         if self._search.prune != "wilcoxon" or not asks_to_stop(self.journal, working.number, "wilcoxon"):
             return False
@@ -739,13 +752,13 @@ class Search:
 
     def _settle(self, working: Working, state: str, values: list[float] | None = None, why: str = "") -> None:
         self._tell(working.number, state, values, why)
-        # (what it has not used is there for another one)
+        # Unused runs of its budget are available for another setting.
         self.reserved = False
         del self._working[working.number]
         working.claim.release()
 
     def _give_back(self, working: Working) -> None:
-        """Leave a setting, which is not settled, to others."""
+        """Release a setting that is not settled."""
         self._avoided[working.number] = time.monotonic() + _LOOK_EVERY
         self._working.pop(working.number, None)
         with suppress(ValueError):
@@ -765,7 +778,7 @@ class Search:
 
 
 def why_over(spec: DesignSpec, folder: Path) -> str | None:
-    """Return why the search in ``folder`` is over; ``None``: it is not. Raises :class:`ExecutionError`."""
+    """Return the reason why the search in ``folder`` is over, or None. Raises :class:`ExecutionError`."""
     assert spec.search is not None
     if not (folder / FOLDER / JOURNAL).exists():
         return None
@@ -773,9 +786,9 @@ def why_over(spec: DesignSpec, folder: Path) -> str | None:
 
 
 def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
-    """Yield the records of what ``executor`` executes of ``search``, until there is nothing more to begin here.
+    """Yield the records of the runs that ``executor`` executes, until there is nothing more to begin here.
 
-    The caller hands each back to the search (:meth:`Search.ended`) before it takes the next.
+    The caller must return each record to the search (:meth:`Search.ended`) before it takes the next one.
     """
     left = 0
     while True:
@@ -794,7 +807,7 @@ def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
 
 
 class _Opened:
-    """A store for a while: one of the search stays open, that of a run is closed."""
+    """A context manager for a store: it closes the store of a run, but not that of the search."""
 
     def __init__(self, store: Store, *, keep: bool):
         self._store, self._keep = store, keep

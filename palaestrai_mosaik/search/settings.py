@@ -1,4 +1,4 @@
-"""A setting of a search: what the journal has of it, and who is at work on it."""
+"""A setting of a search: its entries in the journal, and the claims of workers."""
 
 from __future__ import annotations
 
@@ -23,21 +23,29 @@ from palaestrai_mosaik.execution.journal import FOLDER
 from palaestrai_mosaik.runner import Interrupt
 from palaestrai_mosaik.store.location import StoreLocation
 
-#: the attributes of a trial: its point and who proposed it; its runs that have ended; why it failed; who took it over
+#: attributes of a trial: its point and proposer; its ended runs; the reason for its failure; workers that took it over
 SETTING, RUNS, REASON, TAKEN_OVER = "setting", "runs", "reason", "taken_over"
-#: the attribute of a trial that executes a failed setting again: the number of the failed one
+#: attribute of a trial that retries a failed setting: the number of that setting
 RETRIES = "retries"
 #: the folder of the markers of workers
 _MARKERS = "settings"
-#: claims that are none to a setting: to propose one, and to write the tables
+#: claims apart from settings: to propose one, and to write the tables
 PROPOSING, TABLES = "proposing", "tables"
 
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A run of a setting that has ended: as plain data, which the journal keeps.
+    """An ended run of a setting, as the journal stores it.
 
-    ``outcomes`` are those that are sought, by name; ``reports`` how many the setting has made until its end.
+    Attributes:
+        run: uid of the run.
+        instance: its uid in the store, or empty.
+        status: the status of its record.
+        steps: number of steps.
+        started: time of its start, in ISO 8601.
+        ended: time of its end, in ISO 8601.
+        outcomes: the objectives, by name.
+        reports: number of reports of the setting up to the end of the run.
     """
 
     run: str
@@ -51,17 +59,17 @@ class EndedRun:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> EndedRun:
-        """Return what :meth:`plain` has made plain."""
+        """Create the run from the result of :meth:`plain`."""
         return cls(**plain)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the run as plain data."""
         return asdict(self)
 
 
 @dataclass
 class Working:
-    """A setting that this process is at work on: its runs, those of them that have ended, its claim."""
+    """A setting in progress in this process: its runs, the ended ones, and its claim."""
 
     setting: Setting
     runs: list[PlannedRun]
@@ -75,7 +83,7 @@ class Working:
 
 
 class Claim:
-    """The right to do what one process of a search does at a time: a marker as runs have one, of that process."""
+    """The exclusive right of one process of a search to an activity, held by a marker like those of runs."""
 
     def __init__(self, job: Job, marker: Marker):
         self._job, self._held = job, True
@@ -84,21 +92,21 @@ class Claim:
 
     @classmethod
     def take(cls, folder: Path, study: str, name: str, task: str | None) -> Claim | None:
-        """Take what is called ``name`` in the search in ``folder``; ``None`` where another process has it.
+        """Claim ``name`` in the search in ``folder``, or return None if another process has it.
 
-        ``task`` is what a scheduler calls the task of this process, if it belongs to one.
+        ``task`` is the scheduler's name of the task of this process, if any.
         """
-        place = claims_folder(folder)
+        markers = claims_folder(folder)
         try:
-            files.make_folder(place)
+            files.make_folder(markers)
         except OSError as error:
-            raise ExecutionError(f"cannot write to {place}: {error.strerror}") from error
-        job = Job(name, study, folder, place / name, StoreLocation(str(folder)), task=task)
+            raise ExecutionError(f"cannot write to {markers}: {error.strerror}") from error
+        job = Job(name, study, folder, markers / name, StoreLocation(str(folder)), task=task)
         marker = claim(job)
         return None if marker is None else cls(job, marker)
 
     def release(self) -> None:
-        """Give it back; a second time, nothing is done: another process may have it by then."""
+        """Release the claim. Repeated calls do nothing, because another process may have it by then."""
         if not self._held:
             return
         self._held = False
@@ -107,27 +115,29 @@ class Claim:
 
 
 def claims_folder(folder: Path) -> Path:
-    """Return the folder of the markers of those who work on the search in the design folder ``folder``."""
+    """Return the folder of the markers of workers on the search in the design folder ``folder``."""
     return folder / FOLDER / _MARKERS
 
 
 def setting_claim(number: int) -> str:
-    """Return what a :class:`Claim` to the setting ``number`` is called."""
+    """Return the name of the :class:`Claim` to the setting ``number``."""
     return f"setting-{number}"
 
 
 def worker_name(task: str | None) -> str:
-    """Return what the journal calls this process."""
+    """Return the name of this process in the journal."""
     name = f"{socket.gethostname()}:{os.getpid()}"
     return name if task is None else f"{name} ({task})"
 
 
 def setting_of(trial: Any) -> Setting | None:
-    """Return the row of a trial; ``None`` while it is being proposed."""
-    found = trial.user_attrs.get(SETTING)
-    if found is None:
+    """Return the setting of a trial, or None while it is being proposed."""
+    attributes = trial.user_attrs.get(SETTING)
+    if attributes is None:
         return None
-    return Setting(trial.number, tuple(found["unit"]), tuple(found["name"]), int(found["first"]))
+    return Setting(
+        trial.number, tuple(attributes["unit"]), tuple(attributes["name"]), int(attributes["first"])
+    )
 
 
 def runs_of(trial: Any) -> list[EndedRun]:
@@ -136,17 +146,17 @@ def runs_of(trial: Any) -> list[EndedRun]:
 
 
 def first_of(trial: Any) -> int | None:
-    """Return the number of the first setting that is the same as that of a trial; ``None`` while it is being proposed."""
-    # (it is asked of all of them before each proposal, so no object is made of any)
-    found: int | None = trial.user_attrs.get(SETTING, {}).get("first")
-    return found
+    """Return the number of the first setting that equals that of a trial, or None while it is being proposed."""
+    # Called for all trials before each proposal, so it creates no objects.
+    number: int | None = trial.user_attrs.get(SETTING, {}).get("first")
+    return number
 
 
 def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
-    """Return what became of a trial; ``marked`` are the numbers of those that are executed again."""
+    """Return the record of a trial; ``marked``: the numbers of trials marked for another execution."""
     states: dict[str, SettingState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
     state = "retried" if trial.number in marked else states.get(trial.state.name, "running")
-    found, runs = trial.user_attrs.get(SETTING, {}), runs_of(trial)
+    attributes, runs = trial.user_attrs.get(SETTING, {}), runs_of(trial)
     values: tuple[float, ...] = ()
     if state == "complete":
         values = tuple(trial.values)
@@ -156,8 +166,8 @@ def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
     why = str(trial.user_attrs.get(REASON, ""))
     if state == "pruned" and stopped is not None and not why:
         why = f"report {stopped['report'] + 1}"
-    first = found.get("first")
-    told = trial.datetime_complete
+    first = attributes.get("first")
+    completed = trial.datetime_complete
     return SettingRecord(
         trial.number,
         state,
@@ -166,19 +176,19 @@ def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
         sum(run.steps for run in runs),
         round(sum(seconds_between(run.started, run.ended) for run in runs), 3),
         None if first in (None, trial.number) else int(first),
-        int(found.get("rejected", 0)),
-        str(found.get("worker", "")),
-        str(found.get("asked", "")),
-        "" if told is None else told.astimezone(UTC).isoformat(timespec="milliseconds"),
+        int(attributes.get("rejected", 0)),
+        str(attributes.get("worker", "")),
+        str(attributes.get("asked", "")),
+        "" if completed is None else completed.astimezone(UTC).isoformat(timespec="milliseconds"),
         why,
         trial.user_attrs.get(RETRIES),
     )
 
 
 def spans_of(trial: Any) -> list[tuple[float, float]]:
-    """Return when a trial was worked on, in seconds: from its proposal to its end, or while its runs were executed.
+    """Return the periods of work on a trial, in seconds: from its proposal to its end, or those of its runs.
 
-    It lay idle in between where it was taken over, or is not told yet.
+    A trial that was taken over, or is not settled yet, may have been idle between its runs.
     """
     if trial.datetime_complete is not None and TAKEN_OVER not in trial.user_attrs:
         return [(trial.datetime_start.timestamp(), trial.datetime_complete.timestamp())]

@@ -1,8 +1,8 @@
-"""The space of a search: Optuna's distribution of each axis of a design, and proposals that keep its constraints.
+"""The space of a search: Optuna's distribution of each axis of a design, and proposals within its constraints.
 
-A continuous axis is searched in [0, 1], which the inverse distribution function of its factors maps to values; so every
-distribution of a factor works, and where a design would sample more, the search looks more at first. Few whole numbers,
-and levels, are searched by their index.
+A continuous axis is searched in [0, 1], which the inverse distribution function of its factors maps to values. Every
+distribution of a factor is therefore possible, and regions that a design would sample more are at first searched more.
+Levels, and small ranges of whole numbers, are searched by their index.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from palaestrai_mosaik.design.model import INACTIVE, Axis, DesignSpec
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution.journal import Journal, optuna, quiet
 
+from .failures import shown_to_sampler
 from .samplers import proposers
 
-#: the coordinate of an axis that is inactive, which nobody looks at
+#: the coordinate of an inactive axis, which is never used
 _NOWHERE = 0.5
-#: so many whole numbers at most are searched by their index
+#: largest number of whole numbers that are searched by their index
 _FEW = 1000
 
 
 class Proposal(NamedTuple):
-    """A setting that keeps the constraints: its parameters for Optuna, its point, and how many were rejected before it."""
+    """A setting within the constraints: its Optuna parameters, its point, and the number of rejected predecessors."""
 
     params: dict[str, Any]
     unit: tuple[float, ...]
@@ -44,16 +45,18 @@ class Space:
         self._order = tuple(_in_order(spec))
 
     def propose(self, journal: Journal, number: int) -> Proposal:
-        """Return what the sampler proposes for the trial ``number``.
+        """Propose a setting for the trial ``number``.
 
-        Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the constraints reject all that it proposes.
+        Raises :class:`~palaestrai_mosaik.errors.ExecutionError` if the constraints reject all proposals.
         """
+        assert self.spec.search is not None
         rejected = 0
+        storage = shown_to_sampler(self.spec.search, journal)
         for sampler, tries in proposers(self.spec, number):
             with quiet():
-                # (a new one: a study keeps the trials that it has seen)
+                # A new study, because studies cache the trials that they have seen.
                 study = optuna().load_study(
-                    study_name=journal.study.study_name, storage=journal.storage, sampler=sampler
+                    study_name=journal.study.study_name, storage=storage, sampler=sampler
                 )
                 trial = journal.trial(number)
                 sampler.before_trial(study, trial)
@@ -68,7 +71,7 @@ class Space:
         )
 
     def _sample(self, study: Any, sampler: Any, trial: Any) -> tuple[dict[str, Any], list[float]]:
-        """Return parameters of Optuna for the axes that are active, and the point."""
+        """Sample Optuna's parameters of the active axes, and the point."""
         together = sampler.infer_relative_search_space(study, trial)
         relative: Mapping[str, Any] = sampler.sample_relative(study, trial, together)
         unit = [_NOWHERE] * len(self.spec.axes)
@@ -87,7 +90,7 @@ class Space:
         return params, unit
 
     def _is_active(self, axis: Axis, unit: Sequence[float]) -> bool:
-        """Whether any factor of ``axis`` sets something at a point, of which the axes before are known."""
+        """Whether any factor of ``axis`` is active at a point, which must have the coordinates of the axes before."""
         if all(factor.when is None for factor in axis.factors):
             return True
         values = decode(self.spec, np.array([unit], dtype=np.float64))[0]
@@ -95,7 +98,7 @@ class Space:
 
 
 def coordinate(axis: Axis, value: Any) -> float:
-    """Return where a parameter of Optuna lies on the axis: in [0, 1]."""
+    """Return the coordinate of an Optuna parameter on the axis, in [0, 1]."""
     if axis.levels is not None:
         return float(middles(axis)[int(value)])
     count = _count(axis)
@@ -107,7 +110,7 @@ def coordinate(axis: Axis, value: Any) -> float:
 
 
 def _distribution(axis: Axis) -> Any:
-    """Return what Optuna draws for the axis."""
+    """Return Optuna's distribution for the axis."""
     distributions = optuna().distributions
     if axis.levels is not None:
         if axis.nominal:
@@ -120,7 +123,7 @@ def _distribution(axis: Axis) -> Any:
 
 
 def _count(axis: Axis) -> int | None:
-    """Return how many whole numbers the axis has, if they are few and all have the same share."""
+    """Return the number of whole numbers on the axis, if it is small and all have the same probability."""
     if any(factor.kind != "int" or factor.dist != "uniform" for factor in axis.factors):
         return None
     counts = {whole_numbers(factor) for factor in axis.factors}
@@ -129,7 +132,7 @@ def _count(axis: Axis) -> int | None:
 
 
 def _in_order(spec: DesignSpec) -> Iterator[int]:
-    """Yield the indices of the axes, each after those that its factors' conditions look at."""
+    """Yield the indices of the axes, each after the axes that its factors' conditions depend on."""
     axis_of = {factor.name: index for index, axis in enumerate(spec.axes) for factor in axis.factors}
     needs = {
         index: {
@@ -144,7 +147,7 @@ def _in_order(spec: DesignSpec) -> Iterator[int]:
     left = list(needs)
     while left:
         free = [index for index in left if not needs[index] & set(left)]
-        # (two zipped axes may look at each other: their order means nothing then)
+        # Two zipped axes may depend on each other. Their order does not matter then.
         for index in free or left:
             yield index
             left = [other for other in left if other != index]

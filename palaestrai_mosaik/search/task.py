@@ -1,7 +1,7 @@
-"""What a task of a cluster does that works on a search: it asks for its next setting itself.
+"""A cluster task that works on a search, and proposes its settings itself.
 
-It goes on until the budget is spent, or its time limit is near. Then its runs stop at their next step, and their settings
-are given back: another task, or this one when it is started again, goes on with them.
+It continues until the budget is spent, or its time limit is near. Then its runs stop at their next step, and it
+releases their settings, so that another task, or this one after a restart, can continue them.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def execute_search_task(
     method: StartMethod = DEFAULT_METHOD,
     should_end: Callable[[], bool] = lambda: False,
 ) -> TaskOutcome:
-    """Execute runs that the search in ``folder`` proposes; print how each of them ends.
+    """Execute runs of settings that the search in ``folder`` proposes, and print the end of each.
 
     Args:
         folder: the design folder.
-        number: of the submission in it.
-        task: of the task in the submission.
-        name: what the scheduler calls the task.
-        method: how the processes of runs are started.
-        should_end: is asked once a second; when it returns true, runs are asked to stop, and no others begin.
+        number: number of the submission in it.
+        task: number of the task in the submission.
+        name: the scheduler's name of the task.
+        method: start method of the processes of runs.
+        should_end: called once a second; if it returns true, runs are asked to stop, and no others begin.
 
     Returns:
-        How the runs have ended that were executed now; one that was pruned counts as finished.
+        The counts of the runs executed now; pruned runs count as finished.
 
     Raises:
         ExecutionError: the folder does not have the task, or Optuna is missing here.
@@ -81,7 +81,7 @@ def execute_search_task(
     executor = LocalExecutor(
         submission.processes,
         timeout=submission.timeout or None,
-        # (the next one may depend on how this one ends)
+        # The next run may depend on the end of this one.
         runs_per_process=1,
         preload=submission.preload,
         method=method,

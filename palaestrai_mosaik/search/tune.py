@@ -1,7 +1,7 @@
-"""Executes a search: ``arsenai tune``, and ``submit`` of a search's folder.
+"""Execute a search: ``arsenai tune``, and ``submit`` of a search's folder.
 
-On this machine, and with pilots, the process that was called proposes the settings. Tasks on Slurm do it themselves
-(:mod:`.task`); the process that was called submits them, and may wait (:mod:`.cluster`).
+On this machine, and with pilots, the calling process proposes the settings. Tasks on Slurm propose them themselves
+(:mod:`.task`); the calling process submits these, and may wait (:mod:`.cluster`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from palaestrai_mosaik.execution.claim import wait_for_exits
 from palaestrai_mosaik.execution.cluster.collect import Collected
 from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.job import JobRecord, held
-from palaestrai_mosaik.execution.runs import OWN_STORES, collect_stores, make_executor, signals_cancel
+from palaestrai_mosaik.execution.runs import (
+    OWN_STORES,
+    collect_stores,
+    make_executor,
+    signals_cancel,
+    why_unreadable,
+)
 from palaestrai_mosaik.execution.task import GRACE
 from palaestrai_mosaik.store.location import StoreLocation
 
@@ -35,26 +41,28 @@ from .search import Search, Worker, executed
 
 @dataclass
 class TuneSummary:
-    """How a search went, this time.
+    """The result of one execution of a search.
 
     Attributes:
         folder: the folder of the search.
-        states: how many settings there are in each state, earlier ones included.
-        settings: how many settings were settled now.
-        ended: how many runs were executed now, by how they ended.
+        states: number of settings in each state, earlier ones included.
+        settings: number of settings settled now.
+        ended: number of runs executed now, by status.
         failures: the records of runs that failed now.
-        reasons: of all settings that have failed, earlier ones included, why, by their numbers.
-        best: the best settings, the best first; of several objectives the Pareto front.
-        confirmed: how the best ones were executed with fresh seeds; ``None``: they were not.
-        winner: the run document of the best setting, relative to the folder; ``None`` where there is none.
-        ended_by: which limit of the budget ended the search, or what else; ``None``: it can go on.
+        reasons: the reasons for the failures of all failed settings, by number.
+        best: the best settings, the best first; for several objectives, the Pareto front.
+        confirmed: the execution of the best settings with fresh seeds; ``None``: they were not executed.
+        winner: the run document of the recommended setting, relative to the folder; ``None``: there is no such setting.
+        ended_by: the limit of the budget, or the other reason, that ended the search; ``None``: it can go on.
         interrupted: whether the user ended it.
-        collected: what was brought from runs' own stores to the common one; ``None``: no run has one.
-        not_collected: why that could not be done.
-        failed_tasks: how many tasks on Slurm have failed of the newest submission, if any; it has what they printed.
-        retried: how many failed settings are executed once more because that was asked for now.
-        to_retry: how many settings have failed by themselves, and may be executed once more if that is asked for.
-        retries_left: how many are to be executed once more, and were not yet.
+        seconds: duration.
+        collected: the results copied from runs' own stores to the common one; ``None``: no run has its own store.
+        not_collected: the reason if that failed.
+        not_read_back: the reason why what was recorded now cannot be read back, if so.
+        failed_tasks: the failed tasks of the newest submission to Slurm, if any, with their output.
+        retried: number of failed settings marked now for another execution.
+        to_retry: number of settings that have failed by themselves, and may be retried on request.
+        retries_left: number of marked settings that were not proposed again yet.
     """
 
     folder: Path
@@ -71,6 +79,7 @@ class TuneSummary:
     seconds: float = 0.0
     collected: Collected | None = None
     not_collected: str | None = None
+    not_read_back: str | None = None
     failed_tasks: FailedTasks | None = None
     retried: int = 0
     to_retry: int = 0
@@ -86,20 +95,23 @@ def tune(
     progress: SearchProgress | None = None,
     retry_failed: bool = False,
 ) -> TuneSummary:
-    """Search for the best settings of a design, in a folder; one that is there goes on.
+    """Search for the best settings of a design in a folder, or continue the search that is there.
 
-    SIGINT and SIGTERM stop the search so that the next call can go on; a second one kills the runs.
+    SIGINT, SIGTERM and SIGHUP stop the search so that the next call can go on; a second one kills the runs.
 
     Args:
         spec: a design with a search.
         path: the folder.
-        store: where the runs are recorded; ``None``: ``results`` in the folder.
-        settings: how runs are executed; ``None``: as the design says.
-        progress: is called with what happens; ``None``: nothing is shown.
-        retry_failed: execute failed settings once more, before others are proposed.
+        store: the store of the runs; ``None``: ``results`` in the folder.
+        settings: execution settings; ``None``: those of the design.
+        progress: called with the events of the search; ``None``: no reports.
+        retry_failed: retry failed settings before others are proposed.
+
+    Returns:
+        The result.
 
     Raises:
-        DocumentError: something else is in the folder, or the documents of a setting are not sound.
+        DocumentError: the folder has other content, or the documents of a setting are invalid.
         ExecutionError: Optuna is missing, another process executes the folder, or constraints reject everything.
     """
     settings = settings or Settings.of(spec.resolved.get("execution"))
@@ -115,15 +127,16 @@ def tune(
         else:
             if retry_failed:
                 summary.retried = search.retry_failed()
-            work(search, make_executor(settings, DesignFolder.open(path)), progress, summary)
+            recorded = work(search, make_executor(settings, DesignFolder.open(path)), progress, summary)
+            summary.not_read_back = why_unreadable(location, recorded)
         summary.failures += search.failures
         records = search.records()
         summary.ended_by = search.ended_by or search.over()
-        if any(one.state == "running" for one in records):
-            # (of those who were killed: it can go on)
+        if any(record.state == "running" for record in records):
+            # Settings of killed processes are still running, so the search can go on.
             summary.ended_by = None
         summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
-    summary.states = dict(Counter(one.state for one in records))
+    summary.states = dict(Counter(record.state for record in records))
     _count_retries(summary, records)
     summary.reasons = failure_reasons(records)
     if not summary.interrupted and summary.ended_by is not None:
@@ -137,11 +150,13 @@ def tune(
 
 
 def _begin(spec: DesignSpec, path: Path, settings: Settings, location: StoreLocation) -> Search:
-    """Open a search in its folder, whose lock the caller holds."""
+    """Open a search in its folder; the caller holds the lock of the folder."""
     growing = GrowingFolder(spec, path)
     growing.begin()
-    # runs of a command that is gone
-    pilots = tuple(f"{one.name}:" for one in Submissions(path).all() if one.executor == "parsl")
+    # Wait for runs of a killed command.
+    pilots = tuple(
+        f"{submission.name}:" for submission in Submissions(path).all() if submission.executor == "parsl"
+    )
     wait_for_exits(
         (path / JOBS).glob("*.running"),
         2 * GRACE,
@@ -160,13 +175,14 @@ def _find_best(
 ) -> None:
     summary.best = best_settings(spec, summary.folder, records, store)
     if summary.best:
-        summary.winner = write_winner(summary.folder, spec, summary.best[0].number)
+        winner = next((setting.number for setting in summary.best if setting.recommended), None)
+        summary.winner = write_winner(summary.folder, spec, winner)
 
 
 def _wait_for_tasks(
     search: Search, settings: Settings, progress: SearchProgress, summary: TuneSummary, retry_failed: bool
 ) -> None:
-    """Submit the tasks that the search can use, and wait for them and those that are there."""
+    """Submit the tasks that the search can use, and wait for all of its tasks."""
     try:
         submitted = submit_search(search, DesignFolder.open(search.path), settings, retry_failed=retry_failed)
         summary.retried = submitted.retried
@@ -190,19 +206,19 @@ def _wait_for_tasks(
 
 @dataclass(frozen=True, slots=True)
 class SearchSubmission:
-    """What :func:`submit` has done with a search.
+    """The result of :func:`submit` for a search.
 
     Attributes:
-        submitted: the tasks, and what they have to do.
-        over: why the search is over; ``None``: it is not.
-        confirming: what was submitted of the design that confirms the best settings of a search that is over; ``None``:
-            nothing is to be confirmed (yet).
-        collected: what was brought from runs' own stores to the common one.
-        not_collected: why that could not be done.
+        submitted: the submitted tasks and their work.
+        over: the reason why the search is over; ``None``: it is not.
+        confirming: the submission of the design that confirms the best settings; ``None``: nothing is to be confirmed
+            (yet).
+        collected: the results copied from runs' own stores to the common one.
+        not_collected: the reason if that failed.
         best: the best settings until now.
-        winner: the run document of the best one, relative to the folder.
-        to_retry: how many settings have failed by themselves, and may be executed once more if that is asked for.
-        retries_left: how many are to be executed once more, and were not yet.
+        winner: the run document of the recommended one, relative to the folder; ``None``: there is no such setting.
+        to_retry: number of settings that have failed by themselves, and may be retried on request.
+        retries_left: number of marked settings that were not proposed again yet.
     """
 
     submitted: Submitted
@@ -226,16 +242,19 @@ def submit(
     dry_run: bool = False,
     retry_failed: bool = False,
 ) -> SearchSubmission:
-    """Submit tasks to Slurm that work on a search, and do not wait; of one that is over, the runs that confirm it.
+    """Submit tasks to Slurm that work on a search; if it is over, submit the runs that confirm it. Do not wait.
 
     Args:
         spec: a design with a search.
         path: the folder.
-        store: where results are collected; ``None``: ``results`` in the folder.
-        settings: how runs are executed.
-        ignore_queue: treat tasks of earlier submissions as gone, and do not ask Slurm.
+        store: the store to collect results into; ``None``: ``results`` in the folder.
+        settings: execution settings.
+        ignore_queue: treat tasks of earlier submissions as gone, without asking Slurm.
         dry_run: submit nothing.
-        retry_failed: have settings executed once more of which a run failed, before others are proposed.
+        retry_failed: retry settings with a failed run before others are proposed.
+
+    Returns:
+        The result.
 
     Raises:
         ExecutionError: Optuna is missing, or another process executes the folder. Nothing was submitted.
@@ -287,14 +306,18 @@ def submit(
     )
 
 
-def work(search: Search, executor: Executor, progress: SearchProgress, summary: TuneSummary) -> None:
-    """Execute what ``search`` gives, until there is nothing more to begin or the user ends it."""
+def work(
+    search: Search, executor: Executor, progress: SearchProgress, summary: TuneSummary
+) -> list[JobRecord]:
+    """Execute the jobs of ``search`` until there is nothing more to begin, or the user ends it; return their records."""
+    records: list[JobRecord] = []
     ended: Counter[str] = Counter()
     progress.begin_search(search.spec, search.records(), executor.processes)
     try:
         with signals_cancel(executor, progress):
             for record in executed(search, executor):
                 ended[record.status] += 1
+                records.append(record)
                 settled = search.ended(record)
                 progress.ended(record)
                 if settled is not None:
@@ -304,3 +327,4 @@ def work(search: Search, executor: Executor, progress: SearchProgress, summary: 
         progress.end()
         search.close()
         summary.ended, summary.interrupted = dict(ended), executor.cancelled
+    return records

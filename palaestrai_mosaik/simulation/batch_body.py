@@ -1,6 +1,6 @@
 """Many bodies of an agent in a batched environment, stepped as arrays.
 
-Does for all of them what :class:`~palaestrai_mosaik.simulation.body.Body` does for one; the rows
+Equivalent to one :class:`~palaestrai_mosaik.simulation.body.Body` for each; the rows
 are the same, byte for byte.
 """
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.importing import class_name
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, FloatVector, IndexVector, IntVector
 from palaestrai_mosaik.types.rows import AgentRows
 from palaestrai_mosaik.types.vectors import Layout
@@ -32,10 +33,10 @@ _NO_REWARDS = np.empty(0)
 
 
 class BatchChannels:
-    """What alike bodies read, set and are rewarded by; body ``i`` sits in incarnation ``rows[i]``.
+    """The channels of identical bodies; body ``i`` sits in incarnation ``rows[i]``.
 
     ``sensors`` and ``actuators`` name the channels within an incarnation. ``take`` and ``put`` are
-    their places in its state vector and its set-points.
+    their indices in its state vector and its set-points.
     """
 
     def __init__(
@@ -48,15 +49,15 @@ class BatchChannels:
         self.actuators, self.put = handle.select("actuators", actuators, rows[0])
 
     def actuators_of(self, place: int) -> Layout:
-        """Return the actuators of one of the bodies."""
+        """Return the actuators of the body at index ``place``."""
         return self.handle.select("actuators", self._actuators, int(self.rows[place]))[0]
 
 
 @dataclass(slots=True, eq=False)
 class BatchBodyRows:
-    """The rows of one tick, as arrays: one row for each of ``places`` among the bodies.
+    """The rows of one tick, as arrays: one row for each of the bodies at the indices ``places``.
 
-    ``rewards`` and ``objective`` are set by :meth:`BatchBody.close`. See :class:`~.body.Row`.
+    :meth:`BatchBody.close` sets ``rewards`` and ``objective``. See :class:`~.body.Row`.
     """
 
     places: IndexVector
@@ -73,7 +74,7 @@ class BatchBodyRows:
     objective: FloatVector
     terminated: BoolVector
     truncated: BoolVector
-    #: the brain has thought about them
+    #: whether the brain has received them
     learned: bool = False
 
     def of(self, mask: BoolVector) -> BatchBodyRows:
@@ -90,9 +91,9 @@ class BatchBodyRows:
 
 
 class BatchBody(BaseBody[BatchBodyRows]):
-    """``n`` identical bodies of one agent, each in its own incarnation of one batched environment.
+    """``n`` identical bodies of one agent, each in a separate incarnation of one batched environment.
 
-    What they did is not kept for the muscle: there is no memory.
+    Their rows are not kept for the muscle: there is no memory.
     """
 
     muscle: BatchMuscle
@@ -115,9 +116,9 @@ class BatchBody(BaseBody[BatchBodyRows]):
         self.muscle = muscle
         self.channels = channels
         self.sensors, self.actuators = channels.sensors, channels.actuators
-        #: the incarnations; a slice where they are neighbours, which copies nothing
+        #: the incarnations, as a slice if they are adjacent, which avoids a copy
         self._rows = places(channels.rows.tolist())
-        #: the same for the packet with set-points: places that are neighbours in both directions, or numbers
+        #: the same for the packet of set-points, as a slice if they are adjacent in both dimensions
         sliced = isinstance(self._rows, slice) and isinstance(channels.put, slice)
         self._neighbours = self._rows if sliced else channels.rows
         self._all = np.array_equal(channels.rows, np.arange(handle.batch))
@@ -136,7 +137,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
         self.muscle.update_body(self._place_of[muscle], update)
 
     def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
-        # all set-points in one packet
+        # one packet holds all set-points
         e = sockets.handles.index(self.handle)
         self._output = f"{e}-{self.handle.uid}.setpoints"
         return [MosaikConnection(e, "", self._output, "setpoints", ())] if self.actuators.size else []
@@ -152,21 +153,21 @@ class BatchBody(BaseBody[BatchBodyRows]):
         count = len(self.numbers)
         self._steps = np.zeros(count, dtype=np.int64)
         self._episodes = np.zeros(count, dtype=np.int32)
-        #: (n,): the bodies with an episode that is over, until the incarnation begins again
+        #: mask (n,) of bodies whose episode is over, until the incarnation restarts
         self.outs = np.zeros(count, dtype=bool)
         self._reported = []
         self.values = {self._output: ()}
 
     def has_ended(self, resets: bool) -> bool:
-        # for some of the bodies
+        # true if any body's environment has ended
         return bool(self.handle.ended_now[self._rows].any())
 
     def begin_again(self) -> None:
-        begun = self.outs & self.handle.begun_now[self._rows]
-        if np.count_nonzero(begun):
-            self.outs = self.outs & ~begun
+        restarted = self.outs & self.handle.begun_now[self._rows]
+        if np.count_nonzero(restarted):
+            self.outs = self.outs & ~restarted
             self._episodes = self.handle.counts[self._rows]
-            self.muscle.reset_bodies(np.flatnonzero(begun))
+            self.muscle.reset_bodies(np.flatnonzero(restarted))
             self.out = False
 
     def act(self, time: int, states: Sequence[FloatMatrix]) -> None:
@@ -211,11 +212,12 @@ class BatchBody(BaseBody[BatchBodyRows]):
             nothing,
             nothing,
         )
-        self.values = {self._output: (time, self.order, (incarnations, self.channels.put), setpoints)}
+        # acting once per step of the environment, the bodies have no earlier unread packets
+        self.values = {self._output: ((time, self.order, (incarnations, self.channels.put), setpoints),)}
 
     def _checked(self, answer: Any, acting: IntVector) -> tuple[FloatMatrix, Sequence[Any] | None]:
         count = len(acting)
-        who = f"{type(self.muscle).__name__}.propose_batch"
+        who = f"agent {self.agent!r} ({class_name(type(self.muscle))}): propose_batch"
         try:
             proposed, data = answer
         except (TypeError, ValueError):
@@ -223,9 +225,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
         try:
             setpoints = np.array(proposed, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ContractError(
-                f"{who} of agent {self.agent!r} must return set-points as numbers: {error}"
-            ) from error
+            raise ContractError(f"{who} must return set-points as numbers: {error}") from error
         layout = self.actuators
         if setpoints.shape != (count, layout.size):
             raise ContractError(
@@ -237,36 +237,36 @@ class BatchBody(BaseBody[BatchBodyRows]):
             raise ContractError(f"{who} returned data {found}; expected is one for each of {count}")
         wrong = layout.outside(setpoints)
         if np.count_nonzero(wrong):
-            place = int(np.argmax(wrong.any(axis=1)))
-            self.channels.actuators_of(int(acting[place])).check(setpoints[place])
+            row = int(np.argmax(wrong.any(axis=1)))
+            self.channels.actuators_of(int(acting[row])).check(setpoints[row])
         return setpoints, data
 
     def collect(self, fresh: Collection[EnvironmentHandle]) -> None:
-        """Nothing is to be added up: these bodies watch the one environment that they are in."""
+        """Do nothing: these bodies watch the only environment that they are in, so nothing accumulates."""
 
     def close(self, fresh: Collection[EnvironmentHandle]) -> None:
         rows, self.open = self.open, None
         assert rows is not None
         handle, everyone = self.handle, len(rows.places) == len(self.numbers)
         if handle in fresh:
-            of = self._rows if everyone else self.channels.rows[rows.places]
-            rewards = np.array(handle.vector[of, handle.n_readings : -2])
+            incarnations = self._rows if everyone else self.channels.rows[rows.places]
+            rewards = np.array(handle.vector[incarnations, handle.n_readings : -2])
         else:
             rewards = np.zeros((len(rows.places), handle.n_rewards))
         rows.rewards = rewards
         if isinstance(self.objective, BatchObjective):
-            given = self.objective.internal_rewards(
+            values = self.objective.internal_rewards(
                 BatchRows(rows.readings, rows.setpoints, rewards, rows.places)
             )
-            rows.objective = np.array(given, dtype=np.float64)
+            rows.objective = np.array(values, dtype=np.float64)
             if rows.objective.shape != (len(rows.places),):
                 raise ContractError(
-                    f"{type(self.objective).__name__}.internal_rewards returned shape {rows.objective.shape}, "
-                    f"expected is {(len(rows.places),)}"
+                    f"agent {self.agent!r} ({class_name(type(self.objective))}): internal_rewards returned shape "
+                    f"{rows.objective.shape}, expected is {(len(rows.places),)}"
                 )
         else:
             rows.objective = rewards.sum(axis=1)
-        # the rows have kept the array that there was
+        # a new array, because the rows keep the old one
         self._steps = self._steps + 1 if everyone else self._steps.copy()
         if not everyone:
             self._steps[rows.places] += 1
@@ -296,8 +296,9 @@ class BatchBody(BaseBody[BatchBodyRows]):
             self._learn(rows, self.readings_now() if ahead else None)
 
     def _end(self, row: BatchBodyRows, *, learns: bool) -> None:
-        row.terminated = self.handle.vector[self.channels.rows[row.places], -2] != 0
-        row.truncated = ~row.terminated
+        flags = self.handle.vector[self.channels.rows[row.places], -2:] != 0
+        row.terminated = flags[:, 0]
+        row.truncated = flags[:, 1] | ~row.terminated
         if self.learns and self.learner is not None:
             final = self.readings_now()
             if learns:
@@ -309,7 +310,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
         self._write(row)
 
     def readings_now(self) -> FloatMatrix:
-        """(n, readings): what all bodies read in the newest states."""
+        """Return the newest readings of all bodies, (n, readings)."""
         mine = self.handle.vector if self._all else self.handle.vector[self._rows]
         return np.ascontiguousarray(mine[:, self.channels.take])
 
@@ -389,5 +390,5 @@ class BatchBody(BaseBody[BatchBodyRows]):
                     self.statistic(self.worker, self.episode, step, key, value)
 
     def forget(self) -> None:
-        """Forget objective and rewards of the rows so far: conditions, and the report, see later ones only."""
+        """Drop objective and rewards of the rows so far, so that conditions and the report see only later ones."""
         self._filled = 0

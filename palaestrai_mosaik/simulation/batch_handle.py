@@ -1,4 +1,4 @@
-"""Handles of a batched environment, and of one of its incarnations."""
+"""Handles of a batched environment and of its single incarnations."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from palaestrai_mosaik.types.vectors import Layout
 
 from .connections import Places, places
 from .environment_handle import EnvironmentHandle, matching
+from .values import ValueCheck
 
 _NOBODY = np.empty(0, dtype=np.intp)
 
@@ -55,8 +56,11 @@ class BatchHandle(EnvironmentHandle):
 
     @property
     def batch(self) -> int:
-        """How many incarnations there are: known once the environment has been set up."""
+        """The number of incarnations, known once the environment has been set up."""
         return self.domain.batch
+
+    def _value_check(self) -> ValueCheck:
+        return ValueCheck(self.domain, self.rewards, self.reward, self.batch)
 
     @property
     def names(self) -> Sequence[str]:
@@ -75,7 +79,7 @@ class BatchHandle(EnvironmentHandle):
         return layout.renamed([f"{self.uid}.{number}.{local}" for local in self._local[kind]])
 
     def select(self, kind: str, local: Sequence[str], number: int) -> tuple[Layout, Places]:
-        """Return the channels named ``local`` of incarnation ``number``, and their places in its vectors."""
+        """Return the channels ``local`` of incarnation ``number``, and their indices in its vectors."""
         whole: Layout = getattr(self, kind)
         chosen = [self._local[kind].index(name) for name in local]
         layout = Layout([f"{self.uid}.{number}.{name}" for name in local], [whole.spaces[i] for i in chosen])
@@ -83,37 +87,37 @@ class BatchHandle(EnvironmentHandle):
 
     def match(self, kind: str, name: str) -> list[str]:
         start, locals_ = f"{self.uid}.", self._local[kind]
-        number, rest = self._parted(name)
+        number, local_name = self._parted(name)
         if number.isdecimal():
             if int(number) >= self.batch or str(int(number)) != number:
                 return []
-            found = [rest] if rest in locals_ else matching(locals_, rest)
-            return [f"{start}{number}.{local}" for local in found]
+            local_names = [local_name] if local_name in locals_ else matching(locals_, local_name)
+            return [f"{start}{number}.{local}" for local in local_names]
         every = (f"{start}{k}.{local}" for k in range(self.batch) for local in locals_)
         return matching(every, name)
 
     def _parted(self, name: str) -> tuple[str, str]:
-        """Return what stands for the number of an incarnation in ``name``, and what follows it."""
+        """Split ``name`` into the incarnation's number, or its placeholder, and the local name."""
         start = f"{self.uid}."
-        number, _, rest = name[len(start) :].partition(".") if name.startswith(start) else ("", "", "")
-        return number, rest
+        number, _, local_name = name[len(start) :].partition(".") if name.startswith(start) else ("", "", "")
+        return number, local_name
 
     def handle_of(self, uid: str) -> EnvironmentHandle | None:
-        number, rest = self._parted(uid)
+        number, local_name = self._parted(uid)
         if not number.isdecimal() or int(number) >= self.batch:
             return None
-        known = rest in self._local["sensors"] or rest in self._local["actuators"]
-        return self.sub_environment(int(number)) if known else None
+        exists = local_name in self._local["sensors"] or local_name in self._local["actuators"]
+        return self.sub_environment(int(number)) if exists else None
 
     def sub_environment(self, number: int) -> SubEnvironmentHandle:
-        """Return the handle of incarnation ``number``, for a body of its own."""
+        """Return the handle of incarnation ``number``, for a single body."""
         if number not in self._sub_environments:
             self._sub_environments[number] = SubEnvironmentHandle(self, number)
         return self._sub_environments[number]
 
     def add_sub_environment(self, handle: SubEnvironmentHandle) -> None:
-        """Make ``handle`` an entity of its own, which gets every state, because it has a body of its own."""
-        self.sub_environments = sorted({*self.sub_environments, handle}, key=lambda one: one.number)
+        """Make ``handle`` a separate entity that receives every state, because a single body sits in it."""
+        self.sub_environments = sorted({*self.sub_environments, handle}, key=lambda sub: sub.number)
 
     def begin(self) -> None:
         width = self.n_readings + self.n_rewards + 2
@@ -122,8 +126,8 @@ class BatchHandle(EnvironmentHandle):
         self.state = None
         self.steps = -1
         self.done = self.stopped = False
-        #: (batch,): which have ended with their newest state, which ended with this one, which
-        #: began again with it, and how often they have begun again
+        #: masks (batch,) of incarnations that have ended, that ended with the newest state, and that
+        #: restarted with it; and the number of restarts
         self.dones = np.zeros(self.batch, dtype=bool)
         self.ended_now = self.begun_now = self.dones
         self.counts = np.zeros(self.batch, dtype=np.int32)
@@ -134,30 +138,33 @@ class BatchHandle(EnvironmentHandle):
         return np.tile(super().initial_setpoints(), (self.batch, 1))
 
     def pack(self, state: BatchState) -> FloatMatrix:
-        """Return ``state`` as a matrix of state vectors; compute the reward."""
+        """Compute the reward, and return ``state`` as a matrix of state vectors."""
         n, rewards = self.n_readings, state.rewards
         if self.reward is not None:
             rewards = np.stack([self._reward_of(state, k) for k in range(self.batch)])
-        matrix = np.empty((self.batch, n + self.n_rewards + 2))
+        matrix: FloatMatrix = self.values.rows[self.values.place]
         matrix[:, :n] = state.readings
         matrix[:, n:-2] = rewards
         matrix[:, -2] = state.terminated
         matrix[:, -1] = state.truncated
         matrix.flags.writeable = False
+        self.values.take(matrix)
         self.recorded = state.recorded
         return matrix
 
     def _reward_of(self, state: BatchState, k: int) -> FloatVector:
         assert self.reward is not None
-        one = EnvironmentState(
+        single_state = EnvironmentState(
             state.readings[k], state.rewards[k], bool(state.terminated[k]), bool(state.truncated[k])
         )
-        rewards = np.atleast_1d(np.asarray(self.reward(one)))
+        values = self.rewards_of(single_state)
+        try:
+            rewards = np.atleast_1d(np.asarray(values))
+        except ValueError:
+            self.check_rewards(values)
+            raise
         if rewards.shape != (self.n_rewards,) or rewards.dtype.kind not in "fiub":
-            raise ContractError(
-                f"{type(self.reward).__name__} returned {rewards!r} for incarnation {k} of environment {self.uid!r}; "
-                f"declared are {self.n_rewards} rewards"
-            )
+            self.check_rewards(values)
         return rewards
 
     def take(self, vector: FloatVector) -> Mapping[str, tuple[bool, bool]]:
@@ -173,7 +180,7 @@ class BatchHandle(EnvironmentHandle):
                 self.counts = self.counts + self.begun_now
                 self.done = bool(dones.all())
         else:
-            # nothing is over, nor was before
+            # no incarnation has ended now or before
             self.ended_now = self.begun_now = before
             changed = _NOBODY
         for sub in self.sub_environments:
@@ -202,10 +209,10 @@ class BatchHandle(EnvironmentHandle):
 
 
 class SubEnvironmentHandle(EnvironmentHandle):
-    """One incarnation of a batched environment, for a body of its own."""
+    """One incarnation of a batched environment, for a single body."""
 
     def __init__(self, handle: BatchHandle, number: int):
-        # all that an environment has of its own belongs to the batch
+        # everything that exists once per environment belongs to the batch
         self._root = handle
         self.number = number
         self.entity = str(number)
@@ -233,7 +240,7 @@ class SubEnvironmentHandle(EnvironmentHandle):
         self._root.add_sub_environment(self)
 
     def update(self, matrix: FloatMatrix, flags: npt.NDArray[np.bool_]) -> None:
-        """Take over the newest state of this incarnation."""
+        """Store the newest state of this incarnation."""
         self.vector = matrix[self.number]
         self.terminated, self.truncated = bool(flags[self.number, 0]), bool(flags[self.number, 1])
         self.done = self.terminated or self.truncated
@@ -245,7 +252,7 @@ class SubEnvironmentHandle(EnvironmentHandle):
 def open_handle(
     domain: World, reward: Reward | None = None, transformer: EnvironmentStateTransformer | None = None
 ) -> EnvironmentHandle:
-    """Set ``domain`` up; return its handle."""
+    """Set ``domain`` up and return its handle."""
     if isinstance(domain, BatchEnvironment):
         return BatchHandle(domain, reward, transformer)
     return EnvironmentHandle(domain, reward, transformer)

@@ -1,4 +1,4 @@
-"""A body of an agent: asks its muscle, closes its rows, lets its brain think."""
+"""A body of an agent: calls its muscle, closes its rows, and passes them to its brain."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from palaestrai_mosaik.agent import Experience, Memory, Muscle, Objective
+from palaestrai_mosaik.agent.answers import objective_value, proposal
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.importing import class_name
 from palaestrai_mosaik.types import ActuatorInformation, Mode
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
@@ -23,17 +25,21 @@ from .connections import STATES, EnvironmentPlans, MosaikConnection, OutputWire,
 from .environment_handle import AgentStream, EnvironmentHandle
 from .learner import ExperienceSink, check_statistics
 
-#: rows that a muscle remembers, unless it sets ``memory.size_limit``
+#: default number of rows in a muscle's memory
 MUSCLE_MEMORY = 10_000
 
 RowT = TypeVar("RowT")
 
+#: set-points sent to an environment: the time they were set, the agent's position in the document, their
+#: indices in the environment's set-points, and the values
+Packet = tuple[int, int, Any, FloatVector]
+
 
 @dataclass(frozen=True, slots=True)
 class BodyIdentity:
-    """The agent's name, the body's number, and the group of identical bodies that it is in.
+    """The agent's name, the body's number, and its group of identical bodies.
 
-    ``rewards`` are the names of the rewards as they stand for all of the group (``None``: as they are).
+    ``rewards`` are reward names shared by the whole group (``None``: the original names).
     """
 
     agent: str
@@ -43,15 +49,15 @@ class BodyIdentity:
 
     @property
     def name(self) -> str:
-        """The body's name in the mosaik world; because of the sign, no agent can have it."""
+        """The body's name in the mosaik world; with the ``@``, it cannot equal an agent's name."""
         return self.agent if self.number is None else f"{self.agent}@{self.number}"
 
 
 class BaseBody(ABC, Generic[RowT]):
-    """One body of an agent, or identical ones that are stepped as arrays.
+    """One body of an agent, or identical bodies that are stepped as arrays.
 
     A *row* is ``open`` from the action (:meth:`act`) to the reward that follows (:meth:`close`). Then it is
-    ``pending``, until it is known whether the episode ended with it: until the next action, or until
+    ``pending`` until it is known whether the episode ended with it: until the next action, or until
     :meth:`finish`. Then it is ``complete``, and :meth:`record` records it. Each of these attributes is
     a row or ``None``.
     """
@@ -61,11 +67,11 @@ class BaseBody(ABC, Generic[RowT]):
     actuators: Layout
     memory: Memory | None = None
     filters: FilterChain | None = None
-    #: its filters learn together with those of the agent's other bodies, after all have thought
+    #: whether its filters learn together with those of the agent's other bodies, after all brains have been updated
     shares_filters = False
-    #: its place in the document's order
+    #: its position in the document
     order = 0
-    #: takes the updates from rows of this body (``None``: its muscle)
+    #: receives the updates from rows of this body (``None``: its muscle)
     on_update: Callable[[Any], None] | None = None
     stream: AgentStream | None = None
     statistic: Callable[[int, int, int, str, Any], None] | None = None
@@ -84,29 +90,29 @@ class BaseBody(ABC, Generic[RowT]):
         self.learner = learner
         #: whether rows are learned from: there is a brain, and the mode is train
         self.learns = learner is not None
-        #: the environments that it reads or acts in
+        #: the environments that it reads from or acts in
         self.handles = handles
         self.handle_set = frozenset(handles)
-        #: the environments that make it act when they have a new state
+        #: the environments whose new states make it act
         self.watched = self.handle_set
         self.reward_names = list(reward_names)
         self.open: RowT | None = None
         self.pending: RowT | None = None
         self.complete: RowT | None = None
-        #: the row that was closed last
+        #: the last closed row
         self.closed: RowT | None = None
-        #: the episode is over for this agent: the environments that it watches have ended
+        #: whether the episode is over for this agent: the environments that it watches have ended
         self.out = False
-        #: what mosaik gets: the newest value of each attribute
+        #: the newest value of each attribute, for mosaik
         self.values: dict[str, Any] = {}
-        #: time, body, objective, rewards of this episode's closed rows
+        #: time, body, objective and rewards of this episode's closed rows
         self._history = np.empty((256, 3 + len(self.reward_names)))
         self._filled = 0
 
     @property
     @abstractmethod
     def muscles(self) -> Sequence[str]:
-        """The uids of its muscles, as the brain knows them."""
+        """The uids of its muscles, as used by the brain."""
 
     @property
     @abstractmethod
@@ -115,10 +121,10 @@ class BaseBody(ABC, Generic[RowT]):
 
     @abstractmethod
     def update_of(self, muscle: str, update: Any) -> None:
-        """Give ``muscle`` what was learned for it alone."""
+        """Apply a brain's update for ``muscle`` alone."""
 
     def switch(self, mode: Mode) -> None:
-        """Train (and learn) or test in the episodes to come."""
+        """Switch to training (and learning) or testing from the next episode on."""
         self.muscle.mode = mode
         if self.filters is not None:
             self.filters.mode = mode
@@ -138,7 +144,7 @@ class BaseBody(ABC, Generic[RowT]):
 
     @abstractmethod
     def wired(self) -> dict[str, int]:
-        """Return the number of floats of each connected attribute."""
+        """Return the number of values of each connected attribute."""
 
     def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
         """Start an episode. ``rng`` makes the generator for a name below the agent's."""
@@ -149,15 +155,15 @@ class BaseBody(ABC, Generic[RowT]):
 
     @abstractmethod
     def has_ended(self, resets: bool) -> bool:
-        """Return whether the environments that it watches have ended; ``resets``: they can begin again."""
+        """Return whether the environments that it watches have ended; ``resets``: whether they can restart."""
 
     @abstractmethod
     def begin_again(self) -> None:
-        """Begin the next episode of an environment that had ended, if it has begun again."""
+        """Start the next episode of an environment if it has restarted after its end."""
 
     @abstractmethod
     def act(self, time: int, states: Sequence[Any]) -> None:
-        """Open a row: ask the muscle for set-points at ``time``, and lay them out for mosaik.
+        """Open a row: call the muscle at ``time``, and convert its set-points to values for mosaik.
 
         ``states``: the newest state vector of each of its environments (:class:`EnvironmentHandle`).
         """
@@ -168,20 +174,20 @@ class BaseBody(ABC, Generic[RowT]):
 
     @abstractmethod
     def close(self, fresh: Collection[EnvironmentHandle]) -> None:
-        """Close the open row with the rewards since the action, those of ``fresh`` included."""
+        """Close the open row with the rewards since the action, including those of ``fresh``."""
 
     @abstractmethod
     def think(self, ahead: bool) -> None:
-        """Let the brain think about the row that was closed last; ``ahead``: with what the muscle sees next."""
+        """Pass the last closed row to the brain; ``ahead``: with the muscle's next observation."""
 
     @abstractmethod
     def end_episode(self, closed: list[Any]) -> None:
         """End the episode for a body that :meth:`has_ended`; ``closed``: the bodies that closed a row now."""
 
     def finish(self, *, learns: bool) -> None:
-        """End the episode with the row that was closed last, and record it.
+        """End the episode with the last closed row, and record it.
 
-        ``learns``: the brain has not thought about it yet.
+        ``learns``: whether the brain has not received it yet.
         """
         self.record()
         row, self.pending = self.pending, None
@@ -190,20 +196,20 @@ class BaseBody(ABC, Generic[RowT]):
 
     @abstractmethod
     def _end(self, row: RowT, *, learns: bool) -> None:
-        """Make ``row`` the last one of its episode, and record it."""
+        """Mark ``row`` as the last one of its episode, and record it."""
 
     def record(self) -> None:
-        """Record the complete row, and what muscle and brain report about themselves."""
+        """Record the complete row, and the statistics of muscle and brain."""
         row, self.complete = self.complete, None
         if row is not None:
             self._write(row)
 
     @abstractmethod
     def _write(self, row: RowT) -> None:
-        """Write ``row`` into the streams."""
+        """Write ``row`` to the streams."""
 
     def _reserve(self, rows: int) -> FloatMatrix:
-        """Return the history, with room for as many ``rows``."""
+        """Return the history, enlarged to at least ``rows``."""
         history = self._history
         if rows > len(history):
             more = np.empty((max(len(history), rows), history.shape[1]))
@@ -215,7 +221,7 @@ class BaseBody(ABC, Generic[RowT]):
         return self._history[: self._filled, 2]
 
     def history(self) -> FloatMatrix:
-        """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
+        """(n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
         return self._history[: self._filled]
 
 
@@ -224,9 +230,9 @@ AnyBody = BaseBody[Any]
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One action of a body, and what came of it: ``rewards`` and ``objective`` are set by :meth:`Body.close`.
+    """One action of a body and its result; :meth:`Body.close` sets ``rewards`` and ``objective``.
 
-    ``observations`` and ``actions`` are what the muscle saw and returned; ``data`` is for the brain.
+    ``observations`` and ``actions`` are those of the muscle; ``data`` is for the brain.
     """
 
     step: int
@@ -238,9 +244,9 @@ class Row:
     actions: FloatVector
     data: Any
     wall: float
-    #: what the muscle proposed, where the environment replays
+    #: the muscle's set-points, if the environment replays recorded ones
     proposed: FloatVector | None
-    #: what muscle and brain report about themselves
+    #: statistics of muscle and brain
     statistics: dict[str, Any]
     rewards: FloatVector = field(init=False)
     objective: float = field(init=False)
@@ -272,18 +278,18 @@ class Body(BaseBody[Row]):
         for handle in self.handles:
             handle.attach_body()
         self.sensors, self.actuators = channels.sensors, channels.actuators
-        #: what the muscle sees of them
+        #: the muscle's sensors, after the filters
         self.muscle_sensors = self.sensors if filters is None else filters.sensors
         self._unbound_actuators = self.actuators if filters is None else filters.actuators
         self.muscle_actuators: Layout = self._unbound_actuators
-        #: how often its environment has begun again
+        #: number of restarts of its environment
         self.episodes = 0
         self.memory = Memory(size_limit=MUSCLE_MEMORY)
-        #: the rewards that the open row has got so far
+        #: the rewards of the open row so far
         self._collected: FloatVector | None = None
-        #: what the muscle sees next, where that was needed before it acts
+        #: the muscle's next observation, if it was needed before the action
         self._next_observations: FloatVector | None = None
-        #: the environments that replay: they do what was recorded, whatever the muscle proposes
+        #: environments that replay recorded set-points, whatever the muscle proposes
         self._replayed = [handle for handle in self.handles if handle.replays]
 
     @property
@@ -303,8 +309,8 @@ class Body(BaseBody[Row]):
 
     def wired(self) -> dict[str, int]:
         setpoints = np.arange(self.actuators.size)
-        found = {wire.attribute: setpoints[wire.take].size for wire in self.outputs}
-        return {STATES: self.sensors.size, **found}
+        sizes = {wire.attribute: setpoints[wire.take].size for wire in self.outputs}
+        return {STATES: self.sensors.size, **sizes}
 
     def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
         super().begin(worker, episode, rng)
@@ -318,7 +324,7 @@ class Body(BaseBody[Row]):
         self.values = {wire.attribute: wire.initial for wire in self.outputs}
 
     def has_ended(self, resets: bool) -> bool:
-        # where environments begin again, one of several is enough
+        # if environments restart, one that has ended is enough
         if resets and any(handle.done and handle.begins_again for handle in self.watched):
             return True
         return all(handle.done for handle in self.watched)
@@ -326,8 +332,12 @@ class Body(BaseBody[Row]):
     def begin_again(self) -> None:
         if self.out and not self.has_ended(True):
             self.out = False
-            # of one environment, what counts is how often it has begun, even if it ended at once
-            self.episodes = self.handles[0].episodes if len(self.handles) == 1 else self.episodes + 1
+            # an episode of the only environment that it watches counts even if it ended immediately
+            if len(self.watched) == 1:
+                (handle,) = self.watched
+                self.episodes = handle.episodes
+            else:
+                self.episodes += 1
             self.muscle.reset()
             if self.filters is not None:
                 self.filters.reset()
@@ -344,20 +354,18 @@ class Body(BaseBody[Row]):
         if filters is not None:
             observations = filters.pre(readings) if ahead is None else ahead
         available = ActuatorSetpoints(self.muscle_actuators)
-        started = perf_counter()
-        answer = self.muscle.propose_actions(SensorReadings(self.muscle_sensors, observations), available)
-        wall = perf_counter() - started
+        try:
+            started = perf_counter()
+            answer = self.muscle.propose_actions(SensorReadings(self.muscle_sensors, observations), available)
+            wall = perf_counter() - started
+            # skip a call for the usual result
+            if type(answer) is not tuple or len(answer) != 2 or isinstance(answer[0], ActuatorInformation):
+                answer = proposal(answer)
+            proposed, data = answer
+            actions = setpoints = collect_setpoints(self.muscle_actuators, proposed)
+        except ContractError as error:
+            raise self._named(error, self.muscle) from error
         statistics = self.muscle.pop_statistics() if self.muscle._statistics else {}
-        if (
-            not isinstance(answer, tuple | list)
-            or len(answer) != 2
-            or isinstance(answer[0], ActuatorInformation)
-        ):
-            raise ContractError(
-                f"{type(self.muscle).__name__}.propose_actions must return (actuators, data), not {answer!r}"
-            )
-        proposed, data = answer
-        actions = setpoints = collect_setpoints(self.muscle_actuators, proposed)
         if filters is not None:
             setpoints = filters.post(actions)
         replaced = None
@@ -383,40 +391,45 @@ class Body(BaseBody[Row]):
         values: dict[str, Any] = {}
         for wire in self.outputs:
             if wire.kind == "packet":
-                # the time makes sure that a set-point, which mosaik delivers again and
-                # again, is accepted once
                 sent = setpoints if wire.whole else setpoints[wire.take]
-                values[wire.attribute] = (time, self.order, wire.put, sent)
+                packet = (time, self.order, wire.put, sent)
+                # mosaik delivers only the newest value, so it must include earlier unread packets
+                last_step = time - time % wire.step_size
+                unread = [p for p in self.values[wire.attribute] if p[0] >= last_step]
+                values[wire.attribute] = (*unread, packet)
             else:
                 values[wire.attribute] = self._value_for(wire, setpoints)
         self.values = values
 
     def _value_for(self, wire: OutputWire, setpoints: FloatVector) -> Any:
-        """Return the value of a simulator's attribute; without a new set-point, the value that it had."""
+        """Return the value of a simulator's attribute, with the latest set-point of each actuator.
+
+        A simulator may step less often than the agent acts, and receives only the newest value.
+        """
         if wire.at is not None:
             number = setpoints.item(wire.at)
             return self.values[wire.attribute] if math.isnan(number) else wire.unflatten(number)
         sent = setpoints[wire.take]
         if wire.kind == "vector":
-            vector = np.full(wire.size, np.nan)
-            vector[wire.put] = sent
+            vector = self.values[wire.attribute].copy()
+            vector[wire.put] = np.where(np.isnan(sent), vector[wire.put], sent)
             return vector
         return self.values[wire.attribute] if np.isnan(sent).any() else wire.unflatten(sent)
 
     def _recorded(self, proposed: FloatVector) -> FloatVector:
-        """Return the recorded set-points, and those ``proposed`` where nothing is recorded."""
-        done = proposed.copy()
+        """Return the recorded set-points, and those ``proposed`` if nothing is recorded."""
+        result = proposed.copy()
         for i, uid in enumerate(self.actuators.uids):
             for handle in self._replayed:
-                place = handle.actuators.index.get(uid)
-                if place is not None and handle.recorded is not None:
-                    done[self.actuators.slices[i]] = handle.recorded[handle.actuators.slices[place]]
-        return done
+                channel = handle.actuators.index.get(uid)
+                if channel is not None and handle.recorded is not None:
+                    result[self.actuators.slices[i]] = handle.recorded[handle.actuators.slices[channel]]
+        return result
 
     def collect(self, fresh: Collection[EnvironmentHandle]) -> FloatVector:
         """Add the rewards of the ``fresh`` environments to those of the open row; return the sum.
 
-        An environment that has no new state gives no reward: 0.
+        An environment without a new state has a reward of 0.
         """
         parts = [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.handles]
         rewards: FloatVector = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -445,14 +458,17 @@ class Body(BaseBody[Row]):
             if not watched.done:
                 break
         else:
-            # for the objective; an end for another reason is not known yet
-            terminated = any(handle.terminated for handle in self.handles)
-            memory.mark_end(terminated=terminated, truncated=not terminated)
+            # for the objective; other reasons of an end are not known yet
+            terminated, truncated = self.ends()
+            memory.mark_end(terminated=terminated, truncated=truncated)
         if self.objective is None:
             value = float(rewards.sum())
         else:
             answer = self.objective.internal_reward(memory)
-            value = answer if type(answer) is float else self._number(answer)
+            try:
+                value = answer if type(answer) is float else objective_value(answer)
+            except ContractError as error:
+                raise self._named(error, self.objective) from error
         memory.close(value)
         filled = self._filled
         history = self._history if filled < len(self._history) else self._reserve(filled + 1)
@@ -465,8 +481,17 @@ class Body(BaseBody[Row]):
         row.rewards, row.objective = rewards, value
         self.pending = self.closed = row
 
+    def ends(self) -> tuple[bool, bool]:
+        """Return whether the episode that ends now is terminated, and whether it is truncated.
+
+        Each is true if it is true for any of the agent's environments. An episode that ends for another reason,
+        such as a condition or another agent's environment, is truncated.
+        """
+        terminated = any(handle.terminated for handle in self.handles)
+        return terminated, not terminated or any(handle.truncated for handle in self.handles)
+
     def look_ahead(self) -> FloatVector:
-        """Return what the muscle sees next, if it acts on the current states."""
+        """Return the muscle's next observation, if it acts on the current states."""
         readings = self.channels.readings()
         self._next_observations = readings if self.filters is None else self.filters.pre(readings)
         return self._next_observations
@@ -481,7 +506,7 @@ class Body(BaseBody[Row]):
             closed.remove(self)
 
     def think(self, ahead: bool = False, final: FloatVector | None = None) -> None:
-        """See :class:`BaseBody`; ``final``: the episode ended with the row, and the muscle would have seen this."""
+        """See :class:`BaseBody`; ``final``: the final observation, if the episode ended with the row."""
         if ahead:
             final = self.look_ahead()
         row, learner = self.closed, self.learner
@@ -511,10 +536,7 @@ class Body(BaseBody[Row]):
             (self.on_update or self.muscle.update)(update)
 
     def _end(self, row: Row, *, learns: bool) -> None:
-        # terminated where one of the agent's environments has; in every other case (time ran out,
-        # another environment or a condition ended the episode) truncated
-        row.terminated = any(handle.terminated for handle in self.handles)
-        row.truncated = not row.terminated
+        row.terminated, row.truncated = self.ends()
         self.memory.mark_end(terminated=row.terminated, truncated=row.truncated)
         if self.learns and self.learner is not None:
             final = self.channels.readings()
@@ -548,12 +570,6 @@ class Body(BaseBody[Row]):
             for key, value in row.statistics.items():
                 self.statistic(self.worker, self.episode, row.step, key, value)
 
-    def _number(self, answer: Any) -> float:
-        if answer is None:
-            return math.nan
-        if isinstance(answer, bool) or not isinstance(answer, int | float | np.number | np.ndarray):
-            raise ContractError(
-                f"{type(self.objective).__name__}.internal_reward of agent {self.name!r} must return a number or "
-                f"None, not {answer!r}"
-            )
-        return float(answer)
+    def _named(self, error: ContractError, part: Any) -> ContractError:
+        """Return ``error``, of the muscle or the objective, prefixed with the names of agent and class."""
+        return type(error)(f"agent {self.name!r} ({class_name(type(part))}): {error}")

@@ -21,16 +21,16 @@ from .environment_handle import EnvironmentHandle, is_pattern, match_all, means_
 
 #: names of sensors, and of actuators
 Names = tuple[tuple[str, ...], tuple[str, ...]]
-#: what is wrong, and where it is written, seen from the agent
+#: a problem's message and its path relative to the agent's entry
 Fault = tuple[str, tuple[str | int, ...]]
 
 
 @dataclass(frozen=True)
 class BodyGroup:
-    """Alike bodies of an agent: one entry of ``bodies``, or the one body of an agent without.
+    """Identical bodies of an agent: one entry of ``bodies``, or the only body of an agent without ``bodies``.
 
-    ``first`` is the number of the first of them among all bodies of the agent. ``batch`` is
-    there where all of them sit in a batched environment, each in the incarnation that has its
+    ``first`` is the number of the first of them among all bodies of the agent. ``batch`` is set
+    if all of them sit in a batched environment, each in the incarnation with its
     number in this entry; ``local`` are then its channels' names within an incarnation.
     """
 
@@ -38,12 +38,12 @@ class BodyGroup:
     spec: BodySpec
     index: int
     first: int
-    #: the agent has ``bodies`` in the document
+    #: whether the agent has ``bodies`` in the document
     numbered: bool
     handles: Sequence[EnvironmentHandle]
     batch: BatchHandle | None
     local: Names
-    #: full ids for each body, where there is no ``batch``
+    #: full ids for each body, without a ``batch``
     ids: Sequence[Names] = ()
 
     @property
@@ -57,7 +57,7 @@ class BodyGroup:
         return range(self.spec.first, self.spec.first + self.spec.count)
 
     def names(self, place: int = 0) -> Names:
-        """Return the full ids of the sensors and the actuators of a body (its place among these)."""
+        """Return the full ids of the sensors and the actuators of the body at index ``place``."""
         if self.batch is None:
             return self.ids[place]
         start = f"{self.batch.uid}.{self.spec.first + place}."
@@ -65,12 +65,12 @@ class BodyGroup:
         return sensors, actuators
 
     def channels(self, place: int = 0) -> Channels:
-        """Return what a body reads, sets and is rewarded by."""
+        """Return the channels of a body."""
         return Channels(self.handles, *self.names(place))
 
     @property
     def at_once(self) -> bool:
-        """Whether one object serves all these bodies, with arrays: muscle and objective can do it."""
+        """Whether one object serves all these bodies with arrays: muscle and objective support it."""
         spec = self.spec
         if self.batch is None or spec.filters:
             return False
@@ -79,12 +79,12 @@ class BodyGroup:
         return serves_all and issubclass(resolve(spec.muscle.name, "muscle"), BatchMuscle)
 
     def batch_channels(self) -> BatchChannels:
-        """Return what bodies that are served at once read, set and are rewarded by."""
+        """Return the channels of bodies that one object serves."""
         assert self.batch is not None
         return BatchChannels(self.batch, self.incarnations, *self.local)
 
     def identity(self, place: int = 0) -> BodyIdentity:
-        """Return whose body it is (its place among these)."""
+        """Return the identity of the body at index ``place``."""
         number = self.first + place if self.numbered else None
         return BodyIdentity(self.agent, number, self.index, self.reward_names)
 
@@ -95,46 +95,52 @@ class BodyGroup:
 
     @cached_property
     def reward_names(self) -> list[str]:
-        """The names of the rewards that a body is told, as they stand for all bodies of the group."""
+        """The names of a body's rewards, in the form shared by the group."""
         rewards = self.channels().rewards
-        # other environments have one set of rewards for all bodies
+        # a single environment has the same rewards for all bodies
         return rewards if self.batch is None else self.common(rewards)
 
     def common(self, names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
-        """Return ``names`` (of the first body) as they stand for all bodies of the group.
+        """Convert ``names`` of the first body to the form shared by the group.
 
-        Where one of the ``patterns`` had the placeholder, there it is again.
+        If one of the ``patterns`` has the placeholder, it replaces the number again.
         """
         if self.batch is not None:
             start = len(f"{self.batch.uid}.{self.spec.first}.")
             return [f"{self.batch.uid}.{BODY_NUMBER}.{name[start:]}" for name in names]
         shapes = [shape for p in patterns if self.numbered and (shape := _shape(p, self.spec.first))]
-        found = []
+        common_names = []
         for name in names:
             match = next((m for m in (shape.fullmatch(name) for shape in shapes) if m), None)
             if match is not None:
-                for place in range(match.re.groups, 0, -1):
-                    name = name[: match.start(place)] + BODY_NUMBER + name[match.end(place) :]
-            found.append(name)
-        return found
+                for group_number in range(match.re.groups, 0, -1):
+                    name = name[: match.start(group_number)] + BODY_NUMBER + name[match.end(group_number) :]
+            common_names.append(name)
+        return common_names
 
 
 def _shape(pattern: str, number: int) -> re.Pattern[str] | None:
-    """Return what finds ``number`` in a name where ``pattern`` has the placeholder (``None``: it has none)."""
+    """Compile a regex that finds ``number`` at the placeholders of ``pattern``; ``None`` without placeholders."""
     parts = pattern.split(BODY_NUMBER)
     if len(parts) == 1:
         return None
     if any(part.count("[") != part.count("]") for part in parts):
         return None  # a number among other characters in brackets
-    # without what makes it a pattern of a whole name
-    wanted = [re.sub(r"\A\(\?s:(.*)\)\\[zZ]\Z", r"\1", fnmatch.translate(part)) for part in parts]
-    return re.compile(f"({re.escape(str(number))})".join(wanted), re.DOTALL)
+    # strip the anchors of a whole name
+    translated = [re.sub(r"\A\(\?s:(.*)\)\\[zZ]\Z", r"\1", fnmatch.translate(part)) for part in parts]
+    return re.compile(f"({re.escape(str(number))})".join(translated), re.DOTALL)
 
 
 def place_bodies(
-    agent: AgentSpec, handles: Sequence[EnvironmentHandle]
+    agent: AgentSpec, handles: Sequence[EnvironmentHandle], *, complete: bool = True
 ) -> tuple[list[BodyGroup], list[Fault]]:
-    """Return the bodies of ``agent`` group by group, and what is wrong with them."""
+    """Return the bodies of ``agent``, group by group, and the problems.
+
+    Args:
+        agent: the agent.
+        handles: the environments of its phase.
+        complete: whether ``handles`` are all of them; if not, channels of other environments are ignored.
+    """
     groups: list[BodyGroup] = []
     faults: list[Fault] = []
     specs = agent.bodies or (
@@ -143,8 +149,8 @@ def place_bodies(
     first = 0
     for i, spec in enumerate(specs):
         numbered = bool(agent.bodies)
-        place: tuple[str | int, ...] = ("bodies", i) if numbered else ()
-        group = _Placing(agent.name, handles, spec, place, faults).group(i, first, numbered)
+        path: tuple[str | int, ...] = ("bodies", i) if numbered else ()
+        group = _Placing(agent.name, handles, spec, path, faults, complete).group(i, first, numbered)
         if group is not None:
             groups.append(group)
         first += spec.count
@@ -159,12 +165,13 @@ class _Placing:
         spec: BodySpec,
         place: tuple[str | int, ...],
         faults: list[Fault],
+        complete: bool,
     ):
         self.agent, self.handles, self.spec = agent, handles, spec
-        self.place, self.faults = place, faults
+        self.place, self.faults, self.complete = place, faults, complete
 
     def group(self, index: int, first: int, numbered: bool) -> BodyGroup | None:
-        """Return the group, or ``None`` where something is wrong with it."""
+        """Return the group, or ``None`` if it has a problem."""
         patterns, before = self._patterns(), len(self.faults)
         batch = self._batch(patterns) if numbered else None
         if batch is not None:
@@ -198,7 +205,7 @@ class _Placing:
         return {"sensors": spec.sensors, "actuators": spec.actuators}
 
     def _batch(self, patterns: dict[str, Sequence[str]]) -> BatchHandle | None:
-        """Return the batched environment in whose incarnations all the bodies sit."""
+        """Return the batched environment if all bodies sit in its incarnations."""
         every = [pattern for names in patterns.values() for pattern in names]
         for handle in self.handles:
             if isinstance(handle, BatchHandle) and every:
@@ -230,13 +237,15 @@ class _Placing:
     def _resolved(
         self, patterns: dict[str, Sequence[str]], number: int, handles: Sequence[EnvironmentHandle]
     ) -> Names:
-        """Return the ids that the patterns mean, in ``handles``, for the body ``number``."""
+        """Return the ids in ``handles`` that the patterns select for the body ``number``."""
         names: dict[str, list[str]] = {}
-        for kind, given in patterns.items():
-            names[kind] = [pattern.replace(BODY_NUMBER, str(number)) for pattern in given]
-            # what stands for everything may be nothing of one kind
+        for kind, kind_patterns in patterns.items():
+            names[kind] = [pattern.replace(BODY_NUMBER, str(number)) for pattern in kind_patterns]
+            # a selection of everything may be empty for one kind
             for k, name in enumerate(names[kind]) if getattr(self.spec, kind) else ():
-                if not means_all(handles, name) and not any(handle.match(kind, name) for handle in handles):
+                if means_all(handles, name) or any(handle.match(kind, name) for handle in handles):
+                    continue
+                if self.complete or any(name.startswith(f"{handle.uid}.") for handle in handles):
                     self.faults.append((self._unknown(kind, name), (*self.place, kind, k)))
         return match_all(handles, "sensors", names["sensors"]), match_all(
             handles, "actuators", names["actuators"]
@@ -257,14 +266,14 @@ class _Placing:
     def _handles_of(self, names: Sequence[str]) -> Iterator[str]:
         for name in names:
             for handle in self.handles:
-                found = handle.handle_of(name)
-                if found is not None:
-                    yield found.uid
+                channel_handle = handle.handle_of(name)
+                if channel_handle is not None:
+                    yield channel_handle.uid
                     break
 
     def _unknown(self, kind: str, name: str) -> str:
         offered = [uid for handle in self.handles for uid in getattr(handle, kind).uids]
-        # a pattern is compared by what is written out in it
+        # compare only the literal part of a pattern
         near = did_you_mean(re.sub(r"[*?]|\[[^\]]*\]", "", name), offered)
         what = f"no {kind[:-1]} {name!r}"
         if is_pattern(name):
@@ -276,13 +285,13 @@ def _offer(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> str:
     def texts() -> Iterator[str]:
         for handle in handles:
             if name.startswith(f"{handle.uid}."):
-                found = getattr(handle, kind).uids
-                shown = ", ".join(found[:12]) + (f", ... ({len(found)} in all)" if len(found) > 12 else "")
-                each = (
+                uids = getattr(handle, kind).uids
+                listing = ", ".join(uids[:12]) + (f", ... ({len(uids)} in all)" if len(uids) > 12 else "")
+                range_text = (
                     f" for {BODY_NUMBER} from 0 to {handle.batch - 1}"
                     if isinstance(handle, BatchHandle)
                     else ""
                 )
-                yield f"environment {handle.uid!r} offers {shown or 'none'}{each}"
+                yield f"environment {handle.uid!r} offers {listing or 'none'}{range_text}"
 
     return "; ".join(texts()) or f"environments are {', '.join(repr(p.uid) for p in handles)}"

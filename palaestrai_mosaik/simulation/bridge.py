@@ -1,11 +1,11 @@
 """The mosaik simulators of this package's own parts: environments, agents, the coordinator.
 
-Every environment and every agent is a simulator of its own, with its bodies as entities; so is the
-coordinator, which triggers the agents that act.
+Every environment and every agent is a separate simulator, with its bodies as entities; so is the
+coordinator, which triggers the acting agents.
 
-mosaik has words of its own for some exceptions (``TypeError``, ``ConnectionError``), and
-asyncio has for others (``SystemExit``, ``StopIteration``). What users' code raises is
-therefore kept here, and mosaik sees no more than :class:`Stopped`.
+mosaik wraps some exceptions in its own (``TypeError``, ``ConnectionError``), and
+asyncio treats others specially (``SystemExit``, ``StopIteration``). Exceptions of users' code are
+therefore stored here, and mosaik only sees :class:`Stopped`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import PalaestraiMosaikError, SimulationError
 
 from .batch_handle import BatchHandle
-from .body import AnyBody
+from .body import AnyBody, Packet
 from .connections import STATES
 from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
@@ -33,33 +33,33 @@ from .scheduler import only_questions
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
-# An entity and attributes of our own. With the sign they are no names of agents.
+# An entity and attributes of our own. With the @, they cannot be names of agents.
 COORDINATOR = "@coordinator"
 CLOCK = "@clock"
 
 _T = TypeVar("_T")
 
-#: of a packet of set-points: when they were set, and the place of the agent in the document
+#: the fields of a packet that determine the order in which packets are applied
 _TIME_AND_ORDER = itemgetter(0, 1)
 
-#: they would end the loop or a task instead of the run, or be taken for something else
+#: exceptions that would end the loop or a task instead of the run, or be misinterpreted
 _MISLEADING = (SystemExit, GeneratorExit, StopIteration, asyncio.CancelledError)
 
 
 class Stopped(Exception):
-    """Raised into mosaik instead of what users' code raised."""
+    """Raised into mosaik in place of an exception of users' code."""
 
 
 def ordinary(error: BaseException, where: str) -> BaseException:
-    """Return an error that fails the run: ``error``, or one that tells of it.
+    """Return an error that fails the run: ``error``, or one that describes it.
 
-    ``where``: what raised it, for the message.
+    ``where``: its source, for the message.
     """
     if not isinstance(error, _MISLEADING):
         return error
-    mended = SimulationError(f"{where} raised {error!r}")
-    mended.__cause__ = error
-    return mended
+    replacement = SimulationError(f"{where} raised {error!r}")
+    replacement.__cause__ = error
+    return replacement
 
 
 def guarded(call: Callable[[], _T], where: str) -> _T:
@@ -68,6 +68,19 @@ def guarded(call: Callable[[], _T], where: str) -> _T:
         return call()
     except _MISLEADING as error:
         raise ordinary(error, where) from error
+
+
+def unread(attributes: Mapping[str, Mapping[str, Any]], since: int) -> list[Packet]:
+    """Return the packets of set-points that were sent at ``since`` or later, in the order to apply them.
+
+    If agents share an actuator, the later set-point takes precedence; at one time, that of the agent
+    later in the document. mosaik repeats an agent's newest value at every step, hence the time.
+    """
+    senders = attributes.get("setpoints", {}).values()
+    packets = [packet for sent in senders for packet in sent if packet[0] >= since]
+    if len(packets) > 1:
+        packets.sort(key=_TIME_AND_ORDER)
+    return packets
 
 
 def _meta(models: Mapping[str, Sequence[str]], kinds: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -82,7 +95,7 @@ def _meta(models: Mapping[str, Sequence[str]], kinds: Mapping[str, Sequence[str]
 
 
 class BridgeSimulator(mosaik_api_v3.Simulator):
-    """What these simulators share: entities are created under a given id, failures kept."""
+    """Base of these simulators: creates entities under a given id, and stores failures."""
 
     def __init__(
         self,
@@ -93,16 +106,19 @@ class BridgeSimulator(mosaik_api_v3.Simulator):
         super().__init__(_meta(models, kinds))
         self.name = name
         self.outputs: dict[str, dict[str, Any]] = {}
-        #: what users' code raised; one list for all simulators of a world
+        #: exceptions of users' code; one list for all simulators of a world
         self.failures: list[BaseException] = []
 
     def keep(self, error: BaseException) -> BaseException:
-        """Keep what users' code raised; return what to raise into mosaik."""
+        """Store an exception of users' code, and return the exception to raise into mosaik."""
         if isinstance(error, KeyboardInterrupt):
             return error
-        # (messages of this package's own errors say where)
+        # messages of this package's own errors name their source
         note = f"raised in {self.name}"
-        if not isinstance(error, PalaestraiMosaikError) and note not in getattr(error, "__notes__", ()):
+        noted = any(
+            existing_note.startswith("raised in ") for existing_note in getattr(error, "__notes__", ())
+        )
+        if not isinstance(error, PalaestraiMosaikError) and not noted:
             error.add_note(note)
         self.failures.append(ordinary(error, self.name))
         return Stopped(self.name)
@@ -116,12 +132,12 @@ class BridgeSimulator(mosaik_api_v3.Simulator):
         return [{"eid": eid, "type": model}]
 
     def begin(self) -> None:
-        """Go back to the state before the first step, for another episode."""
+        """Return to the state before the first step, for another episode."""
         self.failures.clear()
         self.outputs = {eid: {} for eid in self.outputs}
 
     def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-        # no more than what is asked for: all of it is connected
+        # everything, because all of it is connected and so requested
         return self.outputs
 
 
@@ -138,15 +154,13 @@ class EnvironmentSimulator(BridgeSimulator):
     def begin(self) -> None:
         super().begin()
         self.setpoints = self.handle.initial_setpoints()
-        #: the time of the newest packet from each source
-        self.accepted: dict[str, int] = {}
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         handle, coordinator = self.handle, self.coordinator
         if coordinator.over or handle.stopped:
             return None
         try:
-            held = self._apply(inputs)
+            held = self._apply(time, inputs)
             if time == 0 or handle.done:
                 self.setpoints = handle.initial_setpoints()
                 state = self.environment.reset()
@@ -160,24 +174,16 @@ class EnvironmentSimulator(BridgeSimulator):
             return None
         return time + handle.step_size
 
-    def _apply(self, inputs: Inputs) -> np.ndarray[Any, Any]:
+    def _apply(self, time: int, inputs: Inputs) -> np.ndarray[Any, Any]:
         held = self.setpoints.copy()
         if not self.environment.hold_setpoints:
             held.fill(np.nan)
-        packets = []
-        for source, packet in inputs.get(self.handle.uid, {}).get("setpoints", {}).items():
-            if packet and packet[0] > self.accepted.get(source, -1):
-                self.accepted[source] = packet[0]
-                packets.append(packet)
-        if len(packets) > 1:
-            # where agents share an actuator, the later set-point holds; at one time, that
-            # of the agent that stands later in the document
-            packets.sort(key=_TIME_AND_ORDER)
+        packets = unread(inputs.get(self.handle.uid, {}), time - self.handle.step_size)
         for _, _, put, values in packets:
-            if math.isnan(values.dot(values)):
+            if math.isnan(np.add.reduce(values)):
                 values = np.where(np.isnan(values), held[put], values)
             held[put] = values
-        # what an environment wrote here would be held as if an agent had set it
+        # read-only, because values that an environment wrote here would be held like an agent's set-points
         held.setflags(write=False)
         self.setpoints = held
         return held
@@ -186,8 +192,8 @@ class EnvironmentSimulator(BridgeSimulator):
 class BatchSimulator(BridgeSimulator):
     """Steps all incarnations of a batched environment: set-points in, state vectors out.
 
-    One entity stands for all of them, for bodies that are stepped as arrays; every incarnation
-    in which a body sits alone is a child of it.
+    One entity represents all of them, for bodies that are stepped as arrays; every incarnation
+    with a single body is a child of it.
     """
 
     def __init__(self, handle: BatchHandle, coordinator: EpisodeCoordinator):
@@ -198,14 +204,13 @@ class BatchSimulator(BridgeSimulator):
         self.handle = handle
         self.coordinator = coordinator
         self.begin()
-        #: the incarnations that are entities of their own, by entity id
+        #: the incarnations with a separate entity, by entity id
         self._numbers = {f"{handle.uid}.{sub.number}": sub.number for sub in handle.sub_environments}
 
     def begin(self) -> None:
         super().begin()
         self.stepper = BatchStepper(self.handle.domain)
         self.setpoints = self.initial = self.handle.initial_setpoints()
-        self.accepted: dict[tuple[str, str], int] = {}
 
     def create(self, num: int, model: str, **params: Any) -> Any:
         (entity,) = super().create(num, model, **params)
@@ -220,7 +225,7 @@ class BatchSimulator(BridgeSimulator):
             if time == 0:
                 state = self.stepper.reset()
             else:
-                state = self.stepper.step(self._apply(inputs), resets=coordinator.environments_reset)
+                state = self.stepper.step(self._apply(time, inputs), resets=coordinator.environments_reset)
             matrix = handle.pack(state)
         except BaseException as error:
             raise self.keep(error) from None
@@ -229,33 +234,29 @@ class BatchSimulator(BridgeSimulator):
             return None
         return time + handle.step_size
 
-    def _apply(self, inputs: Inputs) -> np.ndarray[Any, Any]:
+    def _apply(self, time: int, inputs: Inputs) -> np.ndarray[Any, Any]:
         handle = self.handle
         held = self.setpoints.copy()
-        packets = []
-        for eid, attributes in inputs.items():
-            for source, packet in attributes.get("setpoints", {}).items():
-                key = (eid, source)
-                if packet and packet[0] > self.accepted.get(key, -1):
-                    self.accepted[key] = packet[0]
-                    packets.append((packet[0], packet[1], self._places(eid, packet[2]), packet[3]))
-        if len(packets) > 1:
-            # as in an environment of one class
-            packets.sort(key=_TIME_AND_ORDER)
+        packets = [
+            (set_at, order, self._places(eid, put), values)
+            for eid, attributes in inputs.items()
+            for set_at, order, put, values in unread(attributes, time - handle.step_size)
+        ]
+        packets.sort(key=_TIME_AND_ORDER)
         for _, _, put, values in packets:
             missing = np.isnan(values)
             if missing.any():
                 values = np.where(missing, held[put], values)
             held[put] = values
         if handle.dones.any():
-            # who begins again begins without what was set before, and what is set now is too late
+            # a restarted incarnation starts without earlier set-points, and new ones come too late
             held[handle.dones] = self.initial[handle.dones]
         held.flags.writeable = False
         self.setpoints = held
         return held
 
     def _places(self, eid: str, put: Any) -> Any:
-        """Return where the values belong in the matrix of all set-points."""
+        """Return the index of the values in the matrix of all set-points."""
         if eid in self._numbers:
             return self._numbers[eid], put
         rows, columns = put
@@ -265,7 +266,7 @@ class BatchSimulator(BridgeSimulator):
 
 
 class CoordinatorSimulator(BridgeSimulator):
-    """Leads the episode: takes the new states in, and gives them to every agent that acts."""
+    """Leads the episode: collects the new states, and passes them to every acting agent."""
 
     def __init__(
         self, coordinator: EpisodeCoordinator, stop: Callable[[int], None], attributes: Sequence[str]
@@ -278,7 +279,7 @@ class CoordinatorSimulator(BridgeSimulator):
         )
         self.coordinator = coordinator
         self.stop = stop
-        #: whether some simulator asks for the time of the last step
+        #: whether any simulator has the time of the last step as an input
         self.clocked = False
         #: the bodies that act now
         self.acting: Sequence[AnyBody] = ()
@@ -291,7 +292,7 @@ class CoordinatorSimulator(BridgeSimulator):
                 coordinator.flush_rows()
         except BaseException as error:
             raise self.keep(error) from None
-        # who does not act gets nothing
+        # only acting bodies receive states
         newest: dict[str, Any] = {
             body.name: [handle.vector for handle in body.handles] for body in self.acting
         }
@@ -305,7 +306,7 @@ class CoordinatorSimulator(BridgeSimulator):
 
 
 class ExternalControlSimulator(CoordinatorSimulator):
-    """The coordinator of a world in which somebody outside decides for some bodies."""
+    """The coordinator of a world with external control of some bodies."""
 
     @only_questions
     def step(  # type: ignore[override]  # generators are run, and what they yield is awaited
@@ -320,7 +321,7 @@ class ExternalControlSimulator(CoordinatorSimulator):
 
 
 class AgentSimulator(BridgeSimulator):
-    """One agent, with all its bodies: steps when the coordinator gives one of them states to act on."""
+    """One agent with all its bodies; steps when the coordinator passes states to one of them."""
 
     def __init__(self, coordinator: EpisodeCoordinator, agent: str, attributes: Sequence[str]):
         super().__init__({"Agent": [*attributes, STATES]}, f"agent {agent!r}", {"trigger": [STATES]})
@@ -333,7 +334,7 @@ class AgentSimulator(BridgeSimulator):
         try:
             for body in self.bodies:
                 mine = inputs.get(body.name)
-                # nobody acts at the step with which every simulator of this type begins
+                # no body acts at the step with which every simulator of this type begins
                 if mine is not None:
                     (states,) = mine[STATES].values()
                     body.act(time, states)

@@ -1,4 +1,4 @@
-"""What an agent reads, sets and is rewarded by, of all that the environments offer."""
+"""The channels of an agent: its sensors, actuators and rewards among all that the environments have."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ class Channels:
     ):
         read = [self._handle_of(handles, uid) for uid in sensors]
         used = {*read, *(self._handle_of(handles, uid) for uid in actuators)}
-        #: the environments (or incarnations) that it reads or acts in, in the document's order
+        #: the environments (or incarnations) that it reads from or acts in, in the document's order
         self.handles = tuple(sorted(used, key=lambda p: (handles.index(p.root), p.number)))
-        #: the environments whose new readings make this agent act
+        #: the environments that make this agent act by new readings
         self.watched = frozenset(read) or frozenset(used)
         self.rewards = [f"{p.uid}.{r.uid}" for p in self.handles for r in p.rewards]
         self.sensors = self._select(handles, "sensors", sensors)
         self.actuators = self._select(handles, "actuators", actuators)
-        #: for each environment, where readings are in its state, and where they belong
+        #: for each environment, the indices of readings in its state and in the agent's vector
         self._places: list[tuple[Places, Places]] = []
         for handle in self.handles:
-            mine = [i for i, p in enumerate(read) if p is handle]
+            own_sensors = [i for i, p in enumerate(read) if p is handle]
             take = [
                 k
-                for i in mine
+                for i in own_sensors
                 for k in _range(handle.sensors.slices[handle.sensors.index[self.sensors.uids[i]]])
             ]
-            put = [k for i in mine for k in _range(self.sensors.slices[i])]
+            put = [k for i in own_sensors for k in _range(self.sensors.slices[i])]
             self._places.append((places(take), places(put)))
-        #: the places of all readings in the state of the environment, if there is only one
+        #: the indices of all readings in the environment's state, if there is only one environment
         self.alone = self._places[0][0] if len(self.handles) == 1 else None
 
     def readings(self) -> FloatVector:
-        """Return the newest readings, as the environments have them: (readings,)."""
+        """Return the newest readings of the environments: (readings,)."""
         return self.pick([handle.vector for handle in self.handles])
 
     def pick(self, states: Sequence[FloatVector]) -> FloatVector:
-        """Return the readings (readings,) in the state vectors of the environments, one for each of ``handles``."""
+        """Extract the readings (readings,) from the state vectors of all ``handles``, in order."""
         vector = np.empty(self.sensors.size)
         for state, (take, put) in zip(states, self._places, strict=True):
             vector[put] = state[take]
@@ -57,9 +57,9 @@ class Channels:
     @staticmethod
     def _handle_of(handles: Sequence[EnvironmentHandle], uid: str) -> EnvironmentHandle:
         for handle in handles:
-            found = handle.handle_of(uid)
-            if found is not None:
-                return found
+            channel_handle = handle.handle_of(uid)
+            if channel_handle is not None:
+                return channel_handle
         raise ContractError(f"no environment offers {uid!r}")
 
     def _select(self, handles: Sequence[EnvironmentHandle], kind: str, uids: Sequence[str]) -> Layout:

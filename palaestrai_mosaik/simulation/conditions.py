@@ -1,9 +1,9 @@
-"""Termination conditions: when an episode ends, when a phase ends.
+"""Termination conditions, which end episodes and phases.
 
-A condition under ``simulation.conditions`` is asked after every step whether the episode
-of its worker shall end. A condition of ``run_config`` is asked that too, and after every
-episode whether the phase shall end. All conditions are asked in the order of the
-document; the strongest answer wins, and the first condition that gave it is recorded as
+A condition under ``simulation.conditions`` decides after every step whether the episode
+of its worker ends. A condition of ``run_config`` does so as well, and also decides after every
+episode whether the phase ends. All conditions are called in the order of the
+document; the strongest result takes precedence, and the first condition that returned it is recorded as
 the reason.
 
 Source: the seed "Simulation Flow Control" of palaestrAI's documentation.
@@ -14,28 +14,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.importing import class_name
+from palaestrai_mosaik.text import shorten
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 
 class EpisodeView(Protocol):
-    """What a condition may know about a running episode, after a step."""
+    """A condition's view of a running episode, after a step."""
 
     worker: int
     episode: int
     #: mosaik ticks since the start of the episode
     time: int
-    #: (terminated, truncated) of every environment's newest state, by uid. The incarnations of a
-    #: batched environment are environments of their own: ``<uid>.<number>``.
+    #: the pair (terminated, truncated) of every environment's newest state, by uid. The incarnations of a
+    #: batched environment count as separate environments: ``<uid>.<number>``.
     ended: Mapping[str, tuple[bool, bool]]
-    #: how often every environment has ended in this episode, by uid
+    #: number of times that every environment has ended in this episode, by uid
     endings: Mapping[str, int]
-    #: environments that have ended begin again (see :attr:`TerminationCondition.environments_reset`)
+    #: whether environments restart after their end (see :attr:`TerminationCondition.environments_reset`)
     environments_reset: bool
 
     def objectives(self, agent: str) -> npt.NDArray[np.float64]:
@@ -44,7 +46,7 @@ class EpisodeView(Protocol):
 
 @dataclass(frozen=True)
 class EpisodeOutcome:
-    """What a condition may know about an episode that is over."""
+    """A condition's view of a finished episode."""
 
     worker: int
     episode: int
@@ -54,17 +56,17 @@ class EpisodeOutcome:
     objectives: Mapping[str, npt.NDArray[np.float64]]
 
     def mean_objective(self, agent: str) -> float:
-        """The mean over the episode's steps; NaN if the agent never acted."""
+        """Return the mean over the episode's steps; NaN if the agent never acted."""
         values = self.objectives.get(agent)
         return float(np.mean(values)) if values is not None and len(values) else float("nan")
 
 
 @dataclass
 class PhaseView:
-    """What a condition may know about a phase, after an episode.
+    """A condition's view of a phase, after an episode.
 
     Attributes:
-        episodes: the number that the document asks for; ``None``: not given.
+        episodes: the number in the document; ``None`` without one.
         history: for each worker, the mean objective of every agent in each of its episodes.
         last: the episode that has just ended.
     """
@@ -79,13 +81,13 @@ class PhaseView:
 
 @dataclass(frozen=True)
 class EvaluationView:
-    """What a condition may know about an evaluation: one episode per worker, in test mode.
+    """A condition's view of an evaluation: one episode per worker, in test mode.
 
     Attributes:
         number: counts the phase's evaluations from 0.
         metrics: for each agent ``objective`` (the mean over workers of an episode's mean objective),
-            ``objective_sum`` (of its sum), ``steps`` (of its length), and whatever the brain's ``evaluated``
-            adds.
+            ``objective_sum`` (of its sum), ``steps`` (of its length), and the metrics added by the brain's
+            ``evaluated``.
     """
 
     mode: Mode
@@ -97,65 +99,87 @@ class EvaluationView:
     metrics: Mapping[str, Mapping[str, float]]
 
 
-class TerminationCondition:
-    """Base of all conditions; a subclass overrides what it needs.
+#: the methods of a condition, called after a step, an episode, an evaluation
+HOOKS = ("episode_flow_control", "phase_flow_control", "evaluation_flow_control")
 
-    The constructor receives the document's ``params`` as keywords. Where a phase has one
-    worker, one object serves all of it. Of several workers, each has an object of its own
-    that is asked after every step, and one more is asked about the phase. Objects are
+
+class TerminationCondition:
+    """Base of all conditions; a subclass overrides some of its methods.
+
+    The constructor receives the document's ``params`` as keywords. If a phase has one
+    worker, one object serves all of it. With several workers, each has its own object
+    that is called after every step, and one more is called about the phase. Objects are
     pickled with a checkpoint.
     """
 
-    #: more about why the condition ended something; recorded with the condition's name
+    #: details of the reason why the condition ended something; recorded with its name
     termination_reason: str | None = None
-    #: An environment that has ended begins again while the episode of the phase goes on. It is
-    #: so where any condition of the phase or the run says it.
+    #: whether environments restart after their end while the episode of the phase continues. They do
+    #: so if any condition of the phase or the run has this set.
     environments_reset: bool = False
-    #: whether it stands in ``run_config``, not below ``simulation``; set before it is asked
+    #: whether it belongs to ``run_config``, not to ``simulation``; set before its first call
     of_run: bool = False
-    #: its place among the conditions of the run or of the phase
+    #: its index among the conditions of the run or of the phase
     _place: int = 0
 
     def beside(self, conditions: Sequence[TerminationCondition]) -> None:
-        """Called once, before it is asked, with all conditions of the phase and the run, this one included."""
+        """Receive all conditions of the phase and the run, including this one. Called once, before all others."""
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
-        """Say how to go on after a step. ``RESET`` ends the episode, ``STOP_PHASE`` the phase, too."""
+        """Decide after a step. ``RESET`` ends the episode, ``STOP_PHASE`` also the phase."""
         return SimulationFlowControl.CONTINUE
 
     def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
-        """Say how to go on after an episode. ``STOP_PHASE`` ends the phase."""
+        """Decide after an episode. ``STOP_PHASE`` ends the phase."""
         return SimulationFlowControl.CONTINUE
 
     def evaluation_flow_control(self, view: EvaluationView) -> SimulationFlowControl:
-        """Say how to go on after an evaluation. ``STOP_PHASE`` ends the phase."""
+        """Decide after an evaluation. ``STOP_PHASE`` ends the phase."""
         return SimulationFlowControl.CONTINUE
 
-    def can_end_phase(self, episodes: int | None) -> bool:
-        """Whether this condition (in ``run_config``) could ever end a phase by its episodes.
+    def _hooks(self) -> list[str]:
+        """Return the names of the overridden methods."""
+        return [
+            hook for hook in HOOKS if getattr(type(self), hook) is not getattr(TerminationCondition, hook)
+        ]
 
-        An override of :meth:`evaluation_flow_control` is seen by itself.
+    def can_end_phase(self, episodes: int | None) -> bool:
+        """Return whether this condition (in ``run_config``) could ever end a phase by its episodes.
+
+        An override of :meth:`evaluation_flow_control` is detected separately.
         """
         overridden = type(self).phase_flow_control is not TerminationCondition.phase_flow_control
         return overridden
 
 
+def check_flow(condition: TerminationCondition, hook: str, answer: Any) -> None:
+    """Raise :class:`ContractError` unless the method ``hook`` of a condition returned a flow control value."""
+    if isinstance(answer, SimulationFlowControl):
+        return
+    result = "None (is a return missing?)" if answer is None else shorten(repr(answer), 60)
+    ends = "RESET` to end the episode" if hook.startswith("episode") else "STOP_PHASE` to end the phase"
+    raise ContractError(
+        f"condition {class_name(type(condition))}, {hook}: it must return a SimulationFlowControl, not {result}; write "
+        f"`return SimulationFlowControl.CONTINUE` to go on, `return SimulationFlowControl.{ends}"
+    )
+
+
 class EnvironmentTerminationCondition(TerminationCondition):
     """Ends the episode when environments have terminated or were truncated.
 
-    The incarnations of a batched environment are environments of their own.
+    The incarnations of a batched environment count as separate environments.
 
     Source: the seed "AEB Design" of SLM Lab (``run_all_episodes``) for ``all``.
 
     Args:
         when: ``any`` ends the episode with the first environment that ends. With ``all`` every environment
-            has a timeline of its own: it ends and restarts while the others go on. ``None``: ``any``, which
-            gives way where another condition of the phase or the run says ``all``.
-        episodes: with ``all``, the phase's episode is over when each environment has ended at least so many
+            has its own timeline: it ends and restarts while the others continue. ``None``: ``any``, unless
+            another condition of the phase or the run has ``all``.
+        episodes: with ``all``, the phase's episode is over when each environment has ended at least this many
             times.
 
     Raises:
-        ContractError: one of them is something else, or ``episodes`` is above 1 without ``when: all``.
+        ContractError: an argument is invalid, or ``episodes`` is above 1 without ``when: all``.
     """
 
     #: for subclasses that do not call ``super().__init__()``
@@ -215,21 +239,21 @@ class VanillaSimControllerTerminationCondition(EnvironmentTerminationCondition):
 class AgentObjectiveTerminationCondition(TerminationCondition):
     """Ends episodes and phases by the success of agents.
 
-    Several thresholds and several agents are ORed. Where no condition of the phase or the run has a
+    Several thresholds and several agents are ORed. If no condition of the phase or the run has a
     ``phase_avgM`` for an agent, its ``brain_avgN`` ends the whole phase.
 
     Args:
         agents: thresholds by name of the agent: ``{agent: {brain_avgN: x, phase_avgM: y}}``. ``brain_avgN``:
             the episode ends once the mean of the last N objective values of this episode and worker is at
             least ``x``. ``phase_avgM``: the phase ends once, for every worker, the mean over its last M
-            episodes of the mean objective of each is at least ``y``; it is asked in ``run_config`` only.
+            episodes of the mean objective of each is at least ``y``; it is only used in ``run_config``.
             Nothing is computed before there are N values (M episodes).
 
     Raises:
-        ContractError: a threshold cannot be read, or there is none.
+        ContractError: a threshold is invalid, or there is none.
     """
 
-    #: the agents that have no ``phase_avgM``
+    #: the agents without a ``phase_avgM``
     ends_phase: frozenset[str] = frozenset()
 
     _KEY = re.compile(r"(brain|phase)_avg([1-9][0-9]*)\Z")
@@ -256,8 +280,10 @@ class AgentObjectiveTerminationCondition(TerminationCondition):
         self.beside([self])
 
     def beside(self, conditions: Sequence[TerminationCondition]) -> None:
-        own = [one for one in conditions if isinstance(one, AgentObjectiveTerminationCondition)]
-        self.ends_phase = frozenset(self.brain).difference(*(one.phase for one in own))
+        same_kind = [
+            condition for condition in conditions if isinstance(condition, AgentObjectiveTerminationCondition)
+        ]
+        self.ends_phase = frozenset(self.brain).difference(*(condition.phase for condition in same_kind))
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         flow = SimulationFlowControl.CONTINUE

@@ -1,4 +1,4 @@
-"""How values get from environments to agents and back: wires, and the mosaik connections below them."""
+"""The way of values from environments to agents and back: wires, and the mosaik connections below them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from palaestrai_mosaik.types.spaces import Space
 
 from .environment_handle import EnvironmentHandle
 
-#: the attribute of an agent with the newest states of its environments. With the sign it is no name of a channel.
+#: the attribute of an agent with the newest states of its environments; with the @, it cannot be a channel's name
 STATES = "@states"
 
-#: places in a vector: a slice where they are neighbours, which is faster
+#: indices in a vector, as a slice if they are adjacent, which is faster
 Places = npt.NDArray[np.intp] | slice
 
 
 def places(indices: Sequence[int]) -> Places:
-    """Return ``indices`` as a slice, where they are consecutive, or as an array."""
+    """Return ``indices`` as a slice if they are consecutive, otherwise as an array."""
     first = indices[0] if indices else 0
     if list(indices) == list(range(first, first + len(indices))):
         return slice(first, first + len(indices))
@@ -35,12 +35,12 @@ def places(indices: Sequence[int]) -> Places:
 
 @dataclass(frozen=True, slots=True)
 class InputWire:
-    """Takes places of a mosaik input and puts them into a vector.
+    """Copies elements of a mosaik input into a vector.
 
-    ``attribute`` is the input's name at the receiving entity; ``take`` the places of the
-    source vector (``None``: the source is one plain value, flattened by ``flatten``),
-    ``put`` the places in the receiver's vector. With ``at``, the plain value is a single number,
-    which ``flatten`` returns, for this place.
+    ``attribute`` is the input's name at the receiving entity; ``take`` the indices in the
+    source vector (``None``: the source is one plain value, converted by ``flatten``),
+    ``put`` the indices in the receiver's vector. With ``at``, the plain value is a single number, which
+    ``flatten`` returns, for this index.
     """
 
     attribute: str
@@ -54,10 +54,10 @@ class InputWire:
 class OutputWire:
     """Sends an agent's set-points to one mosaik input.
 
-    ``take`` are the places in the agent's set-point vector (``whole``: all). ``put``: their places in the
-    environment's set-point vector, or in a vector attribute of length ``size``, or
-    (``None``) the attribute takes the plain value that ``unflatten`` makes. With ``at``, it makes it of the
-    number at this place of the set-point vector.
+    ``take`` are the indices in the agent's set-point vector (``whole``: all). ``put``: their indices in the
+    environment's set-point vector, or in a vector attribute of length ``size``; ``None`` if
+    the attribute takes a plain value, which ``unflatten`` makes. With ``at``, it makes it from the single
+    number at this index. ``step_size`` is that of the environment, for a packet.
     """
 
     attribute: str
@@ -69,13 +69,14 @@ class OutputWire:
     unflatten: Any = None
     initial: Any = None
     at: int | None = None
+    step_size: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class MosaikConnection:
     """A mosaik connection between an environment's entity and an agent or the coordinator.
 
-    ``entity`` is an entity uid of the environment (``""``: its own simulator).
+    ``entity`` is an entity uid of the environment; ``""`` is its own simulator.
     """
 
     environment: int
@@ -88,21 +89,21 @@ class MosaikConnection:
 def shared_actuators(
     handles: Sequence[EnvironmentHandle], owned: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[int, str]]:
-    """Return what is wrong with the actuators of co-simulations that several agents own.
+    """Return the problems of actuators in co-simulations that several agents own.
 
-    ``owned``: name and actuators of every agent. Each problem comes with the place in
-    ``owned`` of the agent that is one too many.
+    ``owned``: name and actuators of every agent. Each problem comes with the index in
+    ``owned`` of the later owner.
     """
     in_groups = {u for p in handles if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
     owners: dict[str, str] = {}
     problems = []
-    for place, (name, uids) in enumerate(owned):
+    for index, (name, uids) in enumerate(owned):
         shared = [uid for uid in uids if uid in owners]
         if shared:
             more = f" (and {len(shared) - 1} more)" if len(shared) > 1 else ""
             problems.append(
                 (
-                    place,
+                    index,
                     f"actuator {shared[0]!r}{more} belongs to {owners[shared[0]]} and to {name}; in a co-simulation "
                     "an actuator has one owner, because mosaik gives both values to the entity without an order",
                 )
@@ -112,7 +113,7 @@ def shared_actuators(
 
 
 def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:
-    """Gather a vector of length ``size`` from mosaik's inputs of one entity; not to be written to."""
+    """Gather a read-only vector of length ``size`` from mosaik's inputs of one entity."""
     vector = np.empty(size)
     for wire in wires:
         (value,) = inputs[wire.attribute].values()
@@ -124,6 +125,10 @@ def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], si
             else:
                 vector[wire.put] = np.asarray(value, dtype=np.float64)[wire.take]
         except (SpaceError, TypeError, ValueError, IndexError) as error:
+            if value is None:
+                # whether it may be missing is checked with all other values
+                vector[wire.put] = np.nan
+                continue
             raise ContractError(
                 f"what came from {wire.attribute!r} is no reading: {value!r} ({error})"
             ) from error
@@ -133,7 +138,7 @@ def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], si
 
 @dataclass(frozen=True)
 class EnvironmentPlans:
-    """The environments of a world, with their plans, and of these what somebody is plugged into."""
+    """The environments of a world with their plans, as targets of connections."""
 
     handles: Sequence[EnvironmentHandle]
     plans: Sequence[CoSimulationPlan | None]
@@ -141,7 +146,7 @@ class EnvironmentPlans:
     def find(
         self, plugged: Sequence[EnvironmentHandle], uid: str, kind: str
     ) -> tuple[int, EnvironmentHandle, int]:
-        """Return the environment's place, the handle, and the channel's place there."""
+        """Return the environment's index, its handle, and the channel's index in it."""
         for handle in plugged:
             i = getattr(handle, kind).index.get(uid)
             if i is not None:
@@ -152,7 +157,7 @@ class EnvironmentPlans:
 def wire_sensors(
     sockets: EnvironmentPlans, plugged: Sequence[EnvironmentHandle], uids: Sequence[str]
 ) -> tuple[list[InputWire], list[MosaikConnection]]:
-    """Lay the wires from the sensors ``uids`` (full ids) of co-simulations to a vector in their order."""
+    """Make wires from the sensors ``uids`` (full ids) of co-simulations to a vector in their order."""
     groups: dict[tuple[int, str, str], tuple[list[int], list[int], Space | None]] = {}
     position = 0
     for uid in uids:
@@ -163,7 +168,7 @@ def wire_sensors(
         put = list(range(position, position + space.size))
         position += space.size
         if sensor.index is None:
-            # a plain value has its own wire, whatever else comes from that attribute
+            # a plain value has a separate wire, even if other sensors use the same attribute
             groups[e, sensor.entity, sensor.attribute + "\0" + uid] = ([], put, space)
             continue
         taken, placed, _ = groups.setdefault((e, sensor.entity, sensor.attribute), ([], [], None))
@@ -173,7 +178,7 @@ def wire_sensors(
     links: list[MosaikConnection] = []
     for (e, entity, attribute), (take, put, plain) in groups.items():
         source = attribute.split("\0")[0]
-        # with the index, because uids and entities may contain dots themselves
+        # with the environment's index, because uids and entities may contain dots
         target = ".".join(part for part in (f"{e}-{sockets.handles[e].uid}", entity, source) if part)
         if not take:
             target += f"#{len(wires)}"
@@ -190,7 +195,7 @@ def wire_sensors(
 def wire_actuators(
     sockets: EnvironmentPlans, plugged: Sequence[EnvironmentHandle], uids: Sequence[str]
 ) -> tuple[list[OutputWire], list[MosaikConnection]]:
-    """Lay the wires from a set-point vector in the order of ``uids`` to the actuators of ``plugged``."""
+    """Make wires from a set-point vector in the order of ``uids`` to the actuators of ``plugged``."""
     groups: dict[tuple[int, str, str], tuple[list[int], list[int], Any]] = {}
     wires: list[OutputWire] = []
     links: list[MosaikConnection] = []
@@ -210,8 +215,8 @@ def wire_actuators(
                     f"{handle.uid}.{actuator.entity}.{actuator.attribute}",
                     actuator.information.value,
                 )
-                made, at = (space.from_number, take[0]) if space.size == 1 else (space.unflatten, None)
-                wires.append(OutputWire(name, places(take), False, None, "value", 0, made, value, at))
+                convert, at = (space.from_number, take[0]) if space.size == 1 else (space.unflatten, None)
+                wires.append(OutputWire(name, places(take), False, None, "value", 0, convert, value, at))
                 links.append(MosaikConnection(e, actuator.entity, name, actuator.attribute, value))
                 continue
             key, put, size = (e, actuator.entity, actuator.attribute), [actuator.index], actuator.size
@@ -220,12 +225,19 @@ def wire_actuators(
         placed += put
     for (e, entity, attribute), (taken, placed, size) in groups.items():
         name = ".".join(part for part in (f"{e}-{sockets.handles[e].uid}", entity, attribute) if part)
-        # a size is that of an attribute of a co-simulation
+        # only attributes of a co-simulation have a size
         kind = "vector" if size else "packet"
         initial = np.full(size, np.nan) if size else ()
         wires.append(
             OutputWire(
-                name, places(taken), taken == list(range(position)), places(placed), kind, size, None, initial
+                name,
+                places(taken),
+                taken == list(range(position)),
+                places(placed),
+                kind,
+                size,
+                initial=initial,
+                step_size=sockets.handles[e].step_size,
             )
         )
         links.append(MosaikConnection(e, entity, name, attribute, initial))
@@ -233,7 +245,7 @@ def wire_actuators(
 
 
 def plans_of(handles: Sequence[EnvironmentHandle]) -> list[CoSimulationPlan | None]:
-    """Return the plan of every co-simulation (``None`` for an environment of one class)."""
+    """Return the plan of every co-simulation, and ``None`` for an environment of one class."""
     plans: list[CoSimulationPlan | None] = []
     for handle in handles:
         if isinstance(handle.domain, CoSimulation):

@@ -1,23 +1,23 @@
-"""Who acts when, and when the episode ends.
+"""The coordinator: the order of actions within a time, and the end of the episode.
 
 At every time at which an environment has a new state, in this order:
 
-1. the new states are taken over;
-2. every agent whose row is open and that watches an environment with a new state closes
-   its row; rewards of environments in which it only acts are added up until then;
-3. the conditions are asked; if the episode ends, rows are recorded with the reason and
-   nobody acts;
+1. the new states are stored;
+2. every agent with an open row that watches an environment with a new state closes
+   its row; rewards of environments in which it only acts accumulate until then;
+3. the conditions are called; if the episode ends, rows are recorded with the reason and
+   no agent acts;
 4. the brains of the agents that closed a row think;
-5. the agents whose turn it is act, in document order;
-6. rows whose agent has acted again are recorded, then the new states.
+5. the agents that must act now do so, in document order;
+6. rows of agents that have acted again are recorded, then the new states.
 
 *Vanilla*: every agent acts that watches an environment with a new state. *Taking turns*:
 agents act one after the other, in document order, each with all its bodies that have
 something new to see; the next one acts as soon as every environment has been stepped since
 the last turn.
 
-Where a condition says so, an environment that has ended begins again at its next step, while
-the others go on (``environments_reset``).
+If a condition requests it, an environment that has ended restarts at its next step, while
+the others continue (``environments_reset``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,12 +33,11 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import EnvironmentState
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import SimulationFlowControl
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .body import AnyBody
-from .conditions import TerminationCondition
+from .conditions import TerminationCondition, check_flow
 from .connections import InputWire, read
 from .environment_handle import EnvironmentHandle
 from .external_control import ExternalControl
@@ -49,7 +49,7 @@ INTERRUPTED = "interrupted"
 
 
 class Interruptible(Protocol):
-    """Holds the wish to end."""
+    """Holds the user's request to end."""
 
     requested: bool
 
@@ -73,28 +73,28 @@ class EpisodeCoordinator:
         self.environments_reset = False
         self.taking_turns = taking_turns
         self.interrupt = interrupt
-        #: called after every step with the number of environment steps done (progress)
+        #: called after every step with the number of environment steps, for the progress
         self.on_step = on_step
-        #: the bodies that an external controller decides for
+        #: the bodies under external control
         self.external_control: ExternalControl | None = None
         self.worker = self.episode = self.steps = -1
         self.time = 0
         self.over = self.interrupted = False
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
-        #: (terminated, truncated) of every environment's newest state, and how often it has ended
+        #: the pair (terminated, truncated) of every environment's newest state, and the number of its ends
         self.ended: dict[str, tuple[bool, bool]] = {}
         self.endings: dict[str, int] = {}
         self.fresh: Sequence[EnvironmentHandle] = ()
-        #: how many bodies have still to act at this time; after the last one, :meth:`settle`
+        #: number of bodies still to act at this time; after the last one, :meth:`flush_rows` is due
         self.missing = 0
         #: the next time at which an environment has a new state
         self.following: int | None = None
         #: the bodies of every agent
         self.agents: dict[str, list[AnyBody]] = {}
-        #: what brains have learned, for all bodies of the agent
+        #: new updates of brains, for all bodies of the agent
         self._news: dict[str, Any] = {}
-        #: the bodies of each agent whose filters learn together
+        #: the bodies of each agent with filters that learn together
         self._filtered: list[Sequence[AnyBody]] = []
         for order, body in enumerate(self.bodies):
             body.order = order
@@ -106,7 +106,7 @@ class EpisodeCoordinator:
     def begin(self, worker: int, episode: int, wires: Sequence[Sequence[InputWire]]) -> None:
         """Start an episode. ``wires``: for each environment, those to the coordinator."""
         self.worker, self.episode = worker, episode
-        #: for each environment: its input, or how to make a state of several inputs
+        #: for each environment: its input, or the function that makes a state from several inputs
         self.sources: dict[EnvironmentHandle, tuple[str, Callable[..., FloatVector] | None]] = {}
         for handle, laid in zip(self.handles, wires, strict=True):
             if isinstance(handle.domain, CoSimulation):
@@ -114,7 +114,7 @@ class EpisodeCoordinator:
             else:
                 self.sources[handle] = laid[0].attribute, None
         self.time = 0
-        #: environment steps so far; the first state is the beginning, not a step
+        #: environment steps so far; the first state is not a step
         self.steps = -1
         self.missing = 0
         self.turn = 0
@@ -129,11 +129,13 @@ class EpisodeCoordinator:
         self.some_done = False
         self.environments_reset = any(condition.environments_reset for condition in self.conditions)
         self._news.clear()
+        for handle in self.handles:
+            handle.values.begin()
 
     def observe(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[AnyBody]:
-        """Take in the states of ``time``; return the bodies that act now, in order.
+        """Store the states of ``time`` and return the bodies that act now, in order.
 
-        When they have, or there is none, :meth:`settle` is due.
+        After they have acted, or at once without any, :meth:`flush_rows` is due.
         """
         self.time = time
         fresh: Collection[EnvironmentHandle]
@@ -168,11 +170,11 @@ class EpisodeCoordinator:
                 self.flow, self.ended_by = strongest(self.conditions, "episode_flow_control", answers)
                 break
         interrupted = self.interrupt is not None and self.interrupt.requested
-        if (self.flow or self.some_done or interrupted) and self._ends(interrupted, fresh, closed):
+        if (self.flow or self.some_done or interrupted) and self._ends(interrupted, closed):
             return ()
         for body in closed:
             if body.learns:
-                # taking turns, it acts on states that are still to come
+                # taking turns, it acts on a later state
                 body.think(ahead=body.muscle.looks_ahead and not self.taking_turns)
         if self._news or self._filtered:
             self._distribute_updates()
@@ -184,23 +186,23 @@ class EpisodeCoordinator:
     def _take(
         self, eventful: Sequence[tuple[EnvironmentHandle, FloatVector]]
     ) -> Collection[EnvironmentHandle]:
-        """Take over the new states of environments that have ended, begun again, or are many.
+        """Store new states of environments that have ended or restarted, and of batched ones.
 
-        Returns what has a new state, with the parts in which bodies sit.
+        Returns the handles with a new state, including incarnations with a single body.
         """
-        begun = False
-        # many, perhaps: who looks whether one is there must not look through all
-        found = set(self.fresh)
+        restarted = False
+        # a set, because there may be many, and membership tests must be O(1)
+        updated = set(self.fresh)
         for handle, vector in eventful:
-            found.update(handle.sub_environments)
-            begun = self._changed(handle, handle.take(vector)) or begun
-        if begun:
+            updated.update(handle.sub_environments)
+            restarted = self._changed(handle, handle.take(vector)) or restarted
+        if restarted:
             for body in self.bodies:
                 body.begin_again()
-        return found
+        return updated
 
     def _concerned(self, fresh: Collection[EnvironmentHandle]) -> list[AnyBody]:
-        """Return the bodies whose row is to be closed; add up the rewards of the others."""
+        """Return the bodies that must close their row; accumulate the rewards of the others."""
         concerned = []
         for body in self.bodies:
             if body.open is not None:
@@ -210,38 +212,38 @@ class EpisodeCoordinator:
                     body.collect(fresh)
         return concerned
 
-    def _ends(self, interrupted: bool, fresh: Collection[EnvironmentHandle], closed: list[AnyBody]) -> bool:
-        """Return whether the episode is over, now that the conditions were asked; end it for whom it is."""
+    def _ends(self, interrupted: bool, closed: list[AnyBody]) -> bool:
+        """Return whether the episode is over after the conditions; end it for all bodies concerned."""
         if interrupted:
             self.interrupted = self.over = True
             self.ended_by = INTERRUPTED
         elif self.flow:
             self.over = True
         elif all(handle.stopped for handle in self.handles):
-            # an environment that has ended cannot be stepped, whatever the conditions say
+            # environments that have ended cannot be stepped, independent of the conditions
             self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
         if self.over:
-            self._finish(fresh, closed)
+            self._finish(closed)
             self._distribute_updates()
         elif self.some_done:
             self._let_go(closed)
         return self.over
 
     def _changed(self, handle: EnvironmentHandle, changed: Mapping[str, tuple[bool, bool]]) -> bool:
-        """Count what has ended of ``handle``; return whether something has begun again."""
+        """Count ends in ``handle``; return whether anything has restarted."""
         handle.stopped = handle.done and not (self.environments_reset and handle.begins_again)
-        begun = False
+        restarted = False
         for name, flags in changed.items():
             self.ended[name] = flags
             if flags[0] or flags[1]:
                 self.endings[name] += 1
                 self.some_done = True
             else:
-                begun = True
-        return begun
+                restarted = True
+        return restarted
 
     def _share(self, bodies: Sequence[AnyBody]) -> None:
-        """Let an agent's bodies have what is learned from any of them, if it is for all."""
+        """Share an agent's updates and filter states among its bodies, if the brain shares updates."""
         learner = bodies[0].learner
         if learner is not None and any(body.filters is not None for body in bodies):
             self._filtered.append(bodies)
@@ -252,7 +254,7 @@ class EpisodeCoordinator:
                 body.on_update = partial(self._news.__setitem__, body.agent)
 
     def _distribute_updates(self) -> None:
-        """Give the newest update of every brain, and what filters have learned, to all bodies of its agent."""
+        """Pass the newest update of every brain, and the state of filters, to all bodies of its agent."""
         for bodies in self._filtered:
             learner = bodies[0].learner
             if bodies[0].learns and learner is not None:
@@ -263,7 +265,7 @@ class EpisodeCoordinator:
         self._news.clear()
 
     def flush_rows(self) -> None:
-        """Record what can be recorded, and show progress; once all have acted."""
+        """Record complete rows and new states, and report progress; called after all bodies have acted."""
         for body in self.bodies:
             if body.complete is not None:
                 body.record()
@@ -273,46 +275,55 @@ class EpisodeCoordinator:
             self.on_step(self.steps)
 
     def pack(self, handle: EnvironmentHandle, state: EnvironmentState) -> FloatVector:
-        """Return ``state`` as a state vector (:class:`EnvironmentHandle`); compute the reward."""
+        """Compute the reward, and return ``state`` as a state vector (:class:`EnvironmentHandle`)."""
         if not isinstance(state, EnvironmentState):
-            raise ContractError(
-                f"environment {handle.uid!r} returned {type(state).__name__}, not EnvironmentState"
-            )
+            handle.check_state(state)
         n, k = handle.n_readings, handle.n_rewards
-        vector = np.empty(n + k + 2)
-        readings = np.asarray(state.readings)
+        check = handle.values
+        vector: FloatVector = check.rows[check.place]
+        try:
+            readings = np.asarray(state.readings)
+        except ValueError:
+            # ragged lists
+            handle.check_state(state)
+            raise
         if (readings is not state.readings or readings.dtype != np.float64) and readings.dtype.kind in "fiub":
-            # a list, or integers: rewards, transformers and the store get an array of float64
+            # a list or integers: rewards, transformers and the store receive a float64 array
             readings = readings.astype(np.float64)
             state = replace(state, readings=readings)
-        rewards = np.asarray(state.rewards if handle.reward is None else handle.reward(state))
-        if readings.shape != (n,) or (rewards.shape != (k,) and (k != 1 or rewards.shape)):
-            raise ContractError(
-                f"environment {handle.uid!r} returned readings of shape {readings.shape} and rewards of shape "
-                f"{rewards.shape}; declared are {n} readings and {k} rewards"
-            )
-        if readings.dtype.kind not in "fiub" or rewards.dtype.kind not in "fiub":
-            what, values = ("rewards", rewards) if readings.dtype.kind in "fiub" else ("readings", readings)
-            raise ContractError(f"environment {handle.uid!r} returned {what} that are no numbers: {values!r}")
         terminated, truncated = state.terminated, state.truncated
-        if not (isinstance(terminated, _FLAG) and isinstance(truncated, _FLAG)):
-            what, flag = (
-                ("truncated", truncated) if isinstance(terminated, _FLAG) else ("terminated", terminated)
-            )
-            raise ContractError(f"environment {handle.uid!r}: {what} must be True or False, not {flag!r}")
+        if (
+            readings.shape != (n,)
+            or readings.dtype.kind not in "fiub"
+            or not (isinstance(terminated, _FLAG) and isinstance(truncated, _FLAG))
+        ):
+            handle.check_state(state)
+        values = state.rewards if handle.reward is None else handle.rewards_of(state)
+        try:
+            rewards = np.asarray(values)
+        except ValueError:
+            handle.check_rewards(values)
+            raise
+        if rewards.dtype.kind not in "fiub" or (rewards.shape != (k,) and (k != 1 or rewards.shape)):
+            handle.check_rewards(values)
         vector[:n] = readings
         vector[n:-2] = rewards
         vector[-2] = terminated
         vector[-1] = truncated
-        # all agents see this one vector
+        # read-only, because all agents share this vector
         vector.setflags(write=False)
+        if not isfinite(vector.dot(check.weights)):
+            check.check_finite(vector)
+        check.place += 1
+        if check.place == check.room:
+            check.count()
         handle.state = state
         return vector
 
     def abandon(self, reason: str) -> None:
-        """End an episode whose world was stopped from outside, or failed.
+        """End an episode after its world failed or was stopped from outside.
 
-        Rows that have their reward are recorded; what an agent did last has none yet.
+        Rows with a reward are recorded; the last actions have none yet.
         """
         self.over = True
         self.interrupted = reason == INTERRUPTED
@@ -322,7 +333,7 @@ class EpisodeCoordinator:
         self._news.clear()
 
     def objectives(self, agent: str) -> npt.NDArray[np.float64]:
-        """(n,): the agent's objective values of this episode, without those that are NaN."""
+        """(n,): the agent's objective values of this episode, without NaN."""
         bodies = self.agents.get(agent, ())
         if not bodies:
             return np.empty(0)
@@ -357,7 +368,7 @@ class EpisodeCoordinator:
         return self.pack(handle, domain.judge(time, read(wires, inputs, handle.n_readings)))
 
     def _acting(self, fresh: Collection[EnvironmentHandle]) -> Sequence[AnyBody]:
-        """Return who acts now."""
+        """Return the bodies that act now."""
         if self.taking_turns:
             return self._turn()
         return [body for body in self.bodies if not body.out and not body.watched.isdisjoint(fresh)]
@@ -382,10 +393,11 @@ class EpisodeCoordinator:
             if not body.out and body.has_ended(self.environments_reset):
                 body.end_episode(closed)
 
-    def _finish(self, fresh: Collection[EnvironmentHandle], closed: list[AnyBody]) -> None:
+    def _finish(self, closed: list[AnyBody]) -> None:
+        """Close the open rows; they already have the newest rewards."""
         for body in self.bodies:
             if body.open is not None:
-                body.close(fresh)
+                body.close(())
                 closed.append(body)
             body.finish(learns=body in closed)
 
@@ -400,20 +412,17 @@ def _in_order(tables: Sequence[FloatVector]) -> npt.NDArray[np.float64]:
 def ask(
     conditions: Sequence[TerminationCondition], hook: str, view: Any
 ) -> tuple[SimulationFlowControl, str]:
-    """Ask all conditions in order; return the strongest answer and who gave it first."""
+    """Call all conditions in order; return the strongest result and the first condition that returned it."""
     return strongest(conditions, hook, [getattr(condition, hook)(view) for condition in conditions])
 
 
 def strongest(
     conditions: Sequence[TerminationCondition], hook: str, answers: Sequence[SimulationFlowControl]
 ) -> tuple[SimulationFlowControl, str]:
-    """Return the strongest of the conditions' answers and who gave it first."""
+    """Return the strongest of the conditions' results and the first condition that returned it."""
     flow, by = SimulationFlowControl.CONTINUE, ""
     for condition, answer in zip(conditions, answers, strict=True):
-        if not isinstance(answer, SimulationFlowControl):
-            raise ContractError(
-                f"{type(condition).__name__}.{hook} must return a SimulationFlowControl, not {answer!r}"
-            )
+        check_flow(condition, hook, answer)
         if answer > flow:
             flow, by = answer, type(condition).__name__
             if condition.termination_reason:

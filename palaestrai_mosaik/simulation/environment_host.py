@@ -1,8 +1,8 @@
-"""A mosaik simulator that steps one environment: what runs in the other interpreter of a document's ``interpreter``.
+"""A mosaik simulator that steps one environment, in the other interpreter of a document's ``interpreter``.
 
-It needs little there: numpy, ``mosaik-api-v3``, and what the environment itself imports. The other side is
+It only needs numpy, ``mosaik-api-v3``, and the imports of the environment itself. The other side is
 :mod:`.remote_environment`, but any mosaik scenario can start it (``python -m
-palaestrai_mosaik.simulation.environment_host %(addr)s``). A step without set-points begins an episode.
+palaestrai_mosaik.simulation.environment_host %(addr)s``). A step without set-points starts an episode.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ import mosaik_api_v3
 from mosaik_api_v3.connection import EndOfRequests
 
 from palaestrai_mosaik.environment.environment import Environment, World
+from palaestrai_mosaik.environment.faults import baseline_faults, refusal, step_size_faults
 from palaestrai_mosaik.errors import (
     ContractError,
     NameResolutionError,
     PalaestraiMosaikError,
     SimulationError,
     did_you_mean,
+    format_traceback,
 )
 from palaestrai_mosaik.importing import (
+    broken_overrides,
     check_origin,
     load,
     load_entry_point,
@@ -42,32 +45,33 @@ from palaestrai_mosaik.importing import (
     only_modules,
     raised_at,
 )
+from palaestrai_mosaik.text import abridge
 
 from .remote_values import decoded, decoded_generator, encoded, encoded_baseline, encoded_state
 
 MODEL, STATE, SETPOINTS = "Environment", "state", "setpoints"
-#: what can be asked for beside mosaik's own requests
+#: requests besides mosaik's own
 EXTRA_METHODS = ("setup", "begin", "render", "keep", "restore", "close")
-#: where short names of installed packages are registered
+#: entry point group with the short names of installed packages
 _REGISTERED = "palaestrai_mosaik.environment"
-#: seconds from one look at whether the process that has started this one is there to the next
+#: seconds between two checks whether the parent process exists
 _LOOK = 1.0
 
 
 class EncodedError(Exception):
-    """What users' code raised, as JSON: releases of mosaik's API differ in what they tell of an exception."""
+    """An exception of users' code as JSON, since releases of mosaik's API send different details."""
 
     def __init__(self, error: BaseException):
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
-        lines = traceback.format_exception(type(error), error, trace)
+        lines = traceback.TracebackException(type(error), error, trace)
         described = {
             "type": type(error).__name__,
             "ours": isinstance(error, PalaestraiMosaikError),
-            "message": str(error),
+            "message": abridge(str(error)),
             "place": raised_at(error),
-            "traceback": "".join(lines).rstrip(),
+            "traceback": format_traceback(lines).rstrip(),
         }
         super().__init__(json.dumps(described))
 
@@ -113,21 +117,23 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
     def init(
         self, sid: str, time_resolution: float = 1.0, allowed: Sequence[str] | None = None, **params: Any
     ) -> Any:
-        """Begin; ``allowed``: the modules of which a document may name something."""
+        """Initialise; ``allowed``: the modules that a document may name classes from."""
         self._open.enter_context(only_modules(allowed))
         return self.meta
 
     @_encode_errors
     def create(self, num: int, model: str, **params: Any) -> Any:
-        """Make the environment of the class ``name`` (``params``, ``uid``, ``step_size``, ``frames``: it is to be rendered)."""
+        """Make the environment; keywords are ``name`` (its class), ``params``, ``uid``, ``step_size``, ``frames``."""
         name, uid, keywords = params["name"], params["uid"], decoded(params["params"])
-        found = _class_of(name)
-        fault = misfit(found, keywords)
+        environment_class = _class_of(name)
+        fault = misfit(environment_class, keywords)
         if fault is not None:
             raise ContractError(f"{name!r} does not take these params: {fault}")
-        self._environment = found(**keywords)
+        for fault in broken_overrides(environment_class, World):
+            raise ContractError(f"{name!r}: {fault}")
+        self._environment = environment_class(**keywords)
         self._environment.uid = uid
-        self._who = f"environment {uid!r}"
+        self._who = f"environment {uid!r} ({name})"
         if params.get("step_size") is not None:
             self._environment.step_size = params["step_size"]
         if params.get("frames"):
@@ -136,9 +142,12 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
 
     @_encode_errors
     def setup(self) -> Any:
-        """Set the environment up; return what it offers."""
+        """Set the environment up and return its baseline."""
         environment = self._environment
         environment.baseline = environment.setup()
+        faults = [*baseline_faults(environment.baseline), *step_size_faults(environment.step_size)]
+        if faults:
+            raise refusal(f"{self._who}, setup", faults)
         return {
             "baseline": encoded_baseline(environment.baseline, self._who),
             "step_size": int(environment.step_size),
@@ -148,7 +157,7 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
         }
 
     def begin(self, worker: int, episode: int, generator: Any) -> None:
-        """Note the episode that the next reset begins, and its random generator."""
+        """Store the episode that the next reset starts, and its random generator."""
         environment = self._environment
         environment.worker, environment.episode = worker, episode
         environment.rng = decoded_generator(generator)
@@ -157,16 +166,16 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
     def step(self, time: int, inputs: Mapping[str, Any], max_advance: int) -> int:
         """Step the environment with the set-points of ``inputs``; without any, reset it."""
         environment = self._environment
-        given = inputs.get(environment.uid, {}).get(SETPOINTS)
+        sent = inputs.get(environment.uid, {}).get(SETPOINTS)
         self._state = None
-        if given is None:
+        if sent is None:
             state = environment.reset()
         else:
-            (value,) = given.values()
+            (value,) = sent.values()
             setpoints = decoded(value)
             setpoints.flags.writeable = False
             state = environment.step(setpoints)
-        self._state = encoded_state(state, self._who)
+        self._state = encoded_state(state, f"{self._who}, {'step' if sent else 'reset'}")
         return time + environment.step_size
 
     def get_data(self, outputs: Mapping[str, Sequence[str]]) -> Any:
@@ -175,18 +184,18 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
 
     @_encode_errors
     def render(self) -> Any:
-        """Return a picture of the newest state, if there is one."""
+        """Return a picture of the newest state, if any."""
         return encoded(self._environment.render(), f"{self._who}: its frame")
 
     @_encode_errors
     def keep(self) -> str | None:
-        """Return what of the environment lasts from episode to episode; nobody else reads it."""
+        """Return the state that outlasts episodes, as text that only :meth:`restore` reads."""
         state = self._environment.state()
         return None if state is None else base64.b64encode(pickle.dumps(state)).decode("ascii")
 
     @_encode_errors
     def restore(self, state: str) -> None:
-        """Go on from what :meth:`keep` returned. It has been in a checkpoint, which is signed."""
+        """Continue from the result of :meth:`keep`. It comes from a checkpoint, which is signed."""
         self._environment.restore(pickle.loads(base64.b64decode(state)))
 
     @_encode_errors
@@ -198,7 +207,7 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
 def _class_of(name: str) -> type[Environment]:
     """Return the class of an environment that can be stepped here."""
     if ":" in name:
-        found = load(name)
+        environment_class = load(name)
     else:
         registered = {entry.name: entry for entry in entry_points(group=_REGISTERED)}
         if name not in registered:
@@ -206,20 +215,20 @@ def _class_of(name: str) -> type[Environment]:
                 f"{name!r} is no short name of an environment that a package here has registered"
                 f"{did_you_mean(name, registered)}"
             )
-        found = load_entry_point(registered[name])
-        check_origin(found, registered[name].value)
-    if not (inspect.isclass(found) and issubclass(found, World)):
+        environment_class = load_entry_point(registered[name])
+        check_origin(environment_class, registered[name].value)
+    if not (inspect.isclass(environment_class) and issubclass(environment_class, World)):
         raise ContractError(f"{name} is no World, so it cannot be an environment")
-    if not issubclass(found, Environment):
+    if not issubclass(environment_class, Environment):
         raise ContractError(
             f"{name} is a co-simulation or a batch; an interpreter of its own is for an environment that is one class "
             "(Environment). Simulators of a co-simulation are started in another interpreter by 'cmd'"
         )
-    return found
+    return environment_class
 
 
 def _end_with(parent: int) -> None:
-    """End this process, and those that it has started, when the process ``parent`` has ended."""
+    """End this process and its children when the process ``parent`` has ended."""
     while os.getppid() == parent:
         time.sleep(_LOOK)
     if os.getpgrp() == os.getpid():
@@ -233,13 +242,13 @@ def main() -> None:
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     if sys.stdout is not None:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    # what older releases of the API tell of themselves is no news; newer ones are silent unless they are asked
+    # older releases of the API log about themselves; newer ones are silent by default
     logger: Any = getattr(mosaik_api_v3, "logger", None)
     if logger is not None:
         logger.disable(mosaik_api_v3.__name__)
     known = inspect.signature(mosaik_api_v3.start_simulation).parameters
     silent = {"configure_logging": False} if "configure_logging" in known else {}
-    # whoever has started this process is gone
+    # the process that started this one has ended
     with suppress(EndOfRequests):
         mosaik_api_v3.start_simulation(EnvironmentHost(), "One environment of a run document.", **silent)
 

@@ -1,12 +1,12 @@
 """One episode: builds its mosaik world, runs the episode in it, and shuts the world down.
 
 The only owner of ``mosaik.AsyncWorld``. An episode is one run of a world: simulators
-start afresh, the domain objects (environments, muscles, brains) live on. A world whose simulators are all in
-this process is built once, and rewound for the next episode: those of co-simulations are replaced by new ones.
+are started anew, the domain objects (environments, muscles, brains) are kept. A world whose simulators are all in
+this process is built once and rewound for the next episode; simulators of co-simulations are then replaced.
 
-By default the package's own schedule (:mod:`.scheduler`) decides when each simulator steps. Where all simulators
-are in this process, it needs no event loop but for building the world; where some are not, it runs in one. With
-``scheduler: mosaik``, it is mosaik's own.
+By default the package's own schedule (:mod:`.scheduler`) determines the simulators' steps. If all simulators
+are in this process, it needs an event loop only to build the world; otherwise it runs in one. With
+``scheduler: mosaik``, mosaik's own scheduler runs.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from palaestrai_mosaik.environment.cosimulation import (
     WorldPlan,
 )
 from palaestrai_mosaik.environment.environment import Environment
+from palaestrai_mosaik.environment.seed_placeholder import seeded
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 
 from . import mosaik_internals as internals
@@ -72,45 +73,45 @@ _OURS = "ours"
 class WorldBuilder:
     """A mosaik world under construction for one episode.
 
-    Also draws itself: :func:`palaestrai_mosaik.simulation.world_graph.world_graph` builds a
+    :func:`palaestrai_mosaik.simulation.world_graph.world_graph` also uses it, to draw a
     world without running it.
     """
 
     def __init__(self, episode: Episode, plans: Sequence[CoSimulationPlan | None] | None = None):
         self.episode = episode
         self.handles = episode.coordinator.handles
-        #: of this episode, where the environments have begun it already
+        #: plans of this episode, if the environments have started it already
         self._given_plans = plans
         self.plans: Sequence[CoSimulationPlan | None] = ()
         self.world: AsyncWorld
-        #: the processes that were started for simulators
+        #: processes that were started for simulators
         self.children: set[Any] = set()
-        #: seconds that an answer may take, for mosaik's ids of remote simulators
+        #: seconds for an answer of each remote simulator, by mosaik's id
         self.timeouts: dict[str, float] = {}
-        #: what users' code raised in our own simulators
+        #: exceptions of users' code in our own simulators
         self.failures: list[BaseException] = []
-        #: (environment index, simulator uid) -> mosaik's id; "" is the environment itself
+        #: environment index and simulator uid -> mosaik's id; the uid is "" for the environment itself
         self.sids: dict[tuple[int, str], str] = {}
-        #: (environment index, entity uid) -> mosaik entity; "" is the environment itself
+        #: environment index and entity uid -> mosaik entity; the uid is "" for the environment itself
         self.entities: dict[tuple[int, str], Any] = {}
         self.connections: list[tuple[str, str, str, str, bool]] = []
         #: mosaik's factories of all simulators by id; the ids of the coordinator and of the agents
         self.factories: dict[str, Any] = {}
         self.coordinator_sid = ""
         self.agents: list[str] = []
-        #: whether some simulator has to be kept from running ahead
+        #: whether any simulator must be kept from running ahead
         self.lazy = False
         #: for each environment, the inputs of the coordinator
         self.coordinator_inputs: list[Sequence[InputWire]] = []
         #: our own simulators
         self.own_simulators: list[BridgeSimulator] = []
-        #: by mosaik's id, the simulators of co-simulations that can be replaced by new ones for another episode
+        #: simulators of co-simulations that can be replaced for another episode, by mosaik's id
         self.replaceable: dict[str, Runner] = {}
-        #: whether that was tried and did not work out
+        #: whether a replacement has failed
         self.differs = False
-        #: those of this episode, until they are finalized
+        #: simulators of this episode, until they are finalized
         self.started: dict[str, Any] = {}
-        #: who decides when each simulator steps; none where it is mosaik's scheduler
+        #: determines the simulators' steps; ``None`` with mosaik's scheduler
         self.schedule: Schedule | GeneralSchedule | None = None
 
     async def build(self) -> None:
@@ -118,7 +119,7 @@ class WorldBuilder:
         links, watching = guarded(self._prepare, "an environment or a muscle")
         config: dict[str, Any] = {_OURS: internals.HANDED_OVER}
         for e, plan in enumerate(self.plans):
-            for spec in plan.simulators if plan else ():
+            for spec in self._seeded(e, plan).simulators if plan else ():
                 sid = self.sids[e, spec.uid]
                 config[sid] = starter(sid, spec)
                 if spec.cmd or spec.connect:
@@ -141,7 +142,7 @@ class WorldBuilder:
         if distant or self.episode.scheduler == "mosaik":
             self.lazy = internals.keep_in_step(self.world, self.coordinator_sid, self.agents)
         if self.episode.scheduler == "mosaik":
-            internals.wait_for_agents(self.world, self.coordinator_sid, self.agents)
+            internals.wait_for_agents(self.world, self.agents)
         else:
             internals.compile_world(self.world)
             self.schedule = schedule(self.world, internals.FOREVER, lazy_stepping=self.lazy)
@@ -152,7 +153,7 @@ class WorldBuilder:
 
     @property
     def rewinds(self) -> bool:
-        """Whether the world can be used for another episode: all of its simulators are our own, or can be replaced."""
+        """Whether the world can be used for another episode: all its simulators are ours or can be replaced."""
         if not isinstance(self.schedule, Schedule):
             return False
         return len(self.own_simulators) + len(self.replaceable) == len(self.schedule.runners)
@@ -166,18 +167,20 @@ class WorldBuilder:
             for spec in (plan.simulators if type(plan) is CoSimulationPlan else ())
             if spec.factory is not None or spec.python is not None
         }
-        found = {runner.origin.sid: runner for runner in self.schedule.runners if runner.origin.sid in ids}
+        runner_of = {
+            runner.origin.sid: runner for runner in self.schedule.runners if runner.origin.sid in ids
+        }
         return {
             sid: runner
-            for sid, runner in found.items()
+            for sid, runner in runner_of.items()
             if internals.base_proxy(runner.origin._proxy) is runner.origin._proxy
             and not any(map(isgeneratorfunction, (runner.simulator.init, runner.simulator.create)))
         }
 
     def rewind(self, episode: Episode) -> WorldBuilder:
-        """Begin another episode of the same world, and return this builder.
+        """Start another episode in the same world, and return this builder.
 
-        Where a co-simulation is another one now, return the builder of the world that has to be built for it.
+        If a co-simulation has changed, return a new builder of the world that must be built for it.
         """
         assert isinstance(self.schedule, Schedule)
         self.episode = episode
@@ -189,15 +192,15 @@ class WorldBuilder:
         )
         if not all(map(_is_same, plans, self.plans)):
             return WorldBuilder(episode, plans)
-        begun = False
+        is_started = False
         try:
             if all(self._replace(e, plan) for e, plan in enumerate(plans) if plan is not None):
                 guarded(self._begin_agents, "an environment or a muscle")
-                begun = True
+                is_started = True
         finally:
-            if not begun:
+            if not is_started:
                 self.finalize(hurried=True)
-        if not begun:
+        if not is_started:
             builder = WorldBuilder(episode, plans)
             builder.differs = True
             return builder
@@ -208,7 +211,8 @@ class WorldBuilder:
         return self
 
     def _replace(self, e: int, plan: CoSimulationPlan) -> bool:
-        """Replace the simulators of a co-simulation by new ones; return whether these describe themselves as those did."""
+        """Replace the simulators of a co-simulation; return whether the new ones have the same descriptions."""
+        plan = self._seeded(e, plan)
         for spec in plan.simulators:
             sid = self.sids[e, spec.uid]
             runner, simulator = self.replaceable[sid], _make_simulator(sid, spec)
@@ -231,7 +235,7 @@ class WorldBuilder:
         return True
 
     def finalize(self, *, hurried: bool) -> None:
-        """Finalize the simulators of this episode, if the next one has others; see :func:`.mosaik_internals.shut_down`."""
+        """Finalize the simulators of this episode that will be replaced; see :func:`.mosaik_internals.shut_down`."""
         started, self.started = self.started, {}
         internals.finalize_local(started, hurried=hurried)
 
@@ -243,7 +247,7 @@ class WorldBuilder:
             self.schedule.until = time + 1
 
     def _prepare(self) -> tuple[list[list[MosaikConnection]], list[MosaikConnection]]:
-        """Begin the episode in all objects of ours; return the agents' and coordinator's links."""
+        """Start the episode in all domain objects; return the links of the agents and of the coordinator."""
         coordinator = self.episode.coordinator
         if self._given_plans is None:
             self._begin_environments()
@@ -295,15 +299,15 @@ class WorldBuilder:
                 wires.append([InputWire(f"{handle.uid}.{source}", everything, everything)])
                 links.append(MosaikConnection(e, "", source, f"{handle.uid}.{source}"))
             else:
-                laid, wanted = wire_sensors(
+                sensor_wires, sensor_links = wire_sensors(
                     EnvironmentPlans(self.handles, self.plans), [handle], handle.sensors.uids
                 )
-                wires.append(laid)
-                links += wanted
+                wires.append(sensor_wires)
+                links += sensor_links
         return wires, links
 
     def _own_sid(self, name: str) -> str:
-        """Return mosaik's id for a simulator of agents, or the coordinator."""
+        """Return mosaik's id for a simulator of an agent or the coordinator."""
         return name
 
     async def _start_ours(self, sid: str, simulator: BridgeSimulator) -> Any:
@@ -319,7 +323,7 @@ class WorldBuilder:
         if spec.factory is not None:
             internals.hand_over(guarded(spec.factory, f"the factory of simulator {sid!r}"))
             return await self.world.start(_OURS, sim_id=sid, **spec.params)
-        # only these are ended with the world, not what environments start for themselves
+        # only these processes are ended with the world, not those that environments start themselves
         before = internals.children_of_this_process() if spec.cmd else set()
         request = self.world.start(sid, sim_id=sid, **spec.params)
         try:
@@ -327,7 +331,7 @@ class WorldBuilder:
                 return await request
             limit = max(LEAST_START, spec.timeout)
             self.world.config["start_timeout"] = limit
-            # a little more, because mosaik closes the connection where it finds out itself
+            # a longer limit, because mosaik closes the connection if its own time-out expires first
             return await internals.answer(
                 request, sid, "while it started", limit=limit + 5.0, wants_end=self.episode.wants_end
             )
@@ -361,9 +365,16 @@ class WorldBuilder:
         factory = await self._start_ours(self.sids[e, ""], simulator)
         self.entities[e, ""] = await factory.Environment(eid=handle.uid)
 
+    def _seeded(self, e: int, plan: CoSimulationPlan) -> CoSimulationPlan:
+        """Insert the seeds of this episode into the plan of an environment."""
+        episode = self.episode
+        path = (*episode.seed_path, "environment", self.handles[e].uid)
+        return seeded(plan, partial(seeding.integer_seed, episode.seed, *path))
+
     async def _build_cosimulation(self, e: int, plan: CoSimulationPlan) -> None:
+        plan = self._seeded(e, plan)
         for loop in loops_of(plan):
-            # mosaik wants those that repeat within one time in a group
+            # mosaik requires simulators that repeat within one time to be in a group
             with self.world.group() if len(loop) > 1 else nullcontext():
                 for spec in loop:
                     sid = self.sids[e, spec.uid]
@@ -395,7 +406,7 @@ class WorldBuilder:
                 internals.allow_requests(self.world, *(self.factories[sid] for sid in ends))
 
     async def _adopt(self, e: int, plan: WorldPlan) -> None:
-        """Let a function of the user build the world of an environment."""
+        """Call the user's function that builds the world of an environment."""
         handle = self.handles[e]
         plan.acting(setpoints_of(handle, self.episode.coordinator.bodies))
         beside = [other.uid for other, p in zip(self.handles, self.plans, strict=True) if p and p.simulators]
@@ -410,7 +421,7 @@ class WorldBuilder:
     async def _build_agents(
         self, links: Sequence[Sequence[MosaikConnection]], watching: Sequence[MosaikConnection]
     ) -> None:
-        """Start the coordinator's and the agents' simulators; ``links``: for each body, those of its set-points."""
+        """Start the simulators of coordinator and agents; ``links``: for each body, those of its set-points."""
         coordinator = self.episode.coordinator
         agents: list[tuple[Any, Any]] = []
         targets = sorted({link.target for link in watching})
@@ -440,12 +451,12 @@ class WorldBuilder:
                 self._plug(link, entity, outward=True)
 
     def _plug(self, link: MosaikConnection, agent: Any, outward: bool = False) -> None:
-        """Connect an agent, or the coordinator, with what it sees or sets."""
-        there, plan = self.entities[link.environment, link.entity], self.plans[link.environment]
+        """Connect an agent or the coordinator with one of its sensors or actuators."""
+        entity, plan = self.entities[link.environment, link.entity], self.plans[link.environment]
         initial, convert = link.initial, None
         if isinstance(plan, WorldPlan):
-            initial, convert = conversion(plan, link, there, outward)
-        ends = (agent, there) if outward else (there, agent)
+            initial, convert = conversion(plan, link, entity, outward)
+        ends = (agent, entity) if outward else (entity, agent)
         self._connect(*ends, (link.source, link.target), int(outward), initial, convert)
 
     def _connect(
@@ -459,11 +470,11 @@ class WorldBuilder:
         *,
         weak: bool = False,
     ) -> None:
-        # attribute by attribute: mosaik puts several into a set, whose order depends on
+        # attribute by attribute, because mosaik puts several into a set, and its order depends on
         # the hash seed
         arguments: dict[str, Any] = {}
         if target.sid in self.timeouts:
-            # what goes to another process is written as JSON
+            # values for another process are written as JSON
             convert = chain(convert, internals.plain)
             initial = internals.plain(initial)
         if convert is not None:
@@ -485,7 +496,7 @@ class WorldBuilder:
 
 
 def loops_of(plan: CoSimulationPlan) -> Iterator[list[SimulatorSpec]]:
-    """Yield the simulators of a plan in its order, those together that weak connections join."""
+    """Yield the simulators of a plan in order; those joined by weak connections together."""
     simulator_of = {entity.uid: entity.simulator for entity in plan.entities}
     for entity in plan.entities:
         if entity.parent is not None:
@@ -493,22 +504,22 @@ def loops_of(plan: CoSimulationPlan) -> Iterator[list[SimulatorSpec]]:
     joined: networkx.Graph[str] = networkx.Graph()
     joined.add_nodes_from(spec.uid for spec in plan.simulators)
     joined.add_edges_from(
-        (simulator_of[one.source], simulator_of[one.target]) for one in plan.connections if one.weak
+        (simulator_of[item.source], simulator_of[item.target]) for item in plan.connections if item.weak
     )
     started: set[str] = set()
     for spec in plan.simulators:
         if spec.uid not in started:
             loop = networkx.node_connected_component(joined, spec.uid)
             started |= loop
-            yield [one for one in plan.simulators if one.uid in loop]
+            yield [item for item in plan.simulators if item.uid in loop]
 
 
 @dataclass
 class Episode:
     """One episode of one worker, about to be run.
 
-    ``seed_path`` is the way in the tree of seeds to this worker's episode; environments
-    and agents hang below it by name.
+    ``seed_path`` is the path of this worker's episode in the tree of seeds; environments
+    and agents are below it, by name.
     """
 
     coordinator: EpisodeCoordinator
@@ -518,23 +529,23 @@ class Episode:
     seed_path: tuple[str | int, ...]
     wants_end: Callable[[], bool] = lambda: False
     scheduler: str = "direct"
-    #: the world of the episode before, if it can be used again; after :meth:`run`, that of this one
+    #: the world of the previous episode, if reusable; after :meth:`run`, that of this one
     world: WorldBuilder | None = None
-    #: called with a world that was built, before anything steps in it
+    #: called with a newly built world, before its first step
     on_built: Callable[[WorldBuilder], None] | None = None
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the episode to its end. The coordinator then knows how it ended.
+        """Run the episode to its end. The coordinator then has the reason.
 
-        It does not if the user asked for the end while a remote simulator was busy.
+        It has none if the user requested the end while a remote simulator was busy.
         """
         for _ in self.turns(loop):
             raise AssertionError("somebody outside was asked, and there is nobody")
 
     def turns(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Run the episode, and stop wherever somebody outside is asked (:attr:`EpisodeCoordinator.external_control`).
+        """Run the episode, and yield at each external decision (:attr:`EpisodeCoordinator.external_control`).
 
-        Who goes on has decided. Closing the iterator ends the episode, with all that it has begun.
+        The caller must decide before it continues. Closing the iterator ends the episode and all that it started.
         """
         before, self.world = self.world, None
         builder = WorldBuilder(self) if before is None else before.rewind(self)
@@ -556,7 +567,7 @@ class Episode:
             else:
                 yield from turns(loop, _in_loop(self, builder), self.coordinator.external_control)
         except GeneratorExit:
-            # nobody has failed: the next episode may begin in the same world
+            # this is no failure, so the next episode may use the same world
             self.world = builder if builder.rewinds else None
             raise
         finally:
@@ -573,7 +584,7 @@ class Episode:
 
 
 def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> Iterator[None]:
-    """Run a world whose simulators are all in this process."""
+    """Run a world with all simulators in this process."""
     coordinator = episode.coordinator
     if coordinator.external_control is not None:
         coordinator.external_control.begin()
@@ -596,18 +607,18 @@ def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> It
 
 
 def _cause(error: BaseException, builder: WorldBuilder, schedule: Schedule) -> BaseException:
-    """Return what is to be raised for what came out of a simulator."""
+    """Return the exception to raise for one that came from a simulator."""
     if builder.failures:
         return builder.failures[0]
-    sid = next((one.origin.sid for one in schedule.runners if one.moment is not None), "?")
+    sid = next((runner.origin.sid for runner in schedule.runners if runner.moment is not None), "?")
     return ordinary(internals.explain(sid, error, remote=False), "a simulator")
 
 
 async def _in_loop(episode: Episode, builder: WorldBuilder) -> None:
-    """Run a world in an event loop: simulators in other processes are awaited, or mosaik's scheduler runs."""
+    """Run a world in an event loop, for simulators in other processes or mosaik's scheduler."""
     coordinator, schedule = episode.coordinator, builder.schedule
     assert not isinstance(schedule, Schedule)
-    # where the user wants the end, the coordinator's episode is not over, which tells the caller
+    # if the user wants the end, the coordinator's episode is not over, and the caller notices that
     with suppress(internals.StopRequested):
         await internals.run(
             builder.world,
@@ -621,7 +632,7 @@ async def _in_loop(episode: Episode, builder: WorldBuilder) -> None:
 
 
 def _is_same(plan: CoSimulationPlan | None, before: CoSimulationPlan | None) -> bool:
-    """Whether the world of ``plan`` is that of the plan ``before``, but for the simulators that its factories make."""
+    """Return whether two plans have the same world, apart from simulators made by factories."""
     if plan is before:
         return True
     if plan is None or before is None:
@@ -630,12 +641,12 @@ def _is_same(plan: CoSimulationPlan | None, before: CoSimulationPlan | None) -> 
         return replace(plan, simulators=_without_factories(plan)) == replace(
             before, simulators=_without_factories(before)
         )
-    except ValueError:  # arrays, which are not compared
+    except ValueError:  # arrays cannot be compared
         return False
 
 
 def _make_simulator(sid: str, spec: SimulatorSpec) -> Any:
-    """Make a simulator of this process, as :meth:`WorldBuilder.build` and mosaik do."""
+    """Make a simulator of this process, like :meth:`WorldBuilder.build` and mosaik."""
     if spec.factory is not None:
         return guarded(spec.factory, f"the factory of simulator {sid!r}")
     assert spec.python is not None
@@ -651,7 +662,7 @@ def _without_factories(plan: CoSimulationPlan) -> list[SimulatorSpec]:
 
 
 def _is_described(entity: Any, described: Mapping[str, Any]) -> bool:
-    """Whether ``described``, as a simulator's ``create`` returns it, is mosaik's ``entity``."""
+    """Return whether ``described``, a result of a simulator's ``create``, matches mosaik's ``entity``."""
     children = described.get("children", ())
     return (
         (described["eid"], described["type"]) == (entity.eid, entity.type)
@@ -665,7 +676,7 @@ def _is_hurried(episode: Episode, builder: WorldBuilder) -> bool:
 
 
 def _shut_down(episode: Episode, builder: WorldBuilder, loop: asyncio.AbstractEventLoop) -> None:
-    """Finalize all simulators, and end what was started for them."""
+    """Finalize all simulators, and end the processes started for them."""
     if not hasattr(builder, "world"):
         return
     hurried = _is_hurried(episode, builder)

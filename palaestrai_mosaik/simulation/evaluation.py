@@ -1,7 +1,7 @@
 """The termination condition that ends a phase by its evaluations.
 
 Source: the class of the same name in palaestrAI 3.5. There it allows one worker only; here
-an evaluation is one episode of every worker, and its metrics are those of all.
+an evaluation is one episode of every worker, and its metrics are those of all workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .conditions import EvaluationView, VanillaRunGovernorTerminationCondition
 
 @dataclass
 class _Progress:
-    """What is kept of one agent's evaluations; ``count`` is that of the valid ones."""
+    """The progress of one agent's evaluations; ``count`` is the number of valid ones."""
 
     rules: AgentRules
     recent: deque[float]
@@ -32,7 +32,7 @@ class _Progress:
     known: set[str] = field(default_factory=set)
 
     def take(self, metrics: Mapping[str, float]) -> None:
-        """Take in one evaluation; one with a metric that is missing or not finite only ends the streak."""
+        """Add one evaluation; a missing or infinite metric only ends the streak."""
         values = {name: float(metrics.get(name, math.nan)) for name in self.rules.metrics}
         self.known.update(metrics)
         if not all(map(math.isfinite, values.values())):
@@ -65,14 +65,14 @@ class _Progress:
 
 
 class AgentEvaluationObjectiveTerminationCondition(VanillaRunGovernorTerminationCondition):
-    """Ends the phase when the evaluations of all configured agents are good, or do not get better.
+    """Ends the phase when the evaluations of all configured agents are good, or stop improving.
 
-    All configured agents must satisfy a rule for it to end the phase; success is looked at first. Training
-    episodes are not looked at, other than by what :class:`VanillaRunGovernorTerminationCondition` does: an
+    All configured agents must satisfy a rule for it to end the phase; success is checked first. Training
+    episodes only matter as in :class:`VanillaRunGovernorTerminationCondition`: an
     environment's end ends the episode, ``phase_config.episodes`` the phase.
 
-    An evaluation in which a metric is missing or not finite ends the agent's streak of successes and counts
-    for nothing else. An evaluation without one of the agents counts for no agent.
+    An evaluation with a metric that is missing or not finite ends the agent's streak of successes and has no
+    other effect. An evaluation without one of the agents counts for no agent.
 
     Args:
         agents: the rules: ``{agent: {success: {...}, plateau: {...}}}``, one or both, the same ones for every
@@ -83,25 +83,27 @@ class AgentEvaluationObjectiveTerminationCondition(VanillaRunGovernorTermination
             meaning.
 
     Raises:
-        ContractError: rules cannot be read, or (from :meth:`evaluation_flow_control`) an agent never had a
+        ContractError: rules are invalid, or (from :meth:`evaluation_flow_control`) an agent never had a
             metric.
     """
 
     def __init__(self, agents: Mapping[str, Mapping[str, Any]]):
         rules, faults = read_rules(agents)
         if faults:
-            told = (": ".join([".".join(map(str, place)), text]) if place else text for place, text in faults)
-            raise ContractError("; ".join(told))
+            texts = (
+                ": ".join([".".join(map(str, place)), text]) if place else text for place, text in faults
+            )
+            raise ContractError("; ".join(texts))
         self._progress = {
             agent: _Progress(of_agent, deque(maxlen=of_agent.plateau.window if of_agent.plateau else 1))
             for agent, of_agent in rules.items()
         }
-        #: which rule has ended the phase
+        #: the rule that has ended the phase
         self.termination_reason: Literal["success", "plateau"] | None = None
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The names of the agents that have rules."""
+        """The names of the agents with rules."""
         return tuple(self._progress)
 
     def evaluation_flow_control(self, view: EvaluationView) -> SimulationFlowControl:

@@ -1,4 +1,4 @@
-"""Coroutines that are run to their end, also where an event loop runs already (as it does in notebooks)."""
+"""Running coroutines to their end, even if an event loop is already running, as in notebooks."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ T = TypeVar("T")
 
 
 def complete(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what ``coroutine`` returns, run in ``loop``; it ends what it has begun before Ctrl-C gets through."""
+    """Run ``coroutine`` in ``loop`` and return its result; on Ctrl-C, let it clean up first."""
     task = loop.create_task(coroutine)
     try:
         return away(lambda: loop.run_until_complete(task), loop)
     except (KeyboardInterrupt, SystemExit):
-        # asyncio lets these two out at once, and leaves everything else standing
+        # asyncio lets these two pass immediately, and leaves everything else unfinished
         away(lambda: clean_up(loop, task), loop)
         raise
 
 
 def away(call: Callable[[], T], loop: asyncio.AbstractEventLoop) -> T:
-    """Call what runs ``loop``: here, or in another thread while this one waits, if it runs an event loop itself."""
+    """Call a function that runs ``loop``, in another thread if this one already runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -33,7 +33,7 @@ def away(call: Callable[[], T], loop: asyncio.AbstractEventLoop) -> T:
     try:
         return future.result()
     except KeyboardInterrupt:
-        # it has reached this thread only
+        # it has only reached this thread
         if thread.is_alive():
             loop.call_soon_threadsafe(loop.stop)
         raise
@@ -42,7 +42,7 @@ def away(call: Callable[[], T], loop: asyncio.AbstractEventLoop) -> T:
 
 
 def in_thread(call: Callable[[], T], name: str, *, daemon: bool = False) -> tuple[Thread, Future[T]]:
-    """Call it in a thread of its own, with the variables of this context; return the thread and what comes of it."""
+    """Call ``call`` in a new thread, with this context's variables; return the thread and the future result."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
     context = copy_context()
@@ -59,12 +59,12 @@ def in_thread(call: Callable[[], T], name: str, *, daemon: bool = False) -> tupl
 
 
 def clean_up(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
-    """Let ``task`` end what it has begun, after an exception that went past it."""
+    """Cancel ``task`` and let it clean up, after an exception has bypassed it."""
     task.cancel()
     while not task.done():
         try:
             loop.run_until_complete(task)
         except (KeyboardInterrupt, SystemExit):
-            continue  # the same one again, from a task that waited for the one that raised it
+            continue  # the same exception again, from a task that waited for the one that raised it
         except (Exception, asyncio.CancelledError):
-            return  # the caller raises what came first
+            return  # the caller raises the first exception

@@ -1,9 +1,9 @@
-"""Worlds in which somebody outside decides for some bodies; the world waits for the decision.
+"""Worlds with external control of some bodies; the world waits for each decision.
 
-The coordinator's simulator asks the schedule a question, which stops there, and goes on with the answer. In an event
-loop (with simulators in other processes, or mosaik's scheduler) it hands out a future to wait for, and
-stops the loop. Whoever drives the world finds out whose turn it is, decides, and lets it go on. So caller and
-world share a thread, and an exception of either reaches the other as it is.
+The coordinator's simulator asks the schedule a question; the schedule stops there, and continues with the answer.
+In an event loop (with simulators in other processes, or mosaik's scheduler) it returns a future to wait for, and
+stops the loop. The caller that drives the world looks up the acting bodies, decides, and continues. Caller and
+world thus share a thread, and exceptions pass between them unchanged.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .scheduler import Question
 
 
 class ExternalControl:
-    """The bodies for which somebody outside of the world decides."""
+    """The bodies that are controlled from outside of the world."""
 
     def __init__(self, bodies: Collection[AnyBody]):
         self.bodies = frozenset(bodies)
-        #: those of them that act now, in order; none, where he is only told that some have ended
+        #: those of them that act now, in order; empty if the caller only learns that some have ended
         self.acting: Sequence[AnyBody] = ()
         self._ended: set[AnyBody] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -34,25 +34,25 @@ class ExternalControl:
         return self._decision is not None
 
     def begin(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Forget the last episode. ``loop``: the event loop in which the world runs, if it runs in one."""
+        """Forget the last episode. ``loop``: the event loop that the world runs in, if any."""
         self._loop = loop
         self.acting = ()
         self._ended.clear()
         self._decision = None
 
     def concerned(self, acting: Sequence[AnyBody], some_done: bool) -> bool:
-        """Return whether the world must wait; ``some_done``: some environment has ended before or now."""
-        own = self.bodies
-        self.acting = [body for body in acting if body in own]
+        """Return whether the world must wait; ``some_done``: whether any environment has ended so far."""
+        controlled = self.bodies
+        self.acting = [body for body in acting if body in controlled]
         if not some_done:
             return bool(self.acting)
-        ended = {body for body in own if body.out}
-        news = not ended <= self._ended
+        ended = {body for body in controlled if body.out}
+        has_news = not ended <= self._ended
         self._ended = ended
-        return news or bool(self.acting)
+        return has_news or bool(self.acting)
 
     def ask(self) -> Awaitable[Any]:
-        """Return what the world has to wait for."""
+        """Return the awaitable that the world waits for."""
         if self._loop is None:
             return Question()
         self._decision = self._loop.create_future()
@@ -60,7 +60,7 @@ class ExternalControl:
         return self._decision
 
     def decided(self) -> None:
-        """Let the world go on as soon as its loop does."""
+        """Let the world continue as soon as its loop runs."""
         decision, self._decision = self._decision, None
         assert decision is not None
         decision.set_result(None)
@@ -69,9 +69,9 @@ class ExternalControl:
 def turns(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None], outside: ExternalControl | None
 ) -> Iterator[None]:
-    """Run ``coroutine`` in ``loop`` until it is done; stop wherever ``outside`` is asked.
+    """Run ``coroutine`` in ``loop`` to its end, and yield whenever ``outside`` must decide.
 
-    Who goes on has decided. Closing the iterator ends the coroutine, with all that it has begun.
+    The caller must decide before it continues. Closing the iterator ends the coroutine and all that it started.
     """
     if outside is None:
         complete(loop, coroutine)
@@ -93,7 +93,7 @@ def turns(
                 outside.decided()
         task.result()
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
-        # asyncio lets the first two out at once, and leaves everything else standing
+        # asyncio lets the first two pass immediately, and leaves everything else unfinished
         task.remove_done_callback(stop)
         away(lambda: clean_up(loop, task), loop)
         raise

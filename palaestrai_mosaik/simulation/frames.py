@@ -1,7 +1,7 @@
-"""Renders the states of an environment that a document asks frames of, beside the recording of its rows.
+"""Renders states of environments for which a document requests frames, while their rows are recorded.
 
-The frames hang on the stream of rows: an environment without frames has its stream and nothing else, and
-no step of it costs anything.
+The frames are attached to the stream of rows, so that environments without frames have no
+overhead.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from palaestrai_mosaik.types.rows import EnvironmentRows
 
 from .environment_handle import EnvironmentHandle, EnvironmentStream
 
-#: zlib's: images of environments have few colours, and a run must not wait for a better compression
+#: zlib level: images of environments have few colours, and a run must not wait for better compression
 _COMPRESSION = 4
 
 
 class FrameSink(Protocol):
-    """Where frames are recorded (see ``store.frame_stream``)."""
+    """A recorder of frames (see ``store.frame_stream``)."""
 
     def append(self, *row: Any) -> None:
         """Add a frame: worker, episode, step, time, episode of the environment, PNG image."""
 
 
 class RenderedStream:
-    """The stream of an environment's rows, which renders some of the states that are recorded.
+    """A stream of an environment's rows that renders some of the recorded states.
 
-    Rendered are every ``step_every``-th state of an episode, and the one with which the environment ends.
-    Of a batched environment, they are those of the first incarnation.
+    It renders every ``step_every``-th state of an episode, and the environment's last one.
+    In a batched environment, these are states of the first incarnation.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class RenderedStream:
         self._frames = frames
         self._domain = handle.domain
         self._every = step_every
-        #: the environment's episode that has ended last
+        #: the environment's last finished episode
         self._over = -1
 
     def append(self, *row: Any, **columns: Any) -> None:
-        """Record a state, and render it if its turn has come."""
+        """Record a state, and render it if it is due."""
         self._stream.append(*row, **columns)
         worker, episode, step, time, _, _, terminated, truncated, _, _, environment_episode = row
         self._render(worker, episode, step, time, environment_episode, terminated or truncated)
 
     def append_rows(self, rows: EnvironmentRows) -> None:
-        """Record the states of all incarnations, and render that of the first one if its turn has come."""
+        """Record the states of all incarnations, and render that of the first one if it is due."""
         self._stream.append_rows(rows)
         over = bool(rows.terminated[0] or rows.truncated[0])
         environment_episode = int(rows.environment_episode[0])
@@ -73,10 +73,10 @@ class RenderedStream:
 
 
 def checked_frame(domain: World) -> npt.NDArray[np.uint8] | None:
-    """Return the picture of the newest state of ``domain``, if there is one.
+    """Return the picture of the newest state of ``domain``, if any.
 
     Raises:
-        ContractError: it is no uint8 array (height, width, 3).
+        ContractError: it is not a uint8 array (height, width, 3).
     """
     frame = domain.render()
     if frame is None:
@@ -88,20 +88,20 @@ def checked_frame(domain: World) -> npt.NDArray[np.uint8] | None:
         or frame.shape[2] != 3
         or not frame.size
     ):
-        found = (
+        description = (
             f"{frame.dtype} of shape {frame.shape}"
             if isinstance(frame, np.ndarray)
             else f"a {type(frame).__name__}"
         )
         raise ContractError(
-            f"environment {domain.uid!r} rendered {found}; a frame is a uint8 array (height, width, 3)"
+            f"environment {domain.uid!r} rendered {description}; a frame is a uint8 array (height, width, 3)"
         )
     return frame
 
 
 def as_png(frame: npt.NDArray[np.uint8]) -> bytes:
-    """Return a frame (height, width, 3) as a PNG image, which holds each of its numbers."""
-    # (runs without frames import nothing)
+    """Encode a frame (height, width, 3) as a lossless PNG image."""
+    # imported here, because runs without frames do not need it
     from PIL import Image
 
     image = io.BytesIO()

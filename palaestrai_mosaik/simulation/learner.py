@@ -1,4 +1,4 @@
-"""The learning side of an agent: its brain, and what stands between the brain and the rows of its muscles."""
+"""The learning side of an agent: its brain, and the code between the brain and its muscles' rows."""
 
 from __future__ import annotations
 
@@ -8,51 +8,57 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent import Brain, Experience
+from palaestrai_mosaik.agent import Brain, Experience, is_update
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types.arrays import FloatVector
 
 
 class ExperienceSink(Protocol):
-    """Where a body's rows go in train mode: to the brain, or to the process that has it."""
+    """The receiver of a body's rows in train mode: the brain, or a proxy in another process."""
 
-    #: what the brain reported about itself for the last row
+    #: statistics of the brain for the last row
     statistics: dict[str, Any]
-    #: by muscle: what it reported for the rows of the last batch
+    #: statistics of the brain for the rows of the last batch, by muscle
     statistics_by_muscle: dict[str, dict[str, Any]]
     #: the number of updates so far
     updates: int
 
     @property
     def shared_updates(self) -> bool:
-        """Whether what is learned from one body is for all bodies of the agent."""
+        """Whether updates from one body are for all bodies of the agent."""
 
     def learn(self, experience: Experience) -> Any:
-        """Take a row; return the update for the muscle, or ``None``."""
+        """Process a row; return the update for the muscle, or ``None``."""
 
     def learn_batch(self, experiences: Sequence[Experience]) -> Any:
-        """Take the rows of alike bodies at one time, one each; return the newest update, or ``None``."""
+        """Process one row of each of several identical bodies; return the newest update, or ``None``."""
 
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
-        """Take note that the episode ended with the muscle's newest row, which was learned before."""
+        """Mark the muscle's newest row, which was already learned, as the end of the episode."""
 
     def update_for(self, muscle: str) -> tuple[int, Any]:
-        """Return the newest update that ``muscle`` shall have, and its number (0: none)."""
+        """Return the newest update for ``muscle`` and its number (0: none)."""
 
     def exchange(self, filters: Sequence[FilterChain]) -> None:
-        """Take what the muscles' filters have learned, and give them what all have learned."""
+        """Collect the news of the muscles' filters, and set their common state."""
 
 
 def check_statistics(agent: str, muscle: Mapping[str, Any], brain: Mapping[str, Any]) -> None:
-    """Raise :class:`ContractError` where muscle and brain report the same about one row."""
-    twice = sorted(muscle.keys() & brain.keys())
-    if twice:
-        raise ContractError(f"muscle and brain of agent {agent!r} both report the statistic {twice[0]!r}")
+    """Raise :class:`ContractError` if muscle and brain report the same statistic for a row."""
+    duplicates = sorted(muscle.keys() & brain.keys())
+    if duplicates:
+        raise ContractError(
+            f"muscle and brain of agent {agent!r} both report the statistic {duplicates[0]!r}"
+        )
+
+
+#: types of updates with a fast truth value, for the check at every step
+_PLAIN = frozenset({dict, list, tuple, int, float, bool, str})
 
 
 class Learner:
-    """An agent's brain, with what stands between it and the rows of its muscles."""
+    """An agent's brain, with the filters between it and its muscles' rows."""
 
     def __init__(self, brain: Brain, filters: FilterChain | None = None):
         self.brain = brain
@@ -62,12 +68,14 @@ class Learner:
         self._thinks_in_batches = (
             type(brain).thinking_batch is not Brain.thinking_batch and brain.shared_updates
         )
-        #: the number of updates so far; what came before the first row, the newest for each
-        #: muscle, and the newest of all, with their numbers
+        #: the number of updates so far; below, with their numbers: the newest update for each muscle, the
+        #: one before the first row, and the newest of all
         self.updates = 0
         self.newest: dict[str, tuple[int, Any]] = {}
         self.first: tuple[int, Any] = (0, None)
         self.shared: tuple[int, Any] = (0, None)
+        #: the type of the first false value other than ``None`` that the brain returned
+        self.refused: type | None = None
 
     @property
     def shared_updates(self) -> bool:
@@ -75,8 +83,10 @@ class Learner:
         return self.brain.shared_updates
 
     def learn(self, experience: Experience) -> Any:
-        """Let the brain think about ``experience``; return its update, or ``None``."""
+        """Pass ``experience`` to the brain; return its update, or ``None``."""
         brain, filters = self.brain, self.filters
+        if brain.rows_waiting:
+            brain.rows_waiting -= 1
         row = experience if filters is None else filters.brain_pre(experience)
         memory = brain._memories.get(row.muscle, brain._memory)
         memory.append(
@@ -96,18 +106,18 @@ class Learner:
         brain.next_observations = row.final_observations
         update = brain.thinking(row.muscle, row.data)
         self.statistics = brain.pop_statistics() if brain._statistics else {}
+        if update is not None and (filters is not None or type(update) not in _PLAIN or not update):
+            update = self._update(update)
         if update is None:
             return None
-        if filters is not None:
-            update = filters.brain_post(update)
         self.updates += 1
         self.newest[row.muscle] = self.shared = (self.updates, update)
         return update
 
     def learn_batch(self, experiences: Sequence[Experience]) -> Any:
-        """Let the brain think about rows, as :meth:`learn` does about one after the other.
+        """Pass rows to the brain, like :meth:`learn` one after the other.
 
-        At once if the brain can (:meth:`Brain.thinking_batch`); all are of one memory.
+        Uses :meth:`Brain.thinking_batch` if the brain has it; all rows belong to one memory.
         """
         self.statistics_by_muscle = {}
         if not experiences:
@@ -123,28 +133,40 @@ class Learner:
                 if update is not None:
                     newest = update
             return newest
-        rows = experiences if filters is None else [filters.brain_pre(one) for one in experiences]
+        rows = experiences if filters is None else [filters.brain_pre(item) for item in experiences]
         muscles = [row.muscle for row in rows]
+        brain.rows_waiting = max(brain.rows_waiting - len(rows), 0)
         memory.append_experiences(rows)
         brain.next_observations = _following(rows)
         update = brain.thinking_batch(muscles, [row.data for row in rows])
         if brain._statistics or brain._reported:
             self.statistics_by_muscle = brain.pop_batch_statistics(muscles)
+        update = self._update(update)
         if update is None:
             return None
-        if filters is not None:
-            update = filters.brain_post(update)
         self.updates += 1
         self.shared = (self.updates, update)
         return update
 
     def hand_out(self, update: Any) -> None:
-        """Keep what the brain learned before the first row, for all muscles."""
+        """Store an update from before the first row, for all muscles."""
+        update = self._update(update)
         if update is not None:
-            if self.filters is not None:
-                update = self.filters.brain_post(update)
             self.updates += 1
             self.first = self.shared = (self.updates, update)
+
+    def _update(self, answer: Any) -> Any:
+        """Return the update after the filters, or ``None`` if the answer or the filtered update is false."""
+        if answer is None:
+            return None
+        if not is_update(answer):
+            if self.refused is None:
+                self.refused = type(answer)
+            return None
+        if self.filters is None:
+            return answer
+        update = self.filters.brain_post(answer)
+        return update if is_update(update) else None
 
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
         """See :class:`ExperienceSink`."""
@@ -154,10 +176,10 @@ class Learner:
 
     def exchange(self, filters: Sequence[FilterChain]) -> None:
         """See :class:`ExperienceSink`."""
-        told = [chain.news() for chain in filters]
-        if self.filters is None or all(news is None for news in told):
+        all_news = [chain.news() for chain in filters]
+        if self.filters is None or all(news is None for news in all_news):
             return
-        for news in told:
+        for news in all_news:
             if news is not None:
                 self.filters.learn(news)
         state = self.filters.state()
@@ -165,14 +187,14 @@ class Learner:
             chain.set_state(state)
 
     def update_for(self, muscle: str) -> tuple[int, Any]:
-        """Return the newest update that ``muscle`` shall have, and its number (0: none)."""
+        """Return the newest update for ``muscle`` and its number (0: none)."""
         return self.shared if self.brain.shared_updates else self.newest.get(muscle, self.first)
 
 
 def _following(rows: Sequence[Experience]) -> npt.NDArray[np.float64] | None:
-    """Return what the muscles of ``rows`` see next, (n, observations); NaN where it is not known."""
-    known = [row.final_observations for row in rows]
-    if all(one is None for one in known):
+    """Return the next observations of the muscles of ``rows``, (n, observations), NaN if unknown."""
+    observations = [row.final_observations for row in rows]
+    if all(observation is None for observation in observations):
         return None
     unknown = np.full(len(rows[0].observations), np.nan)
-    return np.array([unknown if one is None else one for one in known])
+    return np.array([unknown if observation is None else observation for observation in observations])

@@ -1,8 +1,8 @@
-"""All that relies on undocumented parts of mosaik, except the schedule (:mod:`.scheduler`); tested with 3.5 to 3.7.
+"""All code that depends on undocumented parts of mosaik, except :mod:`.scheduler`; tested with 3.5 to 3.7.
 
 mosaik cannot end a run early, swallows the exception of a remote simulator, has
 no time-out for a simulator that hangs, may leave child processes behind, and accepts any
-process that connects as the simulator that it has started. The functions here correct that.
+process that connects in place of the simulator that it has started. The functions here correct that.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ from .scheduler.versions import runners
 
 peer_check.guard()
 
-#: end of a world's time that no episode reaches
+#: an end of a world's time that no episode reaches
 FOREVER = 2**53
-#: seconds from one look at who has not answered to the next
+#: seconds between two checks for unanswered requests
 POLL = 0.25
-#: seconds for a remote simulator to end its step, once the user wants the end
+#: seconds for a remote simulator to end its step after the user has requested the end
 _GRACE = 2.0
-#: seconds for all simulators to be finalized, and after a failure or an interruption
+#: seconds to finalize all simulators, normally and after a failure or an interruption
 _SHUTDOWN, _SHUTDOWN_HURRIED = 10.0, 2.0
-#: seconds from one look at whether a process has ended to the next
+#: seconds between two checks whether a process has ended
 _LOOK = 0.01
-#: seconds for a process to end that was told or forced to, and for who has started it to notice
+#: seconds for a terminated or killed process to end, and for its parent to notice
 _TERMINATION, _REAPED = 2.0, 0.05
 
 
 class StopRequested(Exception):
-    """The user asked for the end while a remote simulator was busy."""
+    """The user requested the end while a remote simulator was busy."""
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-#: arguments for every connect_one: the default transform of 3.5 cannot be called
+#: arguments for every connect_one: the default transform of 3.5 is not callable
 _CONNECT: dict[str, Any] = (
     {}
     if isfunction(signature(AsyncWorld.connect_one).parameters["transform"].default)
@@ -70,32 +70,32 @@ def connect(
 ) -> None:
     """Connect one attribute of ``source`` with one of ``target`` (mosaik's entities).
 
-    With ``initial_data``, also where it is not needed, the value of an attribute that comes with events
-    stays until the next one; an input that triggers has it whenever its simulator steps of its own accord.
+    With ``initial_data``, even if mosaik does not need it, the value of an event attribute persists until the
+    next event; a triggering input then also has it in steps that its simulator makes by itself.
     """
     with warnings.catch_warnings():
         if "initial_data" in arguments:
-            # that it is not needed, and for values that stay, that such connections are not recommended
+            # mosaik warns that it is not needed, and discourages such connections for persistent values
             message = "Gave initial data" if arguments.keys() & {"time_shifted", "weak"} else ""
             warnings.filterwarnings("ignore", message, UserWarning)
         world.connect_one(source, target, *attributes, **{**_CONNECT, **arguments})
 
 
 def allow_requests(world: AsyncWorld, source: Any, target: Any) -> None:
-    """Let the simulator ``target`` ask for data of ``source``, and set some, while it steps (mosaik's factories)."""
+    """Allow the simulator ``target`` to get and set data of ``source`` while it steps (mosaik's factories)."""
     with warnings.catch_warnings():
-        # that they will go; whoever has simulators that need them has them now
+        # the feature is deprecated, but there are simulators that need it
         warnings.simplefilter("ignore", DeprecationWarning)
         world.connect_async_requests(source, target)
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as what JSON knows: arrays as lists in which NaN is ``None``."""
+    """Convert ``value`` to JSON types: arrays become lists, NaN in them becomes ``None``."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and np.isnan(value).any():
-            known = value.astype(object)
-            known[np.isnan(value)] = None
-            return known.tolist()
+            with_none = value.astype(object)
+            with_none[np.isnan(value)] = None
+            return with_none.tolist()
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
@@ -110,7 +110,7 @@ _handed_over: list[mosaik_api_v3.Simulator] = []
 
 
 class ExistingSimulator:
-    """Stands in ``sim_config`` for a simulator object that exists already."""
+    """A class for ``sim_config`` that yields an existing simulator object."""
 
     def __new__(cls) -> Any:
         return _handed_over.pop()
@@ -120,7 +120,7 @@ HANDED_OVER = {"python": f"{__name__}:ExistingSimulator"}
 
 
 def hand_over(simulator: mosaik_api_v3.Simulator) -> None:
-    """Make ``simulator`` the one that the next start of :data:`HANDED_OVER` yields."""
+    """Make the next start of :data:`HANDED_OVER` yield ``simulator``."""
     _handed_over.append(simulator)
 
 
@@ -132,21 +132,21 @@ def base_proxy(proxy: Any) -> Any:
 
 
 def compile_world(world: AsyncWorld) -> None:
-    """Let mosaik work out what the connections mean, for a schedule of our own."""
+    """Make mosaik analyse the connections, for a schedule of our own."""
     versions.compile_world(world)
     versions.show_progress_bars(world, FOREVER, False)
     world.until, world.rt_factor = FOREVER, None
 
 
 def needs_no_shutdown(world: AsyncWorld) -> None:
-    """Keep mosaik from complaining that ``world`` was not shut down: it is used as long as its worker is there."""
+    """Suppress mosaik's complaint about a missing shutdown: ``world`` is used as long as its worker exists."""
     world._shutdown_performed = True
 
 
 def stop(world: AsyncWorld, time: int) -> None:
     """End a running world from within a step of the coordinator, at ``time``.
 
-    Nobody else makes another step. With :func:`keep_in_step`, each has made all that were due by then.
+    No simulator makes another step. With :func:`keep_in_step`, each has made all steps that were due by then.
     """
     if end_after(world, time):
         return
@@ -156,70 +156,70 @@ def stop(world: AsyncWorld, time: int) -> None:
 
 
 def cancel_idle(world: AsyncWorld) -> None:
-    """End the tasks of mosaik's scheduler for simulators that are not in a step."""
+    """Cancel the tasks of mosaik's scheduler for simulators that are not in a step."""
     for runner in runners(world):
         if runner.current_step is None and runner.task is not None:
             runner.task.cancel()
 
 
 def keep_in_step(world: AsyncWorld, coordinator_sid: str, agents: Collection[str] = ()) -> bool:
-    """Let no simulator be ahead of the coordinator (``coordinator_sid``, mosaik's id) or behind it.
+    """Keep every simulator level with the coordinator (``coordinator_sid``, mosaik's id).
 
-    When the coordinator steps at some time, which may turn out to be the end, every other simulator has made
-    all its steps up to this time, with all their inputs, and none beyond it: what mosaik does where ``until``
-    is this time plus one. ``agents``: ids of the simulators of agents, which act after the coordinator.
+    When the coordinator steps at a time, which may turn out to be the end, every other simulator has made
+    all its steps up to this time, with all their inputs, and none beyond it, as in a mosaik run with ``until``
+    at this time plus one. ``agents``: ids of the agents' simulators, which act after the coordinator.
 
-    Where a simulator feeds the coordinator, and is fed by it or by agents (one tick later), this is so
-    anyway. Returns whether there are others.
+    This holds without constraints for a simulator that feeds the coordinator, and is fed by it or by agents (one
+    tick later). Returns whether there are other simulators.
     """
-    known = {runner.sid: runner for runner in runners(world)}
+    runner_of = {runner.sid: runner for runner in runners(world)}
     acting = {coordinator_sid, *agents}
     free = []
-    for sid, runner in known.items():
-        told = any(source.sid in acting for source in runner.input_delays)
-        if sid not in acting and not (told and runner in known[coordinator_sid].input_delays):
+    for sid, runner in runner_of.items():
+        is_fed = any(source.sid in acting for source in runner.input_delays)
+        if sid not in acting and not (is_fed and runner in runner_of[coordinator_sid].input_delays):
             free.append(sid)
     for sid in free:
-        _hold_back(world, known[sid], known[coordinator_sid])
+        _hold_back(world, runner_of[sid], runner_of[coordinator_sid])
     return bool(free)
 
 
-def wait_for_agents(world: AsyncWorld, coordinator_sid: str, agents: Collection[str]) -> None:
-    """Let no simulator step before all agents have acted that act at an earlier time.
+def wait_for_agents(world: AsyncWorld, agents: Collection[str]) -> None:
+    """Let no simulator step before all agents have acted at earlier times.
 
-    mosaik makes each simulator wait for those that feed it. One agent may still have to act while what the others
-    feed goes on, and with it the coordinator (``coordinator_sid``), which records what was there when all had acted.
+    mosaik makes each simulator wait for its sources. The coordinator, which records the results
+    after all have acted, has no agent as a source, and neither has a simulator without actuators of agents.
     """
-    known = {runner.sid: runner for runner in runners(world)}
-    for sid, runner in known.items():
-        if sid != coordinator_sid and sid not in agents:
+    runner_of = {runner.sid: runner for runner in runners(world)}
+    for sid, runner in runner_of.items():
+        if sid not in agents:
             for agent in agents:
-                if known[agent] not in runner.input_delays:
-                    _hold_back(world, runner, known[agent])
+                if runner_of[agent] not in runner.input_delays:
+                    _hold_back(world, runner, runner_of[agent])
 
 
 def _hold_back(world: AsyncWorld, runner: Any, until: Any) -> None:
     """Let ``runner`` step at no time that ``until`` has not reached."""
     with warnings.catch_warnings():
-        # mosaik prefers connections; here is no attribute that could be connected
+        # mosaik prefers connections, but there is no attribute to connect
         warnings.simplefilter("ignore", DeprecationWarning)
-        # mosaik's factories, which it keeps elsewhere in 3.5 than in 3.6
+        # mosaik's factories; 3.5 and 3.6 store them in different places
         world.connect_async_requests(runner.check_outputs.__self__, until.check_outputs.__self__)
 
 
 def mend_progress(world: AsyncWorld) -> None:
-    """Let no simulator go past a time for which a step in progress may still trigger it.
+    """Let no simulator pass a time for which a running step may still trigger it.
 
-    Until 3.6, mosaik looks at the steps that are planned, not at one that another process is just making. It then
-    takes a simulator that waits for the outcome to be done: it loses events, or fails ("cannot progress
+    Until 3.6, mosaik considers planned steps, but not one that another process is just making. It then
+    assumes that a simulator waiting for the result is done, so that it loses events or fails ("cannot progress
     backwards").
 
-    Also, until 3.6, forget who does not wait any more: mosaik goes through them at every step, and there is one
-    more for each step of a simulator that does not step of its own accord.
+    Also, until 3.6, drop cancelled waits: mosaik iterates over them at every step, and each step of a simulator
+    that does not step by itself adds one.
     """
-    triggers = [found for runner in runners(world) for found in runner.triggers.values()]
-    # 3.5 works out the ancestors of each when the world runs
-    for runner in {target for found in triggers for target, _ in found}:
+    triggers = [targets for runner in runners(world) for targets in runner.triggers.values()]
+    # 3.5 computes the ancestors of each when the world runs
+    for runner in {target for targets in triggers for target, _ in targets}:
         runner.progress.set = partial(_set_progress, runner, runner.progress.set)
 
 
@@ -233,11 +233,18 @@ def _set_progress(runner: Any, set_progress: Callable[[Any], None], time: Any) -
 async def answer(
     request: Awaitable[Any], sid: str, during: str, *, limit: float, wants_end: Callable[[], bool]
 ) -> Any:
-    """Return what a remote simulator answers to ``request``.
+    """Await a remote simulator's answer to ``request``.
 
-    ``during``: what it was asked, for the message. Raises :class:`SimulatorError` if it
-    has not answered after ``limit`` seconds, raised or died, and :class:`StopRequested` if
-    the user wants the end.
+    Args:
+        request: the request.
+        sid: the simulator's id.
+        during: the request in words, for the message.
+        limit: seconds to wait.
+        wants_end: whether the user wants the end.
+
+    Raises:
+        SimulatorError: no answer within ``limit``, or the simulator raised or died.
+        StopRequested: the user wants the end.
     """
     task = asyncio.ensure_future(_without_exit(request))
     waited = 0.0
@@ -276,17 +283,22 @@ async def run(
     timeouts: Mapping[str, float],
     failures: Sequence[BaseException] = (),
 ) -> None:
-    """Run ``world`` until its end is drawn nearer, or :func:`stop` ends it.
+    """Run ``world`` until its end is moved forward, or :func:`stop` ends it.
 
-    ``schedule``: who decides when each simulator steps; ``None``: mosaik's own scheduler.
-    ``over``: whether the episode has ended as it should; ``wants_end``: whether the user
-    asked for the end; ``timeouts``: seconds that an answer may take, for each remote
-    simulator (by mosaik's id); ``failures``: where our own simulators keep what users'
-    code raised.
+    When it returns or raises, no task of the world is left.
 
-    Raises what a simulator in this process raised, and :class:`SimulatorError` for a
-    remote simulator that raised, died, or did not answer in time. When it returns or
-    raises, no task of the world is left.
+    Args:
+        world: the built world.
+        schedule: determines the simulators' steps; ``None``: mosaik's own scheduler.
+        lazy_stepping: whether a simulator waits for its successors.
+        over: whether the episode has ended properly.
+        wants_end: whether the user wants the end.
+        timeouts: seconds for an answer of each remote simulator, by mosaik's id.
+        failures: exceptions of users' code in our own simulators.
+
+    Raises:
+        Exception: that of a simulator in this process.
+        SimulatorError: a remote simulator raised, died, or did not answer in time.
     """
     if timeouts:
         _limit_setup(world, timeouts)
@@ -308,17 +320,17 @@ async def run(
         raise failure
     if failures:
         raise failures[0]
-    for sid, found in _failures(main, world):
-        mended = explain(sid, found, remote=sid in timeouts)
+    for sid, exception in _failures(main, world):
+        error_to_raise = explain(sid, exception, remote=sid in timeouts)
         # Ctrl-C in a terminal reaches the processes of simulators, too
-        if not (wants_end() and isinstance(mended, SimulatorError)):
-            raise mended
+        if not (wants_end() and isinstance(error_to_raise, SimulatorError)):
+            raise error_to_raise
     if not over() and not wants_end():
         raise standstill(world)
 
 
 def standstill(world: AsyncWorld) -> SimulationError:
-    """Return the error for a world in which nobody steps any more."""
+    """Build the error for a world in which no simulator steps any more."""
     return SimulationError(
         f"the world came to a standstill before the episode ended (simulators: "
         f"{', '.join(r.sid for r in runners(world))}); is every environment still stepping?"
@@ -326,10 +338,10 @@ def standstill(world: AsyncWorld) -> SimulationError:
 
 
 def _limit_setup(world: AsyncWorld, timeouts: Mapping[str, float]) -> None:
-    """Make ``setup_done`` of remote simulators obey their time-outs, and name them."""
+    """Apply the time-outs to ``setup_done`` of remote simulators, and name them in errors."""
 
     async def setup_done(ask: Callable[[], Awaitable[Any]], sid: str) -> Any:
-        # the wish to end is looked after by those who watch the whole world
+        # the caller watches for the user's wish to end
         return await answer(ask(), sid, "in setup_done", limit=timeouts[sid], wants_end=lambda: False)
 
     for runner in runners(world):
@@ -343,8 +355,8 @@ async def _watch(
     wants_end: Callable[[], bool],
     timeouts: Mapping[str, float],
 ) -> None:
-    # Counts polls, not seconds: a simulator in this process that computes for long keeps
-    # the loop busy, and must not look like a remote one that hangs.
+    # Counts polls, not seconds: a simulator in this process with a long computation blocks
+    # the loop, and must not make a remote one look as if it hung.
     still: dict[str, tuple[Any, float]] = {}
     while not main.done():
         await asyncio.wait([main], timeout=POLL)
@@ -368,7 +380,7 @@ async def _watch(
 async def _end_tasks(main: asyncio.Future[Any], world: AsyncWorld, patience: float) -> None:
     tasks = [r.task for r in runners(world) if r.task is not None]
     while patience > 0 and not all(t.done() for t in tasks):
-        # a remote simulator may still be computing; it ends its step, and no more
+        # a remote simulator may still be computing; let it end its step, but start no other
         await asyncio.wait(tasks, timeout=POLL)
         cancel_idle(world)
         patience -= POLL
@@ -388,39 +400,39 @@ def _failures(main: asyncio.Future[Any], world: AsyncWorld) -> Iterator[tuple[st
 
 
 def explain(sid: str, error: BaseException, *, remote: bool) -> BaseException:
-    """Return what is to be raised for an exception that came through mosaik.
+    """Return the exception to raise for one that came through mosaik.
 
-    mosaik's words for a broken ``remote`` simulator are turned into ours. What a simulator
-    in this process raised is taken out of them.
+    mosaik's errors of a broken ``remote`` simulator become ours. The exception of a simulator
+    in this process is unwrapped.
     """
     name, context = type(error).__name__, error.__context__
     if not remote:
-        # mosaik takes a TypeError for one of JSON, a ConnectionError for one of its sockets
+        # mosaik mistakes a TypeError for one of JSON, a ConnectionError for one of its sockets
         if isinstance(error, mosaiks.NonSerializableOutputsError) and isinstance(context, TypeError):
             return context
         if isinstance(error, mosaiks.SimulationError) and isinstance(context, ConnectionError):
             return context
     if name == "RemoteException":
-        said = getattr(error, "remote_msg", error)
+        text = getattr(error, "remote_msg", error)
         kind = getattr(error, "remote_type", "an error")
         details = "".join(f"\n{a}" for a in getattr(error, "further_args", ()))
-        mended = SimulatorError(f"simulator {sid!r} raised {kind}: {said}{details}")
+        simulator_error = SimulatorError(f"simulator {sid!r} raised {kind}: {text}{details}")
     elif name == "ConnectionClosedError" or (remote and isinstance(error, ConnectionError | EOFError)):
-        mended = SimulatorError(f"simulator {sid!r} closed its connection: {error}")
+        simulator_error = SimulatorError(f"simulator {sid!r} closed its connection: {error}")
     elif isinstance(error, mosaiks.SimulationError):
-        # since 3.7 by classes of their own, all below this one
-        mended = SimulatorError(str(error))
+        # since 3.7 with subclasses
+        simulator_error = SimulatorError(str(error))
     else:
         return error
-    mended.__cause__ = error
-    return mended
+    simulator_error.__cause__ = error
+    return simulator_error
 
 
 def _proxies(world: AsyncWorld) -> Iterator[tuple[str, Any]]:
     """Yield id and mosaik's proxy of every simulator."""
-    proxies = getattr(world, "_proxies", None)  # since 3.6; empty runners would be made of them
-    found = proxies if proxies is not None else {r.sid: r._proxy for r in runners(world)}
-    for sid, proxy in list(found.items()):
+    proxies = getattr(world, "_proxies", None)  # since 3.6, where runners would compile the world
+    by_sid = proxies if proxies is not None else {r.sid: r._proxy for r in runners(world)}
+    for sid, proxy in list(by_sid.items()):
         yield sid, base_proxy(proxy)
 
 
@@ -430,7 +442,7 @@ def _remote(world: AsyncWorld) -> Iterator[tuple[str, Any]]:
 
 
 def unanswered(world: AsyncWorld) -> dict[str, int]:
-    """Return the oldest request (its number) that each simulator in another process has not answered yet."""
+    """Return the number of the oldest unanswered request to each simulator in another process."""
     waiting = ((sid, list(proxy._channel._outgoing_request_futures)) for sid, proxy in _remote(world))
     return {sid: min(numbers) for sid, numbers in waiting if numbers}
 
@@ -441,11 +453,11 @@ def disconnected(world: AsyncWorld) -> list[str]:
 
 
 def _expect_late_answers(world: AsyncWorld) -> None:
-    """Let the answers to requests that nobody waits for any more arrive without harm.
+    """Handle late answers to cancelled requests.
 
-    The task that reads from a simulator ends at the answer to a request that was
-    cancelled, and closing the connection would wait for it without end. A request that
-    could not be written as JSON would be reported when the connection is closed.
+    The task that reads from a simulator ends at the answer to a cancelled request,
+    and closing the connection would wait for it forever. A request that
+    cannot be written as JSON would be reported when the connection is closed.
     """
     for _, proxy in _remote(world):
         requests = proxy._channel._outgoing_request_futures
@@ -458,7 +470,8 @@ def _expect_late_answers(world: AsyncWorld) -> None:
 async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
     """Finalize every simulator of ``world``; see :func:`shut_down`.
 
-    Raises what the first one in this process raises that cannot finalize, after all others have.
+    If simulators in this process fail to finalize, raises the first exception after all others have been
+    finalized.
     """
     _expect_late_answers(world)
     failures: list[Exception] = []
@@ -470,20 +483,20 @@ async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
     except (TimeoutError, OSError, EOFError, RuntimeError, asyncio.IncompleteReadError):
         pass
     finally:
-        # silences the complaint of 3.6 that a world whose shutdown failed was not shut down
+        # 3.6 would complain about a world whose shutdown failed
         needs_no_shutdown(world)
     if failures:
         raise failures[0]
 
 
 async def _stop_here(stop: Callable[[], Awaitable[None]], sid: str, failures: list[Exception]) -> None:
-    """Finalize a simulator in this process; mosaik would leave the others out after an exception."""
+    """Finalize a simulator in this process; after an exception, mosaik would skip all others."""
     with _noted(sid, failures):
         await stop()
 
 
 def finalize_local(simulators: Mapping[str, Any], *, hurried: bool = False) -> None:
-    """Finalize simulators of this process (by mosaik's id), as :func:`finalize` does those of a world."""
+    """Finalize simulators of this process, by mosaik's id, like :func:`finalize` those of a world."""
     failures: list[Exception] = []
     for sid, simulator in simulators.items():
         with _noted(sid, failures):
@@ -502,9 +515,9 @@ def _noted(sid: str, failures: list[Exception]) -> Iterator[None]:
 
 
 def _take_processes(world: AsyncWorld) -> dict[str, Any]:
-    """Return the processes that mosaik has started for simulators, and keep it from ending them.
+    """Take over the processes that mosaik has started for simulators.
 
-    It would 0.1 s after it has told them to finalize, whether they have done so or not.
+    mosaik would kill them 0.1 s after their finalize request, whether they have finished or not.
     """
     taken = {}
     for sid, proxy in _remote(world):
@@ -515,8 +528,8 @@ def _take_processes(world: AsyncWorld) -> dict[str, Any]:
 
 
 def _exit_status(process: Any) -> int | None:
-    """Return the exit status of a process that mosaik has started, ``None`` while it runs."""
-    # until 3.6 it is one of subprocess, then one of asyncio, which notices the end while its loop runs
+    """Return the exit status of a process that mosaik has started, or ``None`` while it runs."""
+    # until 3.6 a process of subprocess, then one of asyncio, which notices the end only while its loop runs
     status: int | None = process.poll() if hasattr(process, "poll") else process.returncode
     return status
 
@@ -524,9 +537,9 @@ def _exit_status(process: Any) -> int | None:
 async def _ended(
     processes: Mapping[str, Any], limits: Mapping[str, float], wants_end: Callable[[], bool]
 ) -> None:
-    """Wait until simulators have finalized, and their ``processes`` have ended.
+    """Wait until simulators have finalized and their ``processes`` have ended.
 
-    mosaik demands of nobody to end by itself, so that one that does not is no error; it is ended later.
+    mosaik does not require a process to end by itself, so a remaining one is not an error; it is ended later.
     """
     waited = 0.0
     for sid, process in processes.items():
@@ -560,9 +573,12 @@ async def shut_down(
 ) -> None:
     """Finalize every simulator and end the processes that were started for them.
 
-    ``hurried``: the run has failed or was interrupted, so that a simulator may hang; that is what is reported
-    then, not what comes of it here. Without it, processes have the seconds of ``limits`` (by mosaik's id) to
-    end by themselves, unless the user wants the end (``wants_end``).
+    Args:
+        world: the world.
+        children: the processes.
+        hurried: the run has failed or was interrupted, so a simulator may hang; errors in here are not raised.
+        limits: seconds for processes to end by themselves, by mosaik's id, unless ``hurried``.
+        wants_end: whether the user wants the end, which skips the waiting.
     """
     failure: BaseException | None = None
     processes = {} if hurried else _take_processes(world)
@@ -593,8 +609,8 @@ async def shut_down(
 async def _ends(children: Sequence[psutil.Process]) -> list[psutil.Process]:
     """Wait until ``children`` have ended; return those that have not after some seconds.
 
-    Each is waited for by who has started it: since 3.7 that is asyncio, while its loop runs. It complains where somebody
-    else was first. For whom nobody waits, this does.
+    Each should be reaped by the code that started it: since 3.7 that is asyncio, while its loop runs, which complains
+    if the process is gone. The remaining ones are reaped here.
     """
     waited, left = 0.0, list(children)
     while left and waited < _TERMINATION:
@@ -622,24 +638,24 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def children_of_this_process() -> set[psutil.Process]:
-    """Return the processes that this one has started and that are still there."""
+    """Return the running processes that this one has started."""
     return set(psutil.Process().children(recursive=False))
 
 
 def describe_start_failure(sid: str, error: BaseException) -> SimulatorError:
-    """Return an error for a simulator that could not be started."""
+    """Build the error for a simulator that could not be started."""
     text = str(error) or "".join(traceback.format_exception_only(error)).strip()
-    mended = SimulatorError(f"simulator {sid!r} could not be started: {text}")
-    mended.__cause__ = error
-    return mended
+    simulator_error = SimulatorError(f"simulator {sid!r} could not be started: {text}")
+    simulator_error.__cause__ = error
+    return simulator_error
 
 
-#: seconds that a process may take to start, however short the time-out of its answers is
+#: least time in seconds for a process to start, however short the time-out of its answers
 LEAST_START = 10.0
 
 
 def starter(sid: str, spec: SimulatorSpec) -> dict[str, Any]:
-    """Return the entry of mosaik's ``sim_config`` for the simulator ``sid``."""
+    """Build the entry of mosaik's ``sim_config`` for the simulator ``sid``."""
     if spec.factory is not None:
         return dict(HANDED_OVER)
     if spec.python is not None:
@@ -648,7 +664,7 @@ def starter(sid: str, spec: SimulatorSpec) -> dict[str, Any]:
         return {"connect": spec.connect}
     if spec.cmd is None:
         raise SimulatorError(f"simulator {sid!r}: none of python, cmd, connect and factory is given")
-    # said out loud, because the default of 3.6 is the wrong way round
+    # explicit, because the default of 3.6 is inverted
     starter: dict[str, Any] = {"cmd": spec.cmd, "posix": os.name != "nt"}
     if spec.cwd is not None:
         starter["cwd"] = spec.cwd
@@ -658,7 +674,7 @@ def starter(sid: str, spec: SimulatorSpec) -> dict[str, Any]:
 
 
 def new_sid(environment: str, simulator: str, taken: Collection[str]) -> str:
-    """Return mosaik's id for a simulator of an environment (``""``: its only one) that is not ``taken``."""
+    """Return an unused id for a simulator of an environment; ``simulator`` is ``""`` if it has only one."""
     # mosaik separates simulator and entity by the first dot
     parts = [environment, *([simulator] if simulator else [])]
     name = "-".join(re.sub(r"[.\s]", "_", part) for part in parts)

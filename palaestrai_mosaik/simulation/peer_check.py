@@ -1,9 +1,9 @@
-"""Who has connected to mosaik: only a simulator's own process, or one of the same user, may be a simulator.
+"""Checks connections to mosaik: only a simulator's own process, or one of the same user, may be a simulator.
 
-mosaik starts the process of a simulator and takes the first that connects on loopback for it. All users of a
-machine can connect there. So each connection is looked up: on Linux, the kernel tells the user whose socket
-is at the other end; elsewhere, it must be one of the processes that this one has started. Others are
-refused, and mosaik waits on. That holds for every world of this process, whoever makes it.
+mosaik starts the process of a simulator and accepts the first connection on loopback as its own. All users of a
+machine can connect there. So each connection is looked up: on Linux, in the kernel's table of sockets and their
+users; elsewhere, it must belong to a child process. Others are
+refused, and mosaik continues to wait. This applies to every world in this process.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ logger = logging.getLogger(__name__)
 
 #: an address and a port
 Address = tuple[str, int]
-#: what the kernel knows of connections, and of which user they are; Linux alone has it
+#: the kernel's tables of connections and their users, only on Linux
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-#: who can do everything anyway: a simulator in a container, for instance, may be root's
+#: root has all permissions anyway: a simulator in a container, for instance, may run as root
 _ROOT = 0
-#: the kernel's state of a connection that is open at both ends; one that was closed it calls root's, whoever made it
+#: the kernel's state of an established connection; closed ones appear as those of root
 _OPEN = "01"
 
 
 def is_trusted(peer: Address, here: Address) -> bool:
-    """Whether the socket ``peer``, which is connected to the socket ``here``, may be a simulator's."""
+    """Return whether the socket ``peer``, connected to the socket ``here``, may belong to a simulator."""
     if _TABLES[0].exists():
         return user_of(peer, here) in (os.geteuid(), os.getuid(), _ROOT)
     return any(_plain(connection) == (peer, here) for connection in _of_children())
 
 
 def user_of(peer: Address, here: Address) -> int | None:
-    """Return whose socket ``peer`` is that is connected to ``here``; ``None``: it was closed. On Linux."""
+    """Return the user of the socket ``peer`` that is connected to ``here``; ``None`` if it was closed. On Linux."""
     for table in _TABLES:
         try:
             lines = table.read_text(encoding="ascii").splitlines()[1:]
@@ -54,15 +54,15 @@ def user_of(peer: Address, here: Address) -> int | None:
 
 
 def _address(text: str) -> Address:
-    """Return what the kernel writes as ``0100007F:1F90``."""
+    """Parse the kernel's format ``0100007F:1F90``."""
     host, _, port = text.partition(":")
-    words = [int(host[place : place + 8], 16) for place in range(0, len(host), 8)]
-    packed = struct.pack(f"={len(words)}I", *words)  # each word as it lies in memory
+    words = [int(host[start : start + 8], 16) for start in range(0, len(host), 8)]
+    packed = struct.pack(f"={len(words)}I", *words)  # each word in native byte order
     return _text(str(ipaddress.ip_address(packed))), int(port, 16)
 
 
 def _text(host: str) -> str:
-    """Return an address in one spelling: IPv4 that is written as IPv6 is IPv4."""
+    """Return an address in canonical form: IPv4-mapped IPv6 becomes IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)
@@ -86,18 +86,18 @@ async def start_server(
     *where: Any,
     **options: Any,
 ) -> asyncio.Server:
-    """Listen as :func:`asyncio.start_server` does; ``connected`` gets the first connection that is trusted."""
-    found = False
+    """Listen like :func:`asyncio.start_server`; ``connected`` receives the first trusted connection."""
+    is_connected = False
 
     async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal found
+        nonlocal is_connected
         peer, here = (writer.get_extra_info(end) for end in ("peername", "sockname"))
-        known = peer and here and is_trusted((_text(peer[0]), peer[1]), (_text(here[0]), here[1]))
-        if not found and known:
-            found = True
+        trusted = peer and here and is_trusted((_text(peer[0]), peer[1]), (_text(here[0]), here[1]))
+        if not is_connected and trusted:
+            is_connected = True
             await connected(reader, writer)
             return
-        if not known:
+        if not trusted:
             logger.warning("a connection that was not made by the simulator was refused: %s", peer)
         writer.close()
 
@@ -105,7 +105,7 @@ async def start_server(
 
 
 class _Asyncio:
-    """What mosaik's starter takes for :mod:`asyncio`."""
+    """Replaces :mod:`asyncio` in mosaik's starter."""
 
     start_server = staticmethod(start_server)
 
@@ -114,8 +114,8 @@ class _Asyncio:
 
 
 def guard() -> None:
-    """Let mosaik's starter of processes listen with :func:`start_server`, from now on."""
-    for name in ("mosaik.starters", "mosaik.simmanager"):  # since 3.6, until 3.5
+    """Make mosaik's starter of processes listen with :func:`start_server` from now on."""
+    for name in ("mosaik.starters", "mosaik.simmanager"):  # since 3.6 / until 3.5
         try:
             module: Any = importlib.import_module(name)
         except ModuleNotFoundError:

@@ -1,9 +1,9 @@
 """An environment in another interpreter: this side of the connection to :mod:`.environment_host`.
 
-So one world can have packages that cannot be installed together. The environment is a mosaik simulator in its own process;
-both sides use mosaik's protocol over a socket on loopback. The world sees an ordinary environment:
-the same simulator (:class:`~.bridge.EnvironmentSimulator`) holds set-points and asks for states, so the trajectories are
-identical to those of the environment in this process.
+One world can thus use packages that cannot be installed together. The environment is a mosaik simulator in its own
+process; both sides use mosaik's protocol over a socket on loopback. To the world it is an ordinary environment:
+the same simulator (:class:`~.bridge.EnvironmentSimulator`) holds set-points and requests states, so the trajectories
+are identical to those of the environment in this process.
 """
 
 from __future__ import annotations
@@ -49,19 +49,21 @@ from .remote_values import (
 logger = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
-#: seconds that an interpreter may take until it connects: it imports numpy before, from a slow disk perhaps
+#: seconds for an interpreter to connect, after it has imported numpy, perhaps from a slow disk
 _START = 120.0
-#: seconds from one look at whether the process is there to the next, while nothing comes from it
+#: seconds that an answer may take, as for a simulator with a command line
+TIMEOUT = 60.0
+#: seconds between two checks for the process, while no data arrive
 _LOOK, _LOOK_AT_START = 1.0, 0.05
-#: seconds that the process has to end by itself, and then once it is asked to
+#: seconds for the process to end by itself, and after a request to terminate
 _PATIENCE, _TERMINATION = 10.0, 2.0
 _LEAST = (3, 11)
 
 #: a method, its arguments and its keywords
 Request = tuple[str, Sequence[Any], Mapping[str, Any]]
 
-#: What the other interpreter executes. Of the packages beside this one, it must not see any other: so this one alone is
-#: made importable. The text itself is understood by any release of Python 3.
+#: The program of the other interpreter. Packages installed beside this one must stay invisible, so only this one is
+#: made importable. The program itself is valid in any release of Python 3.
 _PROGRAM = """
 import sys
 address, folder, least = sys.argv[1], sys.argv[2], (int(sys.argv[3]), int(sys.argv[4]))
@@ -92,27 +94,34 @@ main()
 
 
 class RemoteEnvironment(Environment):
-    """The environment of the class ``name``, made with ``params`` by another Python interpreter.
+    """An environment of the class ``name``, made with ``params`` by another Python interpreter.
 
-    ``interpreter`` is a path, relative to the working directory, or a command that is looked for in the folders of
-    ``PATH``. The process is started by :meth:`setup` and ended by :meth:`shutdown`; it ends by itself where this one does.
+    ``interpreter`` is a path, relative to the working directory, or a command in the folders of
+    ``PATH``. The process is started by :meth:`setup` and ended by :meth:`shutdown`, or with this process.
 
-    Raises :class:`ContractError` where the interpreter cannot be started, :class:`SimulatorError` where the process has
-    ended, or where the environment raises what is no error of this package. Others are raised as they are there.
+    ``timeout``: seconds that an answer may take; ``None``: :data:`TIMEOUT`.
+
+    Raises :class:`ContractError` if the interpreter cannot be started, :class:`SimulatorError` if the process has
+    ended or does not answer, or for an exception of the environment from outside this package. Others are raised with
+    their own type.
     """
 
-    def __init__(self, name: str, params: Mapping[str, Any], interpreter: str):
+    def __init__(self, name: str, params: Mapping[str, Any], interpreter: str, timeout: float | None = None):
+        self.timeout = TIMEOUT if timeout is None else timeout
         self.name = name
         self.params = dict(params)
         self.interpreter = interpreter
         self._host: _Host | None = None
         self._frames = False
         self._time = 0
-        #: the generator that the other side draws from
+        #: the generator in use on the other side
         self._given: np.random.Generator | None = None
 
+    def source_of(self, sensor: str | None) -> str:
+        return f"{self.name} in the interpreter {self.interpreter}"
+
     def enable_frames(self) -> None:
-        # whether it can render is found out there
+        # the other side checks whether it can render
         self._frames = True
 
     def render(self) -> Any:
@@ -123,13 +132,13 @@ class RemoteEnvironment(Environment):
         fault = refusal(COMMANDS)
         if fault is not None:
             raise NameResolutionError(interpreter_refusal(fault))
-        host = self._host = _Host(self.uid, self.interpreter)
-        own = vars(self).get("step_size")
+        host = self._host = _Host(self.uid, self.interpreter, self.timeout)
+        step_size = vars(self).get("step_size")
         entity = {
             "uid": self.uid,
             "name": canonical_name(self.name),
             "params": encoded(self.params, "params"),
-            "step_size": own,
+            "step_size": step_size,
             "frames": self._frames,
         }
         try:
@@ -149,10 +158,10 @@ class RemoteEnvironment(Environment):
     def reset(self) -> EnvironmentState:
         before: list[Request] = []
         if self.rng is not self._given:
-            # it is drawn from there alone, and a reset within an episode goes on with it
+            # only the other side draws from it, and a reset within an episode must not restart it
             self._given = self.rng
-            given = [self.worker, self.episode, encoded_generator(self.rng)]
-            before.append(("begin", given, {}))
+            arguments = [self.worker, self.episode, encoded_generator(self.rng)]
+            before.append(("begin", arguments, {}))
         return self._ask_for_state("in its reset", {}, before)
 
     def step(self, setpoints: FloatVector) -> EnvironmentState:
@@ -160,8 +169,8 @@ class RemoteEnvironment(Environment):
         return self._ask_for_state("in its step", inputs)
 
     def state(self) -> Any:
-        (kept,) = self._running().ask("in its state", ("keep", [], {}))
-        return kept
+        (stored,) = self._running().ask("in its state", ("keep", [], {}))
+        return stored
 
     def restore(self, state: Any) -> None:
         self._running().ask("in its restore", ("restore", [state], {}))
@@ -174,12 +183,12 @@ class RemoteEnvironment(Environment):
     def _ask_for_state(
         self, during: str, inputs: Mapping[str, Any], before: Sequence[Request] = ()
     ) -> EnvironmentState:
-        # all at once: each answer that is waited for costs a change from one process to the other and back
+        # all requests in one message, because each wait for an answer costs two context switches
         step: Request = ("step", [self._time, inputs, 0], {})
         data: Request = ("get_data", [{self.uid: [STATE]}], {})
-        found = self._running().ask(during, *before, step, data)[-1]
+        outputs = self._running().ask(during, *before, step, data)[-1]
         self._time += self.step_size
-        return decoded_state(found[self.uid][STATE])
+        return decoded_state(outputs[self.uid][STATE])
 
     def _running(self) -> _Host:
         if self._host is None:
@@ -188,14 +197,17 @@ class RemoteEnvironment(Environment):
 
 
 class _Host:
-    """The process of an environment, and the connection with it."""
+    """The process of an environment and the connection to it."""
 
-    def __init__(self, uid: str, interpreter: str):
+    def __init__(self, uid: str, interpreter: str, timeout: float):
+        self._timeout = timeout
+        #: the monotonic time until which it has to answer
+        self._until = 0.0
         self._who = f"environment {uid!r}"
         self._interpreter = interpreter
         self._path = find_interpreter(interpreter)
         self._numbers = itertools.count()
-        #: requests that have not been answered
+        #: number of unanswered requests
         self._unanswered = 0
         self._owner = os.getpid()
         self._line: socket.socket | None = None
@@ -211,21 +223,22 @@ class _Host:
                     [self._path, "-c", _PROGRAM, address, folder, *map(str, _LEAST)],
                     stdin=subprocess.DEVNULL,
                     env=_variables(),
-                    # Ctrl-C is for this process, which tells the other one
+                    # Ctrl-C is handled by this process, which ends the other one
                     process_group=0 if os.name == "posix" else None,
                 )
             except OSError as error:
                 raise self._unfit(f"cannot be executed: {error.strerror}") from error
             self._line = self._accept(listener)
         self._line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._line.settimeout(_LOOK)
+        self._line.settimeout(min(_LOOK, self._timeout))
 
     def ask(self, during: str, *requests: Request) -> list[Any]:
-        """Send ``requests`` (method, arguments, keywords) at once; return all answers.
+        """Send ``requests`` (method, arguments, keywords) together, and return all answers.
 
-        Raises what the first one raises, after all have been answered.
+        Raises the first exception after all have been answered.
         """
         self._unanswered = len(requests)
+        self._until = time.monotonic() + self._timeout
         self._send(b"".join(encode([REQUEST, next(self._numbers), request]) for request in requests), during)
         answers = []
         failure: Exception | None = None
@@ -240,9 +253,9 @@ class _Host:
         return answers
 
     def close(self) -> None:
-        """Let the environment shut down, and end the process."""
+        """Shut the environment down, and end the process."""
         if self._owner != os.getpid():
-            return  # a copy in a process that was forked
+            return  # a copy in a forked process
         if self._line is None or self._unanswered or self._ended():
             self.kill()
             return
@@ -257,7 +270,7 @@ class _Host:
             self.kill()
 
     def kill(self) -> None:
-        """End the process, with those that it has started, and forget it."""
+        """End the process with its children, and forget it."""
         line, self._line = self._line, None
         if line is not None:
             line.close()
@@ -276,7 +289,7 @@ class _Host:
                 process.wait(_TERMINATION)
 
     def _accept(self, listener: socket.socket) -> socket.socket:
-        """Return the connection of the process; others are refused."""
+        """Accept the process's connection; refuse others."""
         listener.settimeout(_LOOK_AT_START)
         end = time.monotonic() + _START
         while time.monotonic() < end:
@@ -297,13 +310,14 @@ class _Host:
 
     def _send(self, data: bytes, during: str) -> None:
         assert self._line is not None
-        rest = memoryview(data)
-        while rest:
+        remaining = memoryview(data)
+        while remaining:
             try:
-                rest = rest[self._line.send(rest) :]
+                remaining = remaining[self._line.send(remaining) :]
             except TimeoutError:
                 if self._ended():
                     raise self._died(during) from None
+                self._refuse_if_late(during)
             except OSError:
                 raise self._died(during) from None
 
@@ -312,24 +326,33 @@ class _Host:
         return json.loads(self._read(length, during))
 
     def _read(self, size: int, during: str) -> bytearray:
-        """Return the next ``size`` bytes from the process."""
+        """Read the next ``size`` bytes from the process."""
         assert self._line is not None
         data = bytearray(size)
-        rest = memoryview(data)
-        while rest:
+        remaining = memoryview(data)
+        while remaining:
             try:
-                count = self._line.recv_into(rest)
+                count = self._line.recv_into(remaining)
             except TimeoutError:
-                # its own children may hold the connection open
+                # children of the process may keep the connection open
                 if not self._ended():
+                    self._refuse_if_late(during)
                     continue
                 count = 0
             except OSError:
                 count = 0
             if not count:
                 raise self._died(during)
-            rest = rest[count:]
+            remaining = remaining[count:]
         return data
+
+    def _refuse_if_late(self, during: str) -> None:
+        """Raise :class:`SimulatorError` if the process should have answered by now; it is asked nothing more then."""
+        if time.monotonic() > self._until:
+            raise SimulatorError(
+                f"{self._who} ({self._interpreter}) has not answered for {self._timeout:g} s, {during}; if it needs more "
+                "time: timeout, beside interpreter"
+            )
 
     def _died(self, during: str) -> SimulatorError:
         assert self._process is not None
@@ -342,7 +365,7 @@ class _Host:
         return SimulatorError(f"{where} was ended {how}, {during}")
 
     def _error(self, method: str, content: Sequence[Any]) -> Exception:
-        """Return what is to be raised for the failure of a request."""
+        """Build the exception for a failed request."""
         kind, message = content[:2]
         if kind == "start":
             return self._unfit(f"cannot be used: {message}{_advice(self._path, message)}")
@@ -352,10 +375,12 @@ class _Host:
         making = method in ("create", "setup")
         where = f"in the interpreter {self._interpreter}"
         if described["ours"]:
-            found = getattr(errors, described["type"], None)
-            # of a document's errors, which carry more than that, the message is left
-            made = ContractError if found in (None, errors.DocumentError) else found
-            raised: Exception = made(f"{where}: {described['message']}" if making else described["message"])
+            error_class = getattr(errors, described["type"], None)
+            # a document's errors carry further data, so only their message is passed on
+            raised_class = ContractError if error_class in (None, errors.DocumentError) else error_class
+            raised: Exception = raised_class(
+                f"{where}: {described['message']}" if making else described["message"]
+            )
             raised.add_note(f"raised {where}:\n{described['traceback']}")
             return raised
         if making:
@@ -368,12 +393,12 @@ class _Host:
         return ContractError(f"interpreter: {self._interpreter!r} {fault}")
 
     def _not_started(self) -> Exception:
-        """Return why the process has ended before it could connect."""
+        """Build the error for a process that ended before it could connect."""
         assert self._process is not None
         how = describe_exit(self._process.wait())
         program = "import sys; print('Python', sys.version_info[0])"
         try:
-            done = subprocess.run(
+            trial = subprocess.run(
                 [self._path, "-c", program],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -383,22 +408,22 @@ class _Host:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            done = None
-        if done is not None and done.returncode == 0 and done.stdout.startswith("Python "):
+            trial = None
+        if trial is not None and trial.returncode == 0 and trial.stdout.startswith("Python "):
             return SimulatorError(
                 f"the process of {self._who} ({self._interpreter}) was ended {how} at its start"
             )
-        said = (done.stderr.strip() or done.stdout.strip()) if done is not None else ""
+        output = (trial.stderr.strip() or trial.stdout.strip()) if trial is not None else ""
         return self._unfit(
             f"is no Python interpreter, or one that cannot start: it ended {how}"
-            + (f", and said: {said.splitlines()[-1][:200]}" if said else "")
+            + (f", and said: {output.splitlines()[-1][:200]}" if output else "")
         )
 
 
 def find_interpreter(name: str) -> str:
     """Return the path of the interpreter ``name``; see :class:`RemoteEnvironment`.
 
-    Raises :class:`ContractError` where there is none, or it may not be executed.
+    Raises :class:`ContractError` if it does not exist or is not executable.
     """
     expected = (
         f"expected is a Python interpreter (at least {_LEAST[0]}.{_LEAST[1]}), such as other/bin/python"
@@ -421,12 +446,12 @@ def find_interpreter(name: str) -> str:
         raise ContractError(f"interpreter: {name!r} is a folder{hint}; {expected}")
     if not os.access(path, os.X_OK):
         raise ContractError(f"interpreter: {name!r} may not be executed (chmod +x); {expected}")
-    # not resolved: a virtual environment is known by the link in it
+    # not resolved, because a virtual environment is identified by the link to its interpreter
     return str(path.absolute())
 
 
 def describe_exit(code: int) -> str:
-    """Return how a process has ended: ``"with exit code 3"``, ``"by signal 9 (SIGKILL)"``."""
+    """Describe the end of a process: ``"with exit code 3"``, ``"by signal 9 (SIGKILL)"``."""
     if code < 0:
         with contextlib.suppress(ValueError):
             return f"by signal {-code} ({signal.Signals(-code).name})"
@@ -434,7 +459,7 @@ def describe_exit(code: int) -> str:
 
 
 def _advice(path: str, message: str) -> str:
-    """Return what to do about a package that the interpreter lacks."""
+    """Return the remedy for a package that the interpreter lacks."""
     if not message.startswith("it lacks a package"):
         return ""
     return f"; it needs numpy and mosaik-api-v3: {path} -m pip install numpy mosaik-api-v3"
@@ -443,11 +468,13 @@ def _advice(path: str, message: str) -> str:
 def _variables() -> dict[str, str]:
     """Return the environment variables of the other interpreter.
 
-    Folders that users have made importable here are so there, too; those of this installation must not be.
+    Folders that users have made importable here are so there as well, but not those of this installation.
     """
     variables = dict(os.environ)
     variables.pop("PYTHONHOME", None)
-    own = [f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    installed = [
+        f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
     linked = set(_linked())
     folders = [
         entry
@@ -455,14 +482,14 @@ def _variables() -> dict[str, str]:
         if entry not in linked
         and not {"site-packages", "dist-packages"} & set(Path(entry).parts)
         and not entry.endswith(".zip")
-        and not f"{entry}{os.sep}".startswith(tuple(own))
+        and not f"{entry}{os.sep}".startswith(tuple(installed))
     ]
     variables["PYTHONPATH"] = os.pathsep.join(folders)
     return variables
 
 
 def _linked() -> Iterator[str]:
-    """Yield the folders that installed packages are linked from (``.pth``)."""
+    """Yield the folders linked by installed packages (``.pth``)."""
     for entry in {*site.getsitepackages(), *sys.path}:
         folder = Path(entry)
         if folder.name not in ("site-packages", "dist-packages") or not folder.is_dir():

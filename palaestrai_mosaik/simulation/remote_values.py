@@ -1,7 +1,7 @@
-"""Values that go between this process and that of an environment in another interpreter, as JSON.
+"""Values exchanged with an environment in another interpreter, as JSON.
 
-mosaik's protocol is JSON, which has no arrays, no tuples and no sign of NaN. These encodings keep them bit for bit,
-whichever releases of numpy both sides have. Nothing is pickled.
+mosaik's protocol is JSON, which has no arrays, no tuples and no sign of NaN. These encodings preserve them bit for
+bit, independent of the numpy releases of both sides. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -14,58 +14,59 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
+from palaestrai_mosaik.environment.faults import refusal, state_faults
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Space, Topology
 
-#: the key of a mapping that stands for something else
+#: the key that marks a mapping as an encoded value
 _KIND = "@"
-#: kinds of numpy's types that are bytes and nothing else
+#: kinds of numpy types that consist only of bytes
 _PLAIN_KINDS = "biufcSUmM"
 
 
 def encoded(value: Any, what: str) -> Any:
-    """Return ``value`` as JSON; ``what`` it is, for the message.
+    """Encode ``value`` as JSON; ``what`` describes it in errors.
 
-    Raises :class:`ContractError` for what is neither text, number, date, array, nor a list, tuple or mapping of them.
+    Raises :class:`ContractError` for anything but text, numbers, dates, arrays, and lists, tuples and mappings of them.
     """
     if isinstance(value, list):
         return [encoded(item, what) for item in value]
     if isinstance(value, dict) and all(type(key) is str and key != _KIND for key in value):
         return {key: encoded(item, what) for key, item in value.items()}
     numpys = isinstance(value, np.generic)
-    # JSON has one NaN, floats have many
+    # JSON has only one NaN, floats have many
     plain = value is None or (isinstance(value, bool | int | float | str) and value == value)  # noqa: PLR0124
     return value if plain and not numpys else _marked(value, what)
 
 
 def _marked(value: Any, what: str) -> dict[str, Any]:
-    """Return what JSON does not know as a mapping that says what it is."""
-    found: dict[str, Any] | None = None
+    """Encode a value unknown to JSON as a mapping with its kind."""
+    mapping: dict[str, Any] | None = None
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in _PLAIN_KINDS:
             shape = list(value.shape) if isinstance(value, np.ndarray) else None
-            found = {_KIND: "array", "of": value.dtype.str, "shape": shape, "bytes": _text(value.tobytes())}
+            mapping = {_KIND: "array", "of": value.dtype.str, "shape": shape, "bytes": _text(value.tobytes())}
     elif isinstance(value, float):
-        found = _marked(np.float64(value), what) | {_KIND: "nan"}
+        mapping = _marked(np.float64(value), what) | {_KIND: "nan"}
     elif isinstance(value, tuple):
-        found = {_KIND: "tuple", "items": [encoded(item, what) for item in value]}
+        mapping = {_KIND: "tuple", "items": [encoded(item, what) for item in value]}
     elif isinstance(value, Mapping):
         items = [[encoded(key, what), encoded(item, what)] for key, item in value.items()]
-        found = {_KIND: "mapping", "items": items}
+        mapping = {_KIND: "mapping", "items": items}
     elif isinstance(value, datetime):
-        found = {_KIND: "date", "text": value.isoformat()}
+        mapping = {_KIND: "date", "text": value.isoformat()}
     elif isinstance(value, bytes):
-        found = {_KIND: "bytes", "bytes": _text(value)}
-    if found is None:
+        mapping = {_KIND: "bytes", "bytes": _text(value)}
+    if mapping is None:
         raise ContractError(
             f"{what} holds a {type(value).__name__}, which cannot be sent from one process to another; allowed are "
             "texts, numbers, dates, arrays of numbers, and lists, tuples and mappings of them"
         )
-    return found
+    return mapping
 
 
 def decoded(value: Any) -> Any:
-    """Return what :func:`encoded` was given; arrays can be written to."""
+    """Decode a result of :func:`encoded`; arrays are writable."""
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, dict):
@@ -94,26 +95,42 @@ def _text(data: bytes) -> str:
 
 
 def encoded_generator(generator: np.random.Generator) -> Any:
-    """Return a random generator where it stands, as JSON."""
-    bits = generator.bit_generator
-    return [type(bits).__name__, encoded(dict(bits.state), "a random generator")]
+    """Encode the state of a random generator as JSON, with the seed sequence for ``spawn``."""
+    bits: Any = generator.bit_generator
+    seeds = bits.seed_seq
+    sequence = [seeds.entropy, list(seeds.spawn_key), seeds.pool_size, seeds.n_children_spawned]
+    return [
+        type(bits).__name__,
+        *(encoded(part, "a random generator") for part in (dict(bits.state), sequence)),
+    ]
 
 
 def decoded_generator(value: Any) -> np.random.Generator:
-    """Return a generator that draws what that of :func:`encoded_generator` would draw next."""
-    name, state = value
-    bits = getattr(np.random, name)()
+    """Decode a result of :func:`encoded_generator`; the generator draws and spawns like the original."""
+    name, state, sequence = value
+    entropy, spawn_key, pool_size, children = decoded(sequence)
+    seeds = np.random.SeedSequence(
+        entropy, spawn_key=spawn_key, pool_size=pool_size, n_children_spawned=children
+    )
+    bits = getattr(np.random, name)(seeds)
     bits.state = decoded(state)
     return np.random.Generator(bits)
 
 
 def encoded_baseline(baseline: EnvironmentBaseline, who: str) -> Any:
-    """Return what an environment (``who``, for messages) offers, as JSON."""
+    """Encode the baseline of an environment as JSON; ``who`` names it in errors."""
 
     def channels(kind: str) -> list[Any]:
         return [
-            [one.uid, one.space.to_string(), encoded(one.value, f"{who}: {kind} {one.uid!r}")]
-            for one in getattr(baseline, f"{kind}s")
+            [
+                *(
+                    channel.uid,
+                    channel.space.to_string(),
+                    encoded(channel.value, f"{who}: {kind} {channel.uid!r}"),
+                ),
+                *([channel.may_be_missing] if kind != "actuator" else ()),
+            ]
+            for channel in getattr(baseline, f"{kind}s")
         ]
 
     return {
@@ -129,12 +146,15 @@ def encoded_baseline(baseline: EnvironmentBaseline, who: str) -> Any:
 
 
 def decoded_baseline(value: Mapping[str, Any]) -> EnvironmentBaseline:
-    """Return what :func:`encoded_baseline` was given."""
+    """Decode a result of :func:`encoded_baseline`."""
 
-    def channels(kind: type, found: Sequence[Any]) -> list[Any]:
-        return [kind(decoded(value), Space.from_string(space), uid) for uid, space, value in found]
+    def channels(kind: type, entries: Sequence[Any]) -> list[Any]:
+        return [
+            kind(decoded(value), Space.from_string(space), uid, *missing)
+            for uid, space, value, *missing in entries
+        ]
 
-    # (a process of an older release sends none)
+    # missing if the other process has an older release
     topology = value.get("topology")
     return EnvironmentBaseline(
         channels(SensorInformation, value["sensors"]),
@@ -147,9 +167,10 @@ def decoded_baseline(value: Mapping[str, Any]) -> EnvironmentBaseline:
 
 
 def encoded_state(state: Any, who: str) -> Any:
-    """Return a state of an environment (``who``, for messages) as JSON; whether it fits is judged where it is read."""
-    if not isinstance(state, EnvironmentState):
-        raise ContractError(f"{who} returned {type(state).__name__}, not EnvironmentState")
+    """Encode a state of an environment as JSON; the receiver checks whether it fits. ``who`` names it in errors."""
+    faults = [] if isinstance(state, EnvironmentState) else list(state_faults(state, []))
+    if faults:
+        raise refusal(who, faults)
     readings = np.asarray(state.readings)
     return [
         encoded(readings if readings.dtype.kind in _PLAIN_KINDS else state.readings, f"{who}: readings"),
@@ -161,5 +182,5 @@ def encoded_state(state: Any, who: str) -> Any:
 
 
 def decoded_state(value: Sequence[Any]) -> EnvironmentState:
-    """Return what :func:`encoded_state` was given."""
+    """Decode a result of :func:`encoded_state`."""
     return EnvironmentState(*map(decoded, value))

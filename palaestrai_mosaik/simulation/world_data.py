@@ -1,9 +1,9 @@
-"""A world as data: simulators, entities and connections of a world that is built, all of them or summarised."""
+"""A built world as data: its simulators, entities and connections, in full or summarised."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,24 +19,24 @@ from .connections import STATES
 from .episode import WorldBuilder
 from .scheduler.versions import runners
 
-# Of one model in one simulator, more entities than this are shown as one group.
+# more entities than this of one model in one simulator are shown as a group
 _SINGLE = 8
 _NAMED_ATTRIBUTES = 3
-#: characters of the JSON of :func:`world_data`
+#: largest size of :func:`world_data` in characters of JSON
 MOST = 10_000
 
 
 def graph_of(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
-    """Return a world that is built as a graph; see :func:`.world_graph.world_graph`."""
+    """Return a built world as a graph; see :func:`.world_graph.world_graph`."""
     graph = nx.MultiDiGraph()
-    # (what a world made for palaestrai-mosaik names may also be a simulator as a whole, which is no entity)
+    # a foreign world may also list a whole simulator, which is not an entity
     named = [(getattr(entity, "full_id", None), uid) for (_, uid), entity in builder.entities.items() if uid]
     written = {full_id: uid for full_id, uid in named if full_id is not None}
-    # mosaik's graph has all entities, also children that nothing is connected to
+    # mosaik's graph has all entities, even unconnected children
     for node, data in builder.world.entity_graph.nodes(data=True):
         entity = written.get(node, node[len(data["sid"]) + 1 :])
         if entity == COORDINATOR:
-            # (the name in mosaik is one that no entity of a user has)
+            # its mosaik name contains a @, so that no user's entity can have it
             entity = data["sid"]
         graph.add_node(node, simulator=data["sid"], entity=entity, model=data["type"])
     values = _values(builder)
@@ -49,7 +49,7 @@ def graph_of(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
 
 
 def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
-    """Return the number of floats behind each attribute of an agent, by (full id, attribute)."""
+    """Return the number of floats of each attribute of an agent, by (full id, attribute)."""
     wired: dict[str, dict[str, int]] = {}
     for body in builder.episode.coordinator.bodies:
         wired[body.name] = body.wired()
@@ -71,10 +71,10 @@ def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
             what[next(started)] = f"environment {environment.uid!r}, {environment.name}{where}"
             continue
         if isinstance(plan, WorldPlan):
-            # what it starts is known when it has been built only
+            # its simulators are only known once it is built
             for uid in [uid for place, uid in builder.sids if place == e]:
-                made = f"simulator {uid!r} of environment {environment.uid!r}"
-                what[next(started)] = f"{made}, {environment.params.get('module', environment.name)}"
+                description = f"simulator {uid!r} of environment {environment.uid!r}"
+                what[next(started)] = f"{description}, {environment.params.get('module', environment.name)}"
             continue
         for simulator in plan.simulators:
             how = simulator.python or simulator.cmd or simulator.connect or environment.name
@@ -87,7 +87,7 @@ def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
 
 
 def graph_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
-    """Return the graph as plain data: its simulators with their entities, and all connections, none left out."""
+    """Return the graph as plain data: its simulators with their entities, and all connections."""
     nodes = graph.nodes(data=True)
     return {
         "title": graph.graph["title"],
@@ -117,11 +117,11 @@ def graph_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
 
 
 def world_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
-    """Return the graph as :func:`graph_data` does, in at most :data:`MOST` characters of JSON.
+    """Return the data of :func:`graph_data` in at most :data:`MOST` characters of JSON.
 
-    ``summarised`` says whether it is as :func:`summary` groups it: an entity may then stand for many of
-    its model (``count``), and a connection for all that flows between two entities, with its label as
-    ``data``. ``left_out`` counts simulators and connections that have no room even so.
+    ``summarised`` is true if it is grouped by :func:`summary`: an entity may then stand for many of
+    its model (``count``), and a connection for all data between two entities, with its label as
+    ``data``. ``left_out`` counts simulators and connections that do not fit even then.
     """
     data = graph_data(graph) | {"summarised": False, "left_out": {"simulators": 0, "connections": 0}}
     for simulator in data["simulators"]:
@@ -147,12 +147,10 @@ def world_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
 
 def _simulator(graph: nx.MultiDiGraph, box: Box) -> dict[str, Any]:
     nodes = graph.nodes
-    members = [data["model"] for _, data in nodes(data=True) if data["simulator"] == box.simulator]
     entities = []
     for row in box.rows:
-        one = row.key in nodes
-        model = nodes[row.key]["model"] if one else row.key.removeprefix(f"{box.simulator}/")
-        entities.append({"entity": row.name, "model": model, "count": 1 if one else members.count(model)})
+        model = nodes[row.key]["model"] if row.key in nodes else row.key.removeprefix(f"{box.simulator}/")
+        entities.append({"entity": row.name, "model": model, "count": row.count})
     return {"simulator": box.simulator, "what": box.what, "entities": entities}
 
 
@@ -165,7 +163,7 @@ def _connection(flow: Flow, owners: Mapping[str, tuple[str, str]]) -> dict[str, 
 
 
 def _fitting(items: Sequence[Any], room: int) -> list[Any]:
-    """Return the first of ``items``, as many as have room."""
+    """Return the first ``items`` that fit into ``room``."""
     used = 2
     for number, item in enumerate(items):
         used += _size(item) + 1
@@ -180,11 +178,12 @@ def _size(data: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One entity, or all entities of one model, of a simulator."""
+    """One entity of a simulator, or ``count`` entities of one model."""
 
     key: str
     name: str
     label: str
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,7 @@ class Flow:
 
 @dataclass(slots=True)
 class Box:
-    """One simulator; ``rank`` is its place in the order of steps within one time."""
+    """One simulator; ``rank`` is its position in the order of steps within one time."""
 
     simulator: str
     what: str
@@ -209,13 +208,13 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A world, small enough to be looked at."""
+    """A world in a form small enough for a page."""
 
     boxes: list[Box]
     flows: list[Flow]
 
     def name(self, key: str) -> str:
-        """Return how the row ``key`` is called where another simulator's box mentions it."""
+        """Return the name of the row ``key`` in another simulator's box."""
         simulator, name = next((b.simulator, r.name) for b in self.boxes for r in b.rows if r.key == key)
         return name if name == simulator else f"{simulator}.{name}"
 
@@ -228,26 +227,46 @@ def summary(graph: nx.MultiDiGraph) -> Summary:
     key_of: dict[str, str] = {}
     rows: dict[str, list[Row]] = defaultdict(list)
     for (simulator, model), nodes in members.items():
-        entities = [graph.nodes[node]["entity"] for node in nodes]
-        if len(nodes) > _SINGLE:
-            key, name = f"{simulator}/{model}", f"{model} x {len(nodes):,}"
-            rows[simulator].append(Row(key, name, f"{name}  ({entities[0]}, ..., {entities[-1]})"))
-            key_of |= dict.fromkeys(nodes, key)
-        else:
-            rows[simulator] += [
-                Row(node, entity, f"{entity} [{model}]") for node, entity in zip(nodes, entities, strict=True)
-            ]
-            key_of |= {node: node for node in nodes}
-    connections: dict[tuple[str, str, bool], list[dict[str, Any]]] = defaultdict(list)
+        group = _group(graph, nodes)
+        key = f"{simulator}/{model}"
+        key_of |= {node: node for node in nodes} | dict.fromkeys(group, key)
+        for node in nodes:
+            if key_of[node] == node:
+                entity = graph.nodes[node]["entity"]
+                rows[simulator].append(Row(node, entity, f"{entity} [{model}]"))
+        if group:
+            first, last = (graph.nodes[node]["entity"] for node in (group[0], group[-1]))
+            name = f"{len(group):,} other {model}" if len(group) < len(nodes) else f"{model} x {len(group):,}"
+            rows[simulator].append(Row(key, name, f"{name}  ({first}, ..., {last})", len(group)))
+    connections: dict[tuple[str, str, bool], list[tuple[str, str, dict[str, Any]]]] = defaultdict(list)
     for source, target, data in graph.edges(data=True):
-        connections[key_of[source], key_of[target], data["time_shifted"]].append(data)
-    flows = [Flow(*ends, _label(found)) for ends, found in connections.items()]
+        connections[key_of[source], key_of[target], data["time_shifted"]].append((source, target, data))
+    sizes = Counter(key_of.values())
+    flows = []
+    for (source, target, shifted), edges in connections.items():
+        label = _label([data for *_, data in edges])
+        for word, key, ends in (
+            ("from", source, {start for start, _, _ in edges}),
+            ("to", target, {end for _, end, _ in edges}),
+        ):
+            if len(ends) < sizes[key]:
+                label += f" {word} {len(ends):,} of {sizes[key]:,}"
+        flows.append(Flow(source, target, shifted, label))
     ranks = _ranks(graph)
     boxes = [
         Box(simulator, what, ranks[simulator], rows[simulator])
         for simulator, what in graph.graph["simulators"].items()
     ]
     return Summary(boxes, flows)
+
+
+def _group(graph: nx.MultiDiGraph, nodes: Sequence[str]) -> Sequence[str]:
+    """Return the entities of one model that share a row: of many, all but the connected ones if these are few."""
+    if len(nodes) <= _SINGLE:
+        return ()
+    idle = [node for node in nodes if not graph.degree(node)]
+    group = idle if len(nodes) - len(idle) < _SINGLE else nodes
+    return group if len(group) > 1 else ()
 
 
 def _label(connections: list[dict[str, Any]]) -> str:
@@ -262,7 +281,7 @@ def _label(connections: list[dict[str, Any]]) -> str:
 
 
 def _attribute(data: dict[str, Any]) -> str:
-    # our side of a connection repeats the names of the other side, environment and entity included
+    # our side of a connection repeats the other side's names, including environment and entity
     source, target = data["source"], data["target"]
     if target == STATES:
         return "newest states"

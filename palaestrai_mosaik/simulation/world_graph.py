@@ -1,8 +1,8 @@
-"""Draws a world: simulators, entities, and which data flows between them.
+"""Draws a world: simulators, entities, and the data flows between them.
 
 The graph is taken from a real world, built for the first episode of a phase and shut
-down without being run, so it shows what will run. Muscles and brains are left out:
-nobody is asked to act.
+down without being run, so it shows the actual world of a run. Muscles and brains are left out:
+no agent acts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class _Still(BatchMuscle):
-    """Stands for an agent's muscle in a world that is never run."""
+    """Replaces an agent's muscle in a world that is never run."""
 
     def propose_actions(self, sensors: Any, actuators_available: Any) -> Any:
         return actuators_available, None
@@ -52,15 +52,15 @@ class _Still(BatchMuscle):
 
 
 def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
-    """Return the world of a phase (its index or name) as a graph.
+    """Build the world of a phase (its index or name) and return it as a graph.
 
     Nodes are mosaik's full entity ids, with ``simulator`` (id), ``entity`` (its uid in the
-    document, or else mosaik's id) and ``model``. Edges are connections, with ``source`` and ``target`` (attributes),
-    ``time_shifted``, and ``values``: how many floats of an attribute an agent reads or
+    document, or mosaik's id) and ``model``. Edges are connections, with ``source`` and ``target`` (attributes),
+    ``time_shifted``, and ``values``: the number of floats of an attribute that an agent reads or
     sets (``None`` between other entities). ``graph.graph`` has ``title`` and
-    ``simulators``: what each simulator is.
+    ``simulators``, a description of each simulator.
 
-    Simulators are started, and ended again. Raises what building the world raises.
+    Simulators are started and ended. Exceptions of the construction are raised.
     """
     spec = _find_phase(document, phase)
     handles: list[EnvironmentHandle] = []
@@ -71,7 +71,7 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
         coordinator = EpisodeCoordinator(
             handles, bodies, [], taking_turns=spec.simulation.controller == "taking_turns"
         )
-        episode = Episode(coordinator, 0, 0, document.seed, (spec.name,))
+        episode = Episode(coordinator, 0, 0, document.seed, (spec.streams,))
         with closing(asyncio.new_event_loop()) as loop:
             graph = complete(loop, _build(episode, spec))
     finally:
@@ -93,7 +93,7 @@ def _bodies(agent: AgentSpec, handles: Sequence[EnvironmentHandle]) -> Iterator[
 
 
 def graph_text(graph: nx.MultiDiGraph) -> str:
-    """Return the graph as text: simulators, their entities, and what each sends where."""
+    """Return the graph as text: simulators, their entities, and the data flows of each."""
     picture = summary(graph)
     lines = [
         graph.graph["title"],
@@ -116,9 +116,9 @@ def graph_text(graph: nx.MultiDiGraph) -> str:
 
 
 def draw_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
-    """Draw the graph into a file; the format is that of the name's ending (svg, png, pdf).
+    """Draw the graph to a file in the format of its suffix (svg, png, pdf).
 
-    Simulators stand from left to right in the order in which they step within one time;
+    Simulators are ordered from left to right by their steps within one time;
     dashed arrows are time-shifted flows.
     """
 
@@ -129,21 +129,21 @@ def _find_phase(document: RunDocument, phase: int | str) -> PhaseSpec:
     for spec in document.phases:
         if phase in (spec.index, spec.name):
             return spec
-    known = ", ".join(f"{spec.index} {spec.name!r}" for spec in document.phases)
+    phases = ", ".join(f"{spec.index} {spec.name!r}" for spec in document.phases)
     hint = did_you_mean(str(phase), [spec.name for spec in document.phases])
-    raise PalaestraiMosaikError(f"{document.source} has no phase {phase!r}{hint}; it has: {known}")
+    raise PalaestraiMosaikError(f"{document.source} has no phase {phase!r}{hint}; it has: {phases}")
 
 
 def _handle(spec: EnvironmentSpec) -> EnvironmentHandle:
-    # without reward and state transformer, which are no part of the picture
+    # without reward and state transformer, which are not in the picture
     domain: World
     if spec.interpreter is not None:
-        domain = RemoteEnvironment(spec.name, deepcopy(spec.params), spec.interpreter)
+        domain = RemoteEnvironment(spec.name, deepcopy(spec.params), spec.interpreter, spec.timeout)
     else:
-        found = resolve(spec.name, "environment")
-        if not issubclass(found, World):
+        environment_class = resolve(spec.name, "environment")
+        if not issubclass(environment_class, World):
             raise ContractError(f"{spec.name} is no World, so it cannot be an environment")
-        domain = found(**deepcopy(spec.params))
+        domain = environment_class(**deepcopy(spec.params))
     domain.uid = spec.uid
     if spec.step_size is not None:
         domain.step_size = spec.step_size
@@ -162,7 +162,7 @@ async def _build(episode: Episode, spec: PhaseSpec) -> nx.MultiDiGraph:
 
 FORMATS = (".svg", ".png", ".pdf")
 
-# All lengths are in inches, and so are the coordinates of the picture.
+# All lengths and coordinates are in inches.
 _ROW, _TITLE, _MARGIN = 0.5, 0.62, 0.3
 _GAP_BETWEEN_BOXES = 0.45
 _LANE = 0.26
@@ -176,7 +176,7 @@ _Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a row lies: the box's left and right edge, and the row's height above the ground."""
+    """The place of a row: the box's left and right edge, and the row's height above the ground."""
 
     left: float
     right: float
@@ -185,7 +185,7 @@ class _Place:
 
 
 def draw(picture: Summary, title: str, path: str | Path) -> None:
-    """Draw ``picture`` into the file ``path``.
+    """Draw ``picture`` to the file ``path``.
 
     Raises :class:`~palaestrai_mosaik.errors.PalaestraiMosaikError` for another format than
     :data:`FORMATS`, and if the file cannot be written.
@@ -200,7 +200,7 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
     places, width, height = _layout(picture)
     lanes = _lanes(picture, places)
     below = len(lanes) * _LANE
-    # what users have named is no formula
+    # names of users must not be parsed as formulas
     rc: Any = {"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans", "text.parse_math": False}
     with mpl.rc_context(rc):
         figure = Figure(figsize=(width, height + below))
@@ -225,7 +225,7 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
             else:
                 _draw_arrow(axes, flow, ends, _at(flow, picture.flows[:index]))
         try:
-            # without a date the same world gives the same file
+            # no date, so that the same world gives the same file
             metadata: dict[str, Any] = (
                 {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
             )
@@ -236,7 +236,7 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
 
 
 def _layout(picture: Summary) -> tuple[dict[str, _Place], float, float]:
-    """Return the place of every row (and box, by its simulator's id), width and height."""
+    """Return the place of every row and box (by its simulator's id), the width and the height."""
     columns: dict[int, list[Box]] = {}
     for box in picture.boxes:
         columns.setdefault(box.rank, []).append(box)
@@ -265,7 +265,7 @@ def _layout(picture: Summary) -> tuple[dict[str, _Place], float, float]:
 
 
 def _ordered(boxes: list[Box], picture: Summary, places: dict[str, _Place]) -> list[Box]:
-    """Order a column by where its boxes' flows come from, so that few of them cross."""
+    """Order the boxes of a column by the height of their sources, so that few flows cross."""
 
     def height(box: Box) -> float:
         keys = {row.key for row in box.rows}
@@ -306,15 +306,15 @@ def _draw_box(axes: Axes, box: Box, places: dict[str, _Place]) -> None:
 
 
 def _lanes(picture: Summary, places: dict[str, _Place]) -> dict[Flow, int]:
-    """Return the flows that pass other columns of boxes; each gets a lane below all boxes."""
+    """Assign a lane below all boxes to each flow that passes other columns of boxes."""
     far = [f for f in picture.flows if abs(places[f.source].rank - places[f.target].rank) > 1]
     return {flow: lane for lane, flow in enumerate(far)}
 
 
 def _ends(flow: Flow, places: dict[str, _Place]) -> tuple[_Point, _Point, int]:
-    """Return where the arrow starts and ends, and whether it leads on (1), back (-1) or neither."""
+    """Return start and end of the arrow, and its direction: forward (1), back (-1) or neither (0)."""
     source, target = places[flow.source], places[flow.target]
-    # what goes back runs a little lower, so that both ways are seen
+    # backward arrows run a little lower, so that both directions are visible
     shift = -0.09 if flow.time_shifted else 0.09
     direction = (target.rank > source.rank) - (target.rank < source.rank)
     start = source.left if direction < 0 else source.right
@@ -323,7 +323,7 @@ def _ends(flow: Flow, places: dict[str, _Place]) -> tuple[_Point, _Point, int]:
 
 
 def _at(flow: Flow, earlier: list[Flow]) -> float:
-    """Return the place of the label: near the end with fewer arrows, where labels do not meet."""
+    """Return the position of the label, near the end with fewer arrows, so that labels do not overlap."""
     busy_source = sum(flow.source in (f.source, f.target) for f in earlier)
     busy_target = sum(flow.target in (f.source, f.target) for f in earlier)
     return 0.3 if busy_source < busy_target else 0.7

@@ -15,7 +15,7 @@ from palaestrai_mosaik.errors import PowerFlowError, SimulationError
 
 from .base import Inputs, TimeBased, total
 
-#: model of the children -> table of the net, whose element they are
+#: model of the children -> table of the net with their element
 TABLES = {
     "Bus": "bus",
     "Line": "line",
@@ -24,14 +24,16 @@ TABLES = {
     "Load": "load",
     "Sgen": "sgen",
     "Storage": "storage",
+    "Gen": "gen",
 }
-#: table -> (attribute, its place among the powers that are solved for)
+#: table -> attributes, and their indices among the powers of the solver
 _POWERS = {
     "load": (("p_mw", 0), ("q_mvar", 1)),
     "sgen": (("p_mw", 2), ("q_mvar", 3)),
     "storage": (("p_mw", 4),),
+    "gen": (("p_mw", 5),),
 }
-#: table -> (attribute that is set, as it is called by the power grid)
+#: table -> attribute that can be set, and its name in the power grid
 _SETTINGS = {
     "line": ("in_service", "line_in_service"),
     "trafo": ("tap_pos", "tap_pos"),
@@ -42,8 +44,8 @@ _SETTINGS = {
 class PowerFlow(TimeBased):
     """One grid, and its elements as children of it.
 
-    The model is ``Grid(grid="cigre_mv", on_divergence="fail")``. A child is called after its table and index,
-    ``bus-3``, and knows its name in the net as ``extra_info["name"]``:
+    The model is ``Grid(grid="cigre_mv", on_divergence="fail")``. A child is named by its table and index,
+    ``bus-3``, and has its name in the net as ``extra_info["name"]``:
 
         =========== =============================== ==========================================================
         model       inputs                          outputs
@@ -57,14 +59,16 @@ class PowerFlow(TimeBased):
                     ``scaling``
         ``Sgen``    ``p_mw``, ``q_mvar``            ``p_mw``, ``q_mvar`` (fed in)
         ``Storage`` ``p_mw``                        ``p_mw`` (positive charges)
+        ``Gen``     ``p_mw``                        ``p_mw`` (fed in)
         =========== =============================== ==========================================================
 
-    A bus without voltage has ``vm_pu`` 0. What nothing was ever sent to keeps the power of the net's table.
+    A bus without voltage has ``vm_pu`` 0, and its elements, like those out of service, have power 0. An element
+    without inputs keeps the power of the net's table.
     The extra method ``get_net`` returns the net as pandapower's JSON text.
 
     Args:
         grid: a name of :func:`~palaestrai_mosaik.environment.grid.load_grid` or a pandapower ``.json`` file.
-        on_divergence: where there is no solution, ``"fail"`` raises
+        on_divergence: without a solution, ``"fail"`` raises
             :class:`~palaestrai_mosaik.errors.PowerFlowError`; ``"keep"`` keeps the last results, with
             ``converged`` 0.
     """
@@ -78,13 +82,14 @@ class PowerFlow(TimeBased):
         "Load": (False, (), ("p_mw", "q_mvar", "scaling")),
         "Sgen": (False, (), ("p_mw", "q_mvar")),
         "Storage": (False, (), ("p_mw",)),
+        "Gen": (False, (), ("p_mw",)),
     }
     METHODS = ("get_net",)
 
     def __init__(self) -> None:
         super().__init__()
         self._grid: PowerGrid | None = None
-        #: entity -> table of the net and place in it
+        #: entity -> table of the net and row in it
         self._places: dict[str, tuple[str, int]] = {}
 
     def create(  # type: ignore[override]  # mosaik calls it with the model's params
@@ -97,8 +102,8 @@ class PowerFlow(TimeBased):
         net = load_grid(grid).net
         flow = make_power_flow(net)
         # results before the first step: those of the powers in the net itself
-        made = PowerGrid(flow, flow.solve_own(), "fail" if on_divergence == "fail" else "terminate")
-        self._grid = made
+        power_grid = PowerGrid(flow, flow.solve_own(), "fail" if on_divergence == "fail" else "terminate")
+        self._grid = power_grid
         self._powers = [
             (table[column] * table["scaling"]).to_numpy(dtype=float)
             for table, column in (
@@ -107,17 +112,18 @@ class PowerFlow(TimeBased):
                 (net.sgen, "p_mw"),
                 (net.sgen, "q_mvar"),
                 (net.storage, "p_mw"),
+                (net.gen, "p_mw"),
             )
         ]
         children = []
         for kind, table in TABLES.items():
-            for place, index in enumerate(net[table].index):
+            for row, index in enumerate(net[table].index):
                 eid = f"{table}-{index}"
-                self._places[eid] = table, place
+                self._places[eid] = table, row
                 children.append({"eid": eid, "type": kind, "extra_info": _info(net, table, index)})
                 if table in (*_POWERS, "ext_grid"):
                     children[-1]["rel"] = [f"bus-{net[table].at[index, 'bus']}"]
-        self._publish(made, self._powers[0], self._powers[1])
+        self._publish(power_grid)
         return [{"eid": "Grid", "type": model, "children": children}]
 
     def get_net(self) -> str:
@@ -133,49 +139,54 @@ class PowerFlow(TimeBased):
             return
         settings: dict[str, Any] = {}
         for eid, attributes in inputs.items():
-            table, place = self._places[eid]
+            table, row = self._places[eid]
             for name, which in _POWERS.get(table, ()):
                 value = total(attributes, name)
                 if value is not None:
-                    self._powers[which][place] = value
-            self._set(settings, table, place, attributes)
+                    self._powers[which][row] = value
+            self._set(settings, table, row, attributes)
         grid.accept({name: {"mosaik": vector} for name, vector in settings.items()})
         try:
-            load_p, load_q = grid.step(*(vector.copy() for vector in self._powers))
+            grid.step(*(vector.copy() for vector in self._powers))
         except PowerFlowError as error:
             raise PowerFlowError(f"at time {time}: {error}") from error
-        self._publish(grid, load_p, load_q)
+        self._publish(grid)
 
     def _set(
         self,
         settings: dict[str, Any],
         table: str,
-        place: int,
+        row: int,
         attributes: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Put what is set of an element into the vector of ``settings`` that it belongs to."""
+        """Write an element's set-points into the vectors of ``settings``."""
         if table not in _SETTINGS or self._grid is None:
             return
         name, known_as = _SETTINGS[table]
         value = total(attributes, name)
         now = getattr(self._grid, known_as).values
-        if value is not None and value != now[place]:
-            settings.setdefault(known_as, np.full(len(now), np.nan))[place] = value
+        if value is not None and value != now[row]:
+            settings.setdefault(known_as, np.full(len(now), np.nan))[row] = value
 
-    def _publish(self, grid: PowerGrid, load_p: Any, load_q: Any) -> None:
-        result, powers = grid.result, self._powers
+    def _publish(self, grid: PowerGrid) -> None:
+        result = grid.result
         columns: dict[str, dict[str, Any]] = {
             "bus": {"vm_pu": result.vm_pu},
             "line": {"loading_percent": result.line_loading, "in_service": grid.line_in_service.values},
             "trafo": {"loading_percent": result.trafo_loading, "tap_pos": grid.tap_pos.values},
             "ext_grid": {"p_mw": result.ext_grid_p, "q_mvar": result.ext_grid_q},
-            "load": {"p_mw": load_p, "q_mvar": load_q, "scaling": grid.load_scaling.values},
-            "sgen": {"p_mw": powers[2], "q_mvar": powers[3]},
-            "storage": {"p_mw": powers[4]},
+            "load": {
+                "p_mw": result.load_p,
+                "q_mvar": result.load_q,
+                "scaling": grid.load_scaling.values,
+            },
+            "sgen": {"p_mw": result.sgen_p, "q_mvar": result.sgen_q},
+            "storage": {"p_mw": result.storage_p},
+            "gen": {"p_mw": result.gen_p},
         }
         outputs: dict[str, dict[str, Any]] = {
-            eid: {name: float(values[place]) for name, values in columns[table].items()}
-            for eid, (table, place) in self._places.items()
+            eid: {name: float(values[row]) for name, values in columns[table].items()}
+            for eid, (table, row) in self._places.items()
         }
         outputs["Grid"] = {"converged": grid.converged, "losses_mw": float(result.losses_mw)}
         self.outputs = outputs

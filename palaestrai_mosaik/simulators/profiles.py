@@ -1,4 +1,4 @@
-"""What the loads, generators and storages of a grid do by themselves, over a year."""
+"""Profiles of a grid's loads, generators and storages without control, over a year."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _ATTRIBUTES = {
     "load_q": ("load", "q_mvar"),
     "sgen_p": ("sgen", "p_mw"),
     "storage_p": ("storage", "p_mw"),
+    "gen_p": ("gen", "p_mw"),
 }
-_MODELS = {"load": "Load", "sgen": "Sgen", "storage": "Storage"}
+_MODELS = {"load": "Load", "sgen": "Sgen", "storage": "Storage", "gen": "Gen"}
 
 
 class Profiles(TimeBased):
     """The profiles of a grid, for example of SimBench.
 
     The model is ``Profiles(grid="cigre_mv", start=0)``. Its children ``load-3`` (``p_mw``, ``q_mvar``),
-    ``sgen-3`` and ``storage-3`` (``p_mw``) are called as the elements of :class:`.power_flow.PowerFlow`, to
-    which they are connected. At a time between two rows, it is the earlier one that holds. The extra method
+    ``sgen-3``, ``storage-3`` and ``gen-3`` (``p_mw``) have the names of the elements of :class:`.power_flow.PowerFlow`
+    that they feed. Between two rows, the earlier one is in force. The extra method
     ``get_date`` returns the date (ISO text) at a time.
 
     Args:
@@ -41,6 +42,7 @@ class Profiles(TimeBased):
         "Load": (False, (), ("p_mw", "q_mvar")),
         "Sgen": (False, (), ("p_mw",)),
         "Storage": (False, (), ("p_mw",)),
+        "Gen": (False, (), ("p_mw",)),
     }
     METHODS = ("get_date",)
 
@@ -57,21 +59,21 @@ class Profiles(TimeBased):
             raise SimulationError(
                 "one simulator has the profiles of one grid: start another one for the next"
             )
-        found = load_grid(grid)
+        grid_data = load_grid(grid)
         try:
-            (self._start,) = start_rows(start, found.profiles)
+            (self._start,) = start_rows(start, grid_data.profiles)
         except DocumentError as error:
             raise SimulationError(f"start: {error}") from error
-        self._tables = found.profiles
+        self._tables = grid_data.profiles
         children = []
         for table, kind in _MODELS.items():
-            self._names[table] = [f"{table}-{index}" for index in found.net[table].index]
+            self._names[table] = [f"{table}-{index}" for index in grid_data.net[table].index]
             children += [{"eid": eid, "type": kind} for eid in self._names[table]]
         self._publish(0)
         return [{"eid": "Profiles", "type": model, "children": children}]
 
     def get_date(self, time: int) -> str:
-        """Return the date (ISO text, standard time) of the row that holds at ``time`` (ticks)."""
+        """Return the date (ISO text, standard time) of the row in force at ``time`` (ticks)."""
         if self._tables is None:
             raise SimulationError("there are no profiles yet: create them first")
         row: datetime = self._tables.date_of(self._row(time))

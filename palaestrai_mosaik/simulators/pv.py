@@ -36,11 +36,11 @@ def dc_power(p_rated_mw: float, g_w_m2: float, t_air_degc: float, noct: float = 
 
 
 class PV(TimeBased):
-    """Plants that feed in what the sun gives, and reactive power as they are set.
+    """Plants that feed in the available solar power, and reactive power by set-point.
 
     The model is ``PV(p_rated_mw=0.01, s_rated_mva=None, noct_degc=45)``. Inputs: ``g_w_m2`` (irradiance on
     the plane, W/m2), ``t_air_degc`` (25 without it), or, instead of both, ``p_available_mw`` (a profile);
-    ``q_set_mvar`` (0 without it). Outputs: ``p_mw`` and ``q_mvar`` fed in; P is cut to the rating S, and Q to
+    ``q_set_mvar`` (0 without it). Outputs: ``p_mw`` and ``q_mvar`` fed in; P is clipped to the rating S, and Q to
     ``sqrt(S**2 - P**2)``.
 
     Args:

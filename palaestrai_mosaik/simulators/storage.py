@@ -14,10 +14,10 @@ from .base import Inputs, TimeBased, total
 
 
 class Storage(TimeBased):
-    """Batteries that charge and discharge as they are set, as far as they can.
+    """Batteries that charge and discharge by set-point, within their limits.
 
     The model is ``Battery(capacity_mwh=1.0, p_rated_mw=1.0, efficiency=0.95, initial_soc=0.5, min_soc=0.0)``.
-    Input: ``p_set_mw`` (positive charges; it holds until another one comes). Outputs: ``p_mw``, the power
+    Input: ``p_set_mw`` (positive charges; it holds until the next one). Outputs: ``p_mw``, the power
     from now until the next step, and ``soc``, the state of charge now (0 to 1). Charging with P for h hours
     adds ``P * h * efficiency`` MWh, discharging takes ``P * h / efficiency``.
 

@@ -1,4 +1,4 @@
-"""Columns of Arrow, made from what streams have in memory."""
+"""Arrow columns, made from the streams' data in memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: what each row of an agent or an environment begins with
+#: the first columns of each row of an agent or an environment
 KEYS = ("worker", "episode", "step", "time")
 
 
 def arrow_column(values: npt.NDArray[Any]) -> pa.Array:
-    """Return a contiguous numpy vector as an Arrow array.
+    """Wrap a contiguous numpy vector as an Arrow array.
 
-    Numbers are not copied. (``pa.array`` would do, but it imports pandas.)
+    Numbers are not copied. ``pa.array`` would import pandas.
     """
     import pyarrow as pa
 
@@ -30,7 +30,7 @@ def arrow_column(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def text_column(values: Iterable[str | None]) -> pa.Array:
-    """Return texts, some of which may be missing, as an Arrow array."""
+    """Encode optional texts as an Arrow array."""
     import pyarrow as pa
 
     encoded = [None if v is None else v.encode("utf-8", "backslashreplace") for v in values]
@@ -42,7 +42,7 @@ def text_column(values: Iterable[str | None]) -> pa.Array:
 
 
 def binary_column(values: Sequence[bytes]) -> pa.Array:
-    """Return byte strings as an Arrow array."""
+    """Join byte strings into an Arrow array."""
     import pyarrow as pa
 
     offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
@@ -56,17 +56,17 @@ def columns_of_rows(
     values: npt.NDArray[np.float64],
     names: Sequence[str],
 ) -> dict[str, pa.Array]:
-    """Return packed rows as the columns of a part.
+    """Split packed rows into the columns of a part.
 
     Args:
-        heads: what starts the rows: a structured vector (n,).
-        owners: columns that stand beside them: whose row each is.
-        values: the numbers behind, (n, k).
-        names: of these numbers.
+        heads: the rows' headers, a structured vector (n,).
+        owners: further columns with each row's owner.
+        values: the floats (n, k).
+        names: the names of the floats.
     """
     columns = {name: arrow_column(heads[name].copy()) for name in KEYS}
     columns |= owners
     transposed = np.ascontiguousarray(values.T)
     columns |= {name: arrow_column(row) for name, row in zip(names, transposed, strict=True)}
-    rest = [name for name in heads.dtype.names or () if name not in KEYS]
-    return columns | {name: arrow_column(heads[name].copy()) for name in rest}
+    remaining = [name for name in heads.dtype.names or () if name not in KEYS]
+    return columns | {name: arrow_column(heads[name].copy()) for name in remaining}

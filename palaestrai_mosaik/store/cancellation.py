@@ -1,4 +1,4 @@
-"""Cancelling a run: its process is asked to end, and keeps what was recorded."""
+"""Cancelling a run: its process is asked to end, and its recording is kept."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from palaestrai_mosaik.errors import StoreError
 from .models import Instance
 from .process import terminate
 from .query.runs import START_TOLERANCE, status_of
+from .run_lock import LOCK, recording_process
 from .store import Store
 
 
 def cancel_run(store: Store, run: str) -> int:
     """Ask the process of a run to end (SIGTERM), as Ctrl-C does; return its number.
 
-    The run ends between two steps and becomes ``interrupted``. Only the process that recorded it is signalled.
+    The run ends between two steps and becomes ``interrupted``. Only a process that holds the lock of the run is
+    signalled, whatever process the database names.
 
     Args:
         store: the open store.
         run: which run, as :meth:`Store.find_run` takes it.
 
     Raises:
-        StoreError: there is no such run, it does not run, or its process is on another host or another user's.
+        StoreError: there is no such run, it does not run, its process is on another host or another user's, or does not
+            hold the lock of the run.
     """
     uid = store.find_run(run)
+    directory = store.instance_directory(uid)
     with store.database.reading() as session:
         instance = session.scalar(select(Instance).where(Instance.uid == uid))
         assert instance is not None
@@ -39,8 +43,22 @@ def cancel_run(store: Store, run: str) -> int:
             f"run {uid} is executed on host {host!r}; end it there (this is {socket.gethostname()!r})"
         )
     try:
-        if not terminate(pid, started, START_TOLERANCE):
+        refused = why_not_cancelled(store, uid, pid)
+        if refused is not None:
+            raise StoreError(f"run {uid} is not cancelled: {refused}")
+        if not terminate(pid, started, START_TOLERANCE, lambda: recording_process(directory) == pid):
             raise StoreError(f"run {uid} is not running any more: process {pid} has ended")
     except PermissionError:
         raise StoreError(f"run {uid}: process {pid} belongs to another user") from None
     return pid
+
+
+def why_not_cancelled(store: Store, uid: str, pid: int) -> str | None:
+    """Explain why the process ``pid`` of this host must not be signalled to end a run; ``None`` if it may be."""
+    directory = store.instance_directory(uid)
+    if recording_process(directory) == pid:
+        return None
+    return (
+        f"process {pid}, which the store names, does not hold the lock on {directory / LOCK}; it may be another program. "
+        "End the run where it was started"
+    )

@@ -1,8 +1,8 @@
-"""The SQL side: one engine, read and write transactions, and the schema's version.
+"""The SQL side: one engine, read and write transactions, and the schema version.
 
-A fresh database is created from the models and stamped with the newest revision, which
-takes milliseconds; one that an older release wrote is upgraded by the migrations, one
-revision after the other. A test holds that both ways lead to the same schema.
+A new database is created from the models and stamped with the newest revision, which
+takes milliseconds. The migrations upgrade a database of an older release, one revision
+at a time. A test checks that both ways lead to the same schema.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
@@ -41,13 +41,13 @@ P = ParamSpec("P")
 #: the newest revision in ``migrations/versions``
 HEAD = "0006"
 MIGRATIONS = Path(__file__).parent / "migrations"
-#: what makes the tables of before revision 0006 those of after it
+#: statements that add revision 0006's tables and columns to an older schema
 _BEFORE_0006 = (
     "CREATE TEMP VIEW descriptions AS SELECT 0 AS id, '' AS kind, '' AS hash, '{}' AS content WHERE 0",
     "CREATE TEMP VIEW environments AS SELECT *, NULL AS topology_id FROM main.environments",
     "CREATE TEMP VIEW phases AS SELECT *, NULL AS world_id FROM main.phases",
 )
-#: what an SQLite file of an older revision is read with, where it cannot be upgraded: tables as they are today
+#: per revision, the views that give an SQLite file that cannot be upgraded today's tables
 _AS_TODAY: dict[str, tuple[str, ...]] = {
     "0004": (
         "CREATE TEMP VIEW run_documents AS SELECT *, NULL AS content FROM main.run_documents",
@@ -57,12 +57,11 @@ _AS_TODAY: dict[str, tuple[str, ...]] = {
 }
 #: seconds that a writer waits for another one
 TIMEOUT = 60.0
-#: seconds that a transaction waits for a server that is away for the moment before it begins, and for which one that
-#: was cut off is tried again
+#: seconds that a transaction waits for an unreachable server, and that an interrupted transaction is retried for
 PATIENCE = 60.0
-#: seconds between two attempts to reach it: at first, growing by, at most
+#: seconds between two attempts: the first pause, its growth factor and its maximum
 _PAUSE, _GROWTH, _LONGEST_PAUSE = 0.1, 1.6, 5.0
-#: what drivers say while a server is restarted, or has no connection left: it may come back by itself
+#: driver messages for a temporary outage, such as a restart or no free connection
 _AWAY = (
     "connection refused",
     "no such file or directory",  # its socket
@@ -82,12 +81,19 @@ _AWAY = (
     "too many connections",
     "remaining connection slots",
 )
-#: SQLSTATEs of what the server undid for no fault of the transaction: it shuts down, has crashed, another transaction
-#: was in the way
+#: SQLSTATEs of transactions that the server rolled back through no fault of their own: a shutdown, a crash, or a
+#: conflict with another transaction
 _UNDONE = ("57P01", "57P02", "57P03", "57P05", "25P03", "40001", "40P01")
-#: what SQLite calls a transaction that was cut off, where this process may not undo it
+#: the SQLSTATE class of lost connections
+_CONNECTION_LOST = "08"
+#: SQLite's error name for a hot journal that this process may not roll back
 _CUT_OFF = "sqlite_readonly_rollback"
-#: what to do about what drivers say
+#: advice for a damaged SQLite file
+_RESTORE = (
+    "put a copy in its place, or move it away with its -wal and -shm: runs keep their files in instances/, and can be "
+    "executed again"
+)
+#: advice for driver messages
 _ADVICE = {
     "too many clients": "execute fewer runs at the same time, or raise max_connections of the server",
     "too many connections": "execute fewer runs at the same time, or raise the limit in the server",
@@ -96,10 +102,12 @@ _ADVICE = {
     "readonly database": "this process may not write there, or the file system is read-only",
     _CUT_OFF: "a writer was killed within a transaction: who may write there must open it once, which undoes it",
     "unable to open database file": "is the folder there, and may this process write to it?",
+    "file is not a database": _RESTORE,
+    "database disk image is malformed": _RESTORE,
+    "malformed database schema": _RESTORE,
 }
 _NO_DRIVER = "no module named 'psycopg'"
-#: how its own library (libpq) connects to PostgreSQL, unless the URL says otherwise: a server or network that is gone
-#: without a word is noticed within a minute
+#: libpq's connection options, unless the URL sets them: they detect a dead server or network within a minute
 _POSTGRESQL = {
     "connect_timeout": "10",
     "keepalives_idle": "20",
@@ -111,24 +119,24 @@ _POSTGRESQL = {
 # Any number that no other program is likely to lock on; guards the creation of tables.
 _POSTGRESQL_LOCK = 0x70A1E57A
 
-#: how SQLite undoes a transaction that was cut off: with a write-ahead log, which lets readers read
-#: while others write, but only within one machine; or with a file that is deleted at every commit
+#: SQLite's journal mode: a write-ahead log lets readers read while others write, but only within one machine; a
+#: rollback journal is deleted at every commit
 Journal = Literal["wal", "delete"]
-#: how an SQLite file is opened: to be written; to be read, with its log if there is one; with its log, and nothing
-#: written into the memory that processes share for it; without locks and log, as long as nobody writes to it
+#: how an SQLite file is opened: for writing; for reading, with its log if it has one; for reading with the log, but
+#: without writing to its shared memory; or without locks and log, valid as long as no process writes to it
 _OpenMode = Literal["write", "read", "read log", "as it is"]
 _QUERIES: dict[_OpenMode, dict[str, str]] = {
     "read log": {"readonly_shm": "1"},
     "as it is": {"immutable": "1"},
 }
-#: what SQLite says where it cannot make a file, or write into one
+#: SQLite's error names for a failure to create a file or to write to it
 _NO_ROOM = ("SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_FULL")
-#: bytes of the memory that processes share for a write-ahead log
+#: size of a write-ahead log's shared memory, in bytes
 _LEAST = 32768
 
 
 class ConnectionLostError(StoreError):
-    """The server cut a transaction off: it was undone, or committed without an answer."""
+    """The server interrupted a transaction: it was rolled back, or committed without an answer."""
 
 
 class MissingStoreError(StoreError):
@@ -136,11 +144,11 @@ class MissingStoreError(StoreError):
 
 
 class _ChangedError(ConnectionLostError):
-    """A file that was read without locks was written to meanwhile; the next transaction reads what is there now."""
+    """A file that is read without locks has changed; the next transaction reads the new state."""
 
 
 def migration_config(connection: Connection) -> Config:
-    """Return the configuration with which alembic runs our migrations on ``connection``."""
+    """Build the alembic configuration that runs our migrations on ``connection``."""
     from alembic.config import Config
 
     config = Config()
@@ -150,22 +158,23 @@ def migration_config(connection: Connection) -> Config:
 
 
 class Database:
-    """One SQL database. ``create=False`` refuses to make a new one.
+    """One SQL database.
 
-    ``location`` is a URL, or says where it is kept (:func:`~.urls.database_url`). Where the server is
-    away for the moment, being restarted for instance, or has no connection left, each transaction
-    waits up to a minute before it begins. One that is cut off raises :class:`ConnectionLostError`, and may
-    have been committed if that was when it was committed; :meth:`write` and :meth:`repeat` do it again.
+    If the server is unreachable for the moment, such as during a restart, or has no connection left, each transaction
+    waits up to a minute before it begins. An interrupted transaction raises :class:`ConnectionLostError`; if that
+    happened during the commit, it may have been committed. :meth:`write` and :meth:`repeat` retry it.
 
-    ``read_only``: nothing is written, and nothing made beside an SQLite file, so it can be read on a disk that is
-    full, too; there must be one. (A file of an older release is upgraded, and a transaction that a process
-    was killed in is undone, where this process may write.) So is a file that this process may not write, or
-    in such a folder. One of the last release is read as it is where it cannot be upgraded.
+    Args:
+        location: a URL, or a reference to one (:func:`~.urls.database_url`).
+        create: create the database if it is missing. Otherwise a missing database is an error.
+        journal: the journal mode of a new SQLite file; an existing file keeps its own.
+        read_only: write nothing, and create no file beside an SQLite file, so that a full disk can be read. The
+            database must exist. If this process has write access, an older schema is upgraded and an interrupted
+            transaction is rolled back all the same. An SQLite file without write access to it or its folder is always
+            opened like this, and one of the last release is then read without an upgrade.
 
-    ``journal``: of a new SQLite file; one that is there keeps what it has, however it is opened.
-
-    Raises :class:`StoreError` if it cannot be opened, was written by a newer release, or
-    holds tables of another program.
+    Raises:
+        StoreError: it cannot be opened, was written by a newer release, or holds tables of another program.
     """
 
     def __init__(
@@ -187,13 +196,13 @@ class Database:
             raise MissingStoreError(f"there is no store at {file}")
         self._read_only = False
         self._make_wal = bool(is_file) and journal == "wal" and _is_new(Path(str(file)))
-        #: a file that is read as it is, without locks, and its state then
+        #: a file that is read without locks, and its state when it was opened
         self._as_it_was: tuple[Path, _FileState] | None = None
-        #: the statements that make the tables of an older revision today's, for each connection
+        #: the statements that give an older schema today's tables, run on each connection
         self._as_today: tuple[str, ...] = ()
-        #: held while a file that was written to meanwhile is opened again: several threads may read it
+        #: held while a changed file is reopened: several threads may read it
         self._reopening = threading.Lock()
-        #: how an SQLite file is opened, the first one that can be: see :meth:`_open_modes`
+        #: how an SQLite file is opened: the first of :meth:`_open_modes` that works
         self._mode: _OpenMode = "write"
         modes: list[_OpenMode] = self._open_modes(Path(str(file)), read_only) if is_file else ["write"]
         problem: StoreError | None = None
@@ -207,7 +216,7 @@ class Database:
             try:
                 if "write" in left and self.repeat(lambda _: self.schema_version()) != HEAD:
                     self.close()
-                    continue  # it has to be upgraded, or is none
+                    continue  # it needs an upgrade, or is not a store
                 self._prepare(create)
             except StoreError as error:
                 self.close()
@@ -223,14 +232,14 @@ class Database:
 
     @staticmethod
     def _open_modes(file: Path, read_only: bool) -> list[_OpenMode]:
-        """Return in which modes an SQLite file is to be opened, the first one that succeeds."""
+        """List the modes to try for an SQLite file, in order."""
         closed = _is_closed_to_us(file)
         if not (read_only or closed):
             return ["write"]
         if not _has_log_mode(file):
             modes: list[_OpenMode] = ["read"]
         elif _state(file).log is None:
-            # one that would have to be made has nothing in it
+            # there is no log, so nothing can be missing from the file
             modes = ["as it is"]
         else:
             modes = ["read", "read log"]
@@ -241,7 +250,7 @@ class Database:
             options = {}
             if self._url.drivername in ("postgresql+psycopg", "postgresql+psycopg2"):
                 options = {key: value for key, value in _POSTGRESQL.items() if key not in self._url.query}
-            # Many processes share the connections that a server has: each keeps one open.
+            # Many processes share the server's connections, so each keeps only one open.
             return sa.create_engine(
                 self._url, connect_args=options, pool_pre_ping=True, pool_size=1, max_overflow=-1
             )
@@ -253,10 +262,10 @@ class Database:
 
         @sa.event.listens_for(engine, "connect")
         def connected(connection: Any, _record: Any) -> None:
-            connection.isolation_level = None  # the transactions are begun below
+            connection.isolation_level = None  # the listener below begins transactions
             connection.execute(f"PRAGMA busy_timeout={int(TIMEOUT * 1000)}")
-            wanted = "=WAL" if self._make_wal else ""
-            (mode,) = connection.execute(f"PRAGMA journal_mode{wanted}").fetchone()
+            assignment = "=WAL" if self._make_wal else ""
+            (mode,) = connection.execute(f"PRAGMA journal_mode{assignment}").fetchone()
             # NORMAL cannot damage a database with a write-ahead log; a power cut may cost the last
             # second's episodes. Without such a log, it could damage the database.
             connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
@@ -269,11 +278,11 @@ class Database:
         @sa.event.listens_for(engine, "begin")
         def begun(connection: Connection) -> None:
             # A transaction that reads first and writes later can deadlock with another
-            # one in SQLite, so a writer asks for the lock at once.
+            # one in SQLite, so a writer takes the lock at once.
             options = connection.get_execution_options()
             if options.get("migrates", False):
-                # A migration may have to replace a table to which others refer; this
-                # cannot be allowed within a transaction any more.
+                # A migration may replace a table that others refer to; SQLite does not allow
+                # turning this off within a transaction.
                 connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
             connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("writes", False) else "BEGIN")
 
@@ -286,21 +295,28 @@ class Database:
         *,
         migrates: bool = False,
     ) -> T:
-        """Do ``work`` in a transaction, and return what it returns; do it again where the server cuts it off.
+        """Do ``work`` in a transaction, and return its result; retry if the server interrupts it.
 
-        Whether one that was cut off has been committed nobody knows. So ``arrived`` looks for what it wrote, in the
-        transaction that would do it again, and returns what ``work`` returned, or ``None`` where it is not there.
-        Without it, ``work`` must lead to the same when it is done twice. Nothing but the session may be changed
-        by it.
+        An interrupted transaction may or may not have been committed. The retry's transaction therefore calls
+        ``arrived`` first, which looks for the rows of ``work``.
+
+        Args:
+            work: writes to the session, and changes nothing else.
+            arrived: returns the result of ``work`` if its rows are in the database, else ``None``. Without it, ``work``
+                must be idempotent.
+            migrates: run without foreign keys, on a connection of its own.
+
+        Raises:
+            StoreError: the database cannot be written to, or the server stayed away for a minute.
         """
 
         def attempt(again: bool) -> T:
             try:
                 with self.writing(migrates=migrates) as session:
-                    found = arrived(session) if again and arrived is not None else None
-                    return work(session) if found is None else found
+                    result = arrived(session) if again and arrived is not None else None
+                    return work(session) if result is None else result
             except StoreError as error:
-                # what was thought to be undone was still being committed, and is there now
+                # the first attempt was still being committed
                 if again and isinstance(error.__context__, IntegrityError):
                     raise ConnectionLostError(str(error)) from error
                 raise
@@ -308,9 +324,13 @@ class Database:
         return self.repeat(attempt)
 
     def repeat(self, work: Callable[[bool], T]) -> T:
-        """Return what ``work`` returns; call it again where the server cuts a transaction of it off, up to a minute.
+        """Return the result of ``work``; retry for up to a minute if the server interrupts a transaction.
 
-        It is called with whether that is again. Raises :class:`StoreError` where it takes longer.
+        Args:
+            work: called with whether this is a retry.
+
+        Raises:
+            StoreError: the server stayed away longer.
         """
         lost: float | None = None
         pause = _PAUSE
@@ -329,7 +349,7 @@ class Database:
 
     @contextmanager
     def writing(self, *, migrates: bool = False) -> Iterator[Session]:
-        """Give a session whose changes are committed at the end, or rolled back."""
+        """Open a session; commit its changes at the end, or roll them back on an error."""
         what = "cannot write to"
         if self._read_only:
             raise StoreError(f"{what} the database {self.name}: it is open for reading only")
@@ -347,14 +367,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """Give a session that sees one state of the database."""
+        """Open a session that sees a single snapshot of the database."""
         options: dict[str, Any] = {}
         if self._url.get_backend_name() == "postgresql":
-            # else each statement would see what was committed just before it
+            # otherwise each statement sees the newest commit
             options["isolation_level"] = "REPEATABLE READ"
             options["postgresql_readonly"] = self._read_only
         what = "cannot read"
-        # (another thread may open the file again in between)
+        # another thread may reopen the file in between
         before = self._as_it_was
         try:
             with self._connected(what, **options) as connection, Session(connection) as session:
@@ -365,7 +385,7 @@ class Database:
         self._refuse_if_changed(before)
 
     def _refuse_if_changed(self, before: tuple[Path, _FileState] | None) -> None:
-        """Raise where a file that is read as it is has been written to since ``before``; the next transaction sees that."""
+        """Raise if the file, which is read without locks, has changed since ``before``, and reopen it."""
         if before is None or _state(before[0]) == before[1]:
             return
         with self._reopening:
@@ -376,7 +396,7 @@ class Database:
         raise _ChangedError(f"the database {self.name} is written to by another process: read it again")
 
     def _connected(self, what: str, **options: Any) -> Connection:
-        """Return a connection; wait for a server that is away for the moment. Raises :class:`StoreError`."""
+        """Connect; wait if the server is unreachable for the moment. Raises :class:`StoreError`."""
         began, pause = time.monotonic(), _PAUSE
         while True:
             try:
@@ -392,19 +412,19 @@ class Database:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def _without_passwords(self, error: BaseException) -> str:
-        """Return what the driver said, on one line and without passwords."""
+        """Format the driver's message on one line, without passwords and with advice."""
         error = _first(error)
-        said = str(error.orig if isinstance(error, DBAPIError) else error)
-        said = without_passwords(" ".join(said.split()), self._url)
+        message = str(error.orig if isinstance(error, DBAPIError) else error)
+        message = without_passwords(" ".join(message.split()), self._url)
         name = str(getattr(getattr(error, "orig", error), "sqlite_errorname", ""))
         advice = _ADVICE.get(name.lower()) or next(
-            (hint for sign, hint in _ADVICE.items() if sign in said.lower()), None
+            (hint for sign, hint in _ADVICE.items() if sign in message.lower()), None
         )
-        if _NO_DRIVER in said.lower():
+        if _NO_DRIVER in message.lower():
             advice = install_extra("postgresql")
         if name.startswith(_NO_ROOM) and _is_full(Path(str(self._url.database)).parent):
             advice = f"the disk is full: {Path(str(self._url.database)).parent}"
-        return said if advice is None else f"{said} ({advice})"
+        return message if advice is None else f"{message} ({advice})"
 
     def _sentence(self, what: str, error: BaseException) -> str:
         return f"{what} the database {self.name}: {self._without_passwords(error)}"
@@ -414,11 +434,21 @@ class Database:
         return (ConnectionLostError if cut else StoreError)(self._sentence(what, error))
 
     def _cause(self, error: BaseException) -> BaseException | None:
-        """Return ``error`` for the traceback, unless it has a password in it."""
+        """Return ``error`` for the traceback, or ``None`` if it contains a password."""
         return error if without_passwords(str(error), self._url) == str(error) else None
 
+    def open_again(self) -> Database:
+        """Open the database again by name, read-only, as another process would find it.
+
+        A connection to an SQLite file that was since deleted or replaced keeps the old file. An in-memory database has
+        no name, so this one is returned. Raises :class:`StoreError`.
+        """
+        if self._url.get_backend_name() == "sqlite" and self._url.database in (None, "", ":memory:"):
+            return self
+        return Database(self._url, read_only=True)
+
     def schema_version(self) -> str | None:
-        """Return the revision that the database has, ``None`` if it has no tables of ours."""
+        """The database's revision, or ``None`` if it has none of our tables."""
         with self.reading() as session:
             return self._revision(session.connection())
 
@@ -455,7 +485,7 @@ class Database:
         self.write(prepare, migrates=True)
 
     def _read_as_today(self, revision: str | None) -> None:
-        """Read a file of an older revision, which cannot be upgraded, as one of today."""
+        """Read a file of an older revision, which cannot be upgraded, through views."""
         if revision is None:
             raise self._no_store()
         if revision not in _AS_TODAY:
@@ -487,7 +517,7 @@ class Database:
         connection.execute(sa.text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
     def _upgrade(self, connection: Connection) -> None:
-        revision = self._revision(connection)  # again: another process may have been faster
+        revision = self._revision(connection)  # another process may have upgraded it meanwhile
         if revision == HEAD:
             return
         from alembic import command
@@ -503,16 +533,16 @@ class Database:
         from alembic.script import ScriptDirectory
 
         config = migration_config(connection)
-        known = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
-        if revision is not None and revision not in known:
+        revisions = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+        if revision is not None and revision not in revisions:
             raise StoreError(
                 f"the store {self.name} was written by a newer release (schema {revision}; "
-                f"this one knows {', '.join(sorted(known))}): update palaestrai-mosaik to open it"
+                f"this one knows {', '.join(sorted(revisions))}): update palaestrai-mosaik to open it"
             )
 
 
 def _is_new(file: Path) -> bool:
-    """Whether nothing was written to the SQLite file yet (it is made before the first write)."""
+    """Whether the SQLite file is missing or empty; it is created before the first write."""
     try:
         return file.stat().st_size == 0
     except FileNotFoundError:
@@ -520,36 +550,36 @@ def _is_new(file: Path) -> bool:
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return what went wrong first, where undoing the transaction went wrong because of it."""
+    """Return the first error if rolling back the transaction failed because of it."""
     while True:
         before = error.__context__
         if isinstance(error, DBAPIError) and before is error.orig and before is not None:
             before = before.__context__
-        if not isinstance(before, SQLAlchemyError):
+        # the pool's DisconnectionError does not name the cause
+        if not isinstance(before, SQLAlchemyError) or isinstance(before, DisconnectionError):
             return error
         error = before
 
 
 def _is_away(error: OperationalError) -> bool:
-    """Whether the server may come back by itself; else it has answered, and refused."""
-    said = str(error.orig).lower()
-    return any(sign in said for sign in _AWAY)
+    """Whether this is a temporary outage, not an answer of the server."""
+    message = str(error.orig).lower()
+    return any(sign in message for sign in _AWAY)
 
 
 def _is_cut_off(error: BaseException) -> bool:
-    """Whether the server ended the connection or undid the transaction, for no fault of the statement."""
+    """Whether the server closed the connection or rolled back the transaction, through no fault of the statement."""
     if not isinstance(error, DBAPIError):
         return False
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return (
-        error.connection_invalidated
-        or state in _UNDONE
-        or (isinstance(error, OperationalError) and _is_away(error))
-    )
+    if state is not None and not state.startswith(_CONNECTION_LOST):
+        # the server named the reason: drivers also drop a connection after a statement_timeout
+        return state in _UNDONE
+    return error.connection_invalidated or (isinstance(error, OperationalError) and _is_away(error))
 
 
 def reads(method: Callable[P, T]) -> Callable[P, T]:
-    """Let a method of an object that has a ``database`` begin again where the server cut it off: it only reads."""
+    """Decorate a read-only method of an object with a ``database``: retry it if the server interrupts it."""
 
     @wraps(method)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -560,15 +590,21 @@ def reads(method: Callable[P, T]) -> Callable[P, T]:
 
 
 def _is_closed_to_us(file: Path) -> bool:
-    """Whether this process may only read the SQLite file."""
+    """Whether this process has no write access to the SQLite file or its folder."""
     return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
 def check_sqlite(file: Path, *, followed: bool = False) -> None:
-    """Raise :class:`StoreError` where SQLite would read and write something else than the database ``file``.
+    """Check that SQLite would access the database ``file`` itself, and not another file that it is a name of.
 
-    It opens by name what is there, also its logs, which it makes and deletes. ``followed``: the
-    database itself, which is only read, may be a link.
+    SQLite opens, creates and deletes the database and its logs by name.
+
+    Args:
+        file: the database.
+        followed: the database itself, which is only read, may be a link.
+
+    Raises:
+        StoreError: the database or one of its logs is a link, has a second name, or is not a regular file.
     """
     for suffix in (*(() if followed else ("",)), "-wal", "-shm", "-journal"):
         try:
@@ -578,7 +614,7 @@ def check_sqlite(file: Path, *, followed: bool = False) -> None:
 
 
 class _FileState(NamedTuple):
-    """What changes when an SQLite file is written to; ``log`` when there is a write-ahead log."""
+    """The attributes of an SQLite file that a write changes; ``log`` is the mtime of its write-ahead log, if any."""
 
     size: int
     modified: int
@@ -596,23 +632,23 @@ def _state(file: Path) -> _FileState:
 
 
 def _has_log_mode(file: Path) -> bool:
-    """Whether the SQLite file is one with a write-ahead log (https://www.sqlite.org/fileformat2.html, 1.3.3)."""
+    """Whether the SQLite file uses a write-ahead log (https://www.sqlite.org/fileformat2.html, 1.3.3)."""
     try:
         with files.open_read(file) as stream:
             return stream.read(20)[18:] == b"\2\2"
     except OSError:
-        return False  # why it cannot be read is reported where it is opened
+        return False  # opening it reports the reason
 
 
 def _is_for_want_of_writing(error: StoreError) -> bool:
-    """Whether an SQLite file could not be opened because something would have to be written for that."""
-    before = error.__context__
-    names = str(getattr(getattr(before, "orig", None), "sqlite_errorname", ""))
+    """Whether an SQLite file could not be opened because SQLite could not write."""
+    cause = error.__context__
+    names = str(getattr(getattr(cause, "orig", None), "sqlite_errorname", ""))
     return names.startswith((*_NO_ROOM, "SQLITE_READONLY"))
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether the disk of ``folder`` has no room for the least that SQLite would write."""
+    """Whether the disk of ``folder`` has less room than SQLite needs at least."""
     try:
         return shutil.disk_usage(folder).free < _LEAST
     except OSError:
@@ -620,7 +656,7 @@ def _is_full(folder: Path) -> bool:
 
 
 def _read_only(url: sa.URL, mode: _OpenMode) -> sa.URL:
-    """Return the URL by which an SQLite file is read."""
+    """Build the URL that opens an SQLite file read-only."""
     path = quote(os.path.abspath(str(url.database)))
     query = {"mode": "ro", "uri": "true"} | _QUERIES.get(mode, {})
     return url.set(database=f"file:{path}", query=query)

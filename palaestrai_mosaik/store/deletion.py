@@ -20,14 +20,21 @@ from .store import Store
 def delete_runs(
     store: Store, runs: Iterable[str], progress: ProgressCallback | None = None
 ) -> tuple[str, ...]:
-    """Delete runs with all that they recorded; return the uids of their instances.
+    """Delete runs with all their rows and files.
 
-    ``runs`` name them as for :meth:`Store.find_run`. The rows of all of them go in one transaction, then the folders: if the
-    process is killed in between, folders are left that nothing refers to. Run documents that no other run has executed go, too, and so do
-    descriptions that no other run has.
-    ``progress`` is called with how many folders are deleted, and of how many.
+    The rows of all runs are deleted in one transaction, then the folders: if the process is killed in between,
+    unreferenced folders are left. Run documents, experiments and descriptions that no other run uses are deleted, too.
 
-    Raises :class:`StoreError` for an unknown run, and for one that is running, on any machine; nothing is deleted then.
+    Args:
+        store: the store.
+        runs: which runs, as :meth:`Store.find_run` takes them.
+        progress: called with the number of deleted folders, and the total.
+
+    Returns:
+        The uids of the instances.
+
+    Raises:
+        StoreError: there is no such run, or it is running, on any machine. Then nothing is deleted.
     """
     uids = tuple(dict.fromkeys(store.find_run(run) for run in runs))
 

@@ -1,8 +1,8 @@
-"""Digests of streams: what was recorded, without the wall-clock.
+"""Digests of streams: hashes of all recorded rows without the wall-clock times.
 
-The rows of each worker and body (or incarnation) are hashed in their order, and then the
-hashes in order of the worker and body; so neither the cutting into parts nor the scheduling
-of the workers changes a digest, nor in which order the bodies of one tick are recorded.
+The rows of each worker and body (or incarnation) are hashed in their order, and then these
+hashes in order of the worker and body. So a digest depends neither on the cutting into parts, nor
+on the scheduling of the workers, nor on the order in which the bodies of one tick are recorded.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .models import to_json
 
 Line = tuple[str, int, int, int, str, float]
 
-# What is hashed apart: rows by worker and body, and what belongs to some of them only. A row
-# without either has the digest that it had before there were bodies.
+# Offsets of the keys of separate hashes: of rows by body, and of environment episodes. A row with
+# body 0 and episode 0 has the same digest as in releases without bodies.
 _BODY = 2**16
 _EPISODES = 2**48
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Rows of a stream: ``block`` (n, width) with ``heads`` (n,), the view of what starts each row.
+    """Rows of a stream: ``block`` (n, width) with ``heads`` (n,), a view of each row's header.
 
-    ``places`` (n,) are their bodies or incarnations, ``episodes`` (n,) says in which episode
-    of its environment a row is.
+    ``places`` (n,) are their bodies or incarnations, ``episodes`` (n,) their episodes of the
+    environment.
     """
 
     block: npt.NDArray[np.float64]
@@ -42,13 +42,13 @@ class Packed:
 
 
 class Digest:
-    """The digest of what workers recorded, each in its order."""
+    """The digest of rows of several workers, each in its order."""
 
     def __init__(self) -> None:
         self._hashes: dict[int, Any] = {}
 
     def copy(self) -> Self:
-        """Return another digest of the same rows."""
+        """Copy the digest's state."""
         other = type(self)()
         other._hashes = {key: hashed.copy() for key, hashed in self._hashes.items()}
         return other
@@ -69,7 +69,7 @@ class RowDigest(Digest):
     """The digest of rows of an agent or an environment."""
 
     def add(self, rows: Packed, states: Mapping[int, str]) -> None:
-        """Take in ``rows``; ``states`` holds the JSON that belongs to some of them, in their order."""
+        """Update the digest with ``rows``; ``states`` has the JSON of some rows, in their order."""
         keys = rows.heads["worker"] + rows.places.astype(np.int64) * _BODY
         later = np.flatnonzero(rows.episodes)
         self._add(keys, rows.block)
@@ -83,7 +83,7 @@ class RowDigest(Digest):
             hashed.update(rows.heads[row].tobytes() + struct.pack("<q", len(data)) + data)
 
     def _add(self, keys: npt.NDArray[np.int64], data: npt.NDArray[Any]) -> None:
-        """Hash the rows of ``data`` that have the same key together, in their order."""
+        """Hash rows of ``data`` with equal keys together, in their order."""
         if not len(keys):
             return
         if (keys != keys[0]).any():
@@ -106,12 +106,12 @@ class StatisticsDigest(Digest):
     """The digest of the statistics that agents reported."""
 
     def add(self, lines: Iterable[Line]) -> None:
-        """Take in (agent, worker, episode, step, key, value)."""
+        """Update the digest with lines of (agent, worker, episode, step, key, value)."""
         for agent, worker, episode, step, key, value in lines:
             text = to_json([_as_written(agent), episode, step, _as_written(key)])
             self._of(worker).update(text.encode() + struct.pack("<d", value))
 
 
 def _as_written(text: str) -> str:
-    # What is read back from a part must have the same digest.
+    # The text as it will be read back from a part, for the same digest.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -19,13 +19,13 @@ from .parts import PartWriter
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: frames of a full part, and the bytes of images with which it is full, too
+#: a part is full with this many frames, or bytes of images
 _PART_FRAMES = 2_000
 _PART_BYTES = 16 * 2**20
-#: frames that are read together where only some of a part are wanted
+#: the number of frames that are read together if only some of a part are needed
 _ROW_GROUP = 50
 _KEYS = struct.Struct("<iqqiq")
-#: the bytes with which every PNG image begins
+#: the first bytes of every PNG image
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -41,10 +41,10 @@ class Frame(NamedTuple):
 
 
 class FrameDigest(Digest):
-    """The digest of frames: whether the files hold what was recorded (it is no part of the run's digests)."""
+    """The digest of frames, to verify the files; it is not part of the run's digests."""
 
     def add(self, frames: Iterable[tuple[int, int, int, int, int, bytes]]) -> None:
-        """Take in frames, each with the fields of :class:`Frame`."""
+        """Update the digest with frames, each with the fields of :class:`Frame`."""
         for worker, episode, step, time, environment_episode, png in frames:
             keys = _KEYS.pack(episode, step, time, environment_episode, len(png))
             self._of(worker).update(keys + png)
@@ -61,7 +61,10 @@ class FrameStream(ListStream[Frame]):
     def append(
         self, worker: int, episode: int, step: int, time: int, environment_episode: int, png: bytes
     ) -> None:
-        """Record a frame of a state. Raises :class:`StoreError` where ``png`` is no PNG image, or a part cannot be written."""
+        """Record a frame of a state.
+
+        Raises :class:`StoreError` if ``png`` is not a PNG image, or a part cannot be written.
+        """
         if not png.startswith(_PNG):
             raise StoreError(f"{self.folder.name}: a frame must be a PNG image")
         self._look(full=self._bytes >= _PART_BYTES)
@@ -78,7 +81,7 @@ class FrameStream(ListStream[Frame]):
             "step": arrow_column(np.array(steps, dtype=np.int64)),
             "time": arrow_column(np.array(times, dtype=np.int64)),
             "environment_episode": arrow_column(np.array(environment_episodes, dtype=np.int32)),
-            # (so that who adds them up reads no image)
-            "bytes": arrow_column(np.array([len(one) for one in images], dtype=np.int32)),
+            # for sums of sizes without reading images
+            "bytes": arrow_column(np.array([len(image) for image in images], dtype=np.int32)),
             "png": binary_column(images),
         }

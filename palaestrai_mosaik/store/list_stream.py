@@ -1,4 +1,4 @@
-"""A stream of few records: they are kept as a list until their part is written. Streams of rows have a block instead."""
+"""A stream of few records, kept as a list until their part is written; streams of rows have a block instead."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ R = TypeVar("R")
 
 
 class ListDigest(Protocol):
-    """The digest of the records of a stream."""
+    """The digest of a stream's records."""
 
     def add(self, records: Iterable[Any], /) -> None:
-        """Take in ``records``."""
+        """Update the digest with ``records``."""
 
     def copy(self) -> Self:
-        """Return another one that has taken in the same."""
+        """Copy the digest's state."""
 
     def hexdigest(self) -> str:
         """Return the digest as hex digits."""
 
 
 class ListStream(Generic[R]):
-    """What streams of single records share; a subclass has ``append``, and says what columns records become.
+    """Base class of streams of single records; a subclass has ``append`` and ``_columns``.
 
     Args:
         writer: writes the parts.
-        capacity: records of a full part.
-        digest: of no records.
-        on_look: called after each look at whether a part is due.
+        capacity: the number of records in a full part.
+        digest: an empty digest.
+        on_look: called after each check whether a part is due.
     """
 
     def __init__(self, writer: PartWriter, capacity: int, digest: ListDigest, on_look: Callable[[], None]):
         self._writer = writer
         self._on_look = on_look
         self._pace = FlushPolicy(capacity)
-        # as in the streams of rows
+        # see RowStream
         self._open = OpenPart(writer.folder)
         self._writing = threading.Lock()
         self._shown = 0
@@ -58,7 +58,7 @@ class ListStream(Generic[R]):
 
     @property
     def folder(self) -> Path:
-        """Where the parts lie."""
+        """The folder of the parts."""
         return self._writer.folder
 
     @property
@@ -76,7 +76,7 @@ class ListStream(Generic[R]):
         return self._whole_digest().hexdigest()
 
     def restore(self, rows: int, parts: int, digest: ListDigest) -> None:
-        """Go on behind the ``rows`` that the first ``parts`` parts hold; ``digest`` is theirs."""
+        """Continue after the first ``parts`` parts, which hold ``rows`` records; ``digest`` is theirs."""
         self._rows_written, self.parts, self._digest = rows, parts, digest
 
     def flush(self) -> None:
@@ -90,7 +90,7 @@ class ListStream(Generic[R]):
             digest = self._whole_digest()
             written = self.rows
             self._pace.written()
-            # As in the streams of rows, no call from here on.
+            # As in RowStream.flush, nothing is called from here on.
             self._digest = digest
             self._rows_written = written
             self._records = []

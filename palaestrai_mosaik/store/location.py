@@ -1,4 +1,4 @@
-"""Where the results of many runs lie, as plain data that can be sent to another process."""
+"""The location of the results of many runs, as plain data that can be sent to another process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Self
 
 from .database import Journal
 from .store import Store
-from .urls import FILE, is_database, shown
+from .urls import absolute, is_database, shown
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreLocation:
-    """Where results go: a folder or database, and the folder of files that a database needs.
+    """The location of a store: a folder or database, and a database's folder of files.
 
-    ``location`` may hold a password, so use it only to open the store: what is printed or
-    written anywhere is :attr:`shown`.
+    ``location`` may contain a password, so use it only to open the store; print and write
+    :attr:`shown` instead.
     """
 
     location: str
@@ -24,7 +24,7 @@ class StoreLocation:
 
     @classmethod
     def of(cls, results: Path, given: str | Path | None = None) -> Self:
-        """Return the store ``given``, or the folder ``results``, where also the files of a database lie.
+        """Locate the store ``given``, or else the folder ``results``, which also holds the files of a database.
 
         ``given`` is as for :class:`Store`.
         """
@@ -32,10 +32,8 @@ class StoreLocation:
         if given is None:
             return cls(files)
         if isinstance(given, str) and is_database(given):
-            if given.startswith(FILE):
-                # whoever opens it may do so from another directory
-                given = FILE + str(Path(given.removeprefix(FILE)).expanduser().absolute())
-            return cls(given, files)
+            # it may be opened from another working directory
+            return cls(absolute(given), files)
         return cls(str(Path(given).absolute()))
 
     def __repr__(self) -> str:
@@ -43,7 +41,7 @@ class StoreLocation:
 
     @property
     def folder(self) -> Path | None:
-        """The folder that is the store; ``None`` where it is a database."""
+        """The folder of the store; ``None`` for a database."""
         return None if is_database(self.location) else Path(self.location)
 
     @property
@@ -56,5 +54,5 @@ class StoreLocation:
         return Store(self.location, directory=self.directory, create=create, journal=journal)
 
     def look(self) -> Store:
-        """Open the store to be read. Raises :class:`~palaestrai_mosaik.errors.StoreError`."""
+        """Open the store read-only. Raises :class:`~palaestrai_mosaik.errors.StoreError`."""
         return Store(self.location, directory=self.directory, read_only=True)

@@ -1,4 +1,4 @@
-"""The log of a run: a text file in its folder, which several processes append to."""
+"""The log of a run: a text file in its folder, to which several processes append."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.errors import StoreError
 
 #: the file in the folder of an instance
 LOG = "log.txt"
-#: bytes after which nothing more is written but :data:`CUT`
+#: the maximum size in bytes, after which only :data:`CUT` is written
 LIMIT = 5_000_000
-#: the last line of a log that would have been longer
+#: the last line of a truncated log
 CUT = f"\n(the log is cut here: it has reached {LIMIT // 1_000_000} MB)\n"
 
 
 class LogFile:
-    """Appends to the log in the folder of an instance, which may have one already.
+    """Appends to the log in the folder of an instance.
 
-    Whatever cannot be written is left out: no run fails because of its log.
+    Errors of writing are ignored: no run fails because of its log.
     """
 
     def __init__(self, directory: Path):
@@ -29,7 +30,7 @@ class LogFile:
             self._handle = _open(directory / LOG)
 
     def write(self, text: str) -> None:
-        """Append ``text`` in one piece, so that those of several processes do not mix."""
+        """Append ``text`` in one piece, so that lines of several processes do not mix."""
         if self._handle is None:
             return
         data = text.encode("utf-8", "backslashreplace")
@@ -51,17 +52,23 @@ class LogFile:
 
 
 def read_log(directory: Path) -> str:
-    """Return the log in the folder of an instance; an empty text where there is none."""
+    """Read the log in the folder of an instance; "" if there is none.
+
+    Raises:
+        StoreError: the log cannot be read, or it is a link or reached through one.
+    """
     try:
         return files.read_text(directory / LOG, errors="backslashreplace")
     except (FileNotFoundError, NotADirectoryError):
         return ""
+    except OSError as error:
+        raise StoreError(f"cannot read {directory / LOG}: {error.strerror}") from error
 
 
 def _open(path: Path) -> int:
     with suppress(FileNotFoundError):
         status = path.lstat()
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-            # where runs were collected, the copy is another name of the file, and must not grow
+            # a collected run's log is a hard link to this file, and must not grow
             files.write_bytes(path, files.read_bytes(path))
     return files.open_log(path)

@@ -1,10 +1,10 @@
-"""Copying instances from one store into another: their files, and their rows of SQL with new ids.
+"""Merging: copies instances from one store into another, their files and their SQL rows with new ids.
 
-The order matters, because this may be killed at any moment, and others look at the target
-meanwhile. Files come first, under another name, and their folder is renamed when it is whole; then
-rows come, those of an instance in one transaction: whoever finds rows finds their files. An instance
-that has changed since it was copied loses its rows before its files are exchanged. Wherever it ends,
-doing it again leads to the same.
+The order allows for a kill at any moment, and for readers of the target
+meanwhile. Files come first, under another name, and the complete folder is renamed; then
+the rows of an instance are inserted in one transaction, so that rows always have files. If an instance
+has changed since it was copied, its rows are deleted before its files are exchanged. After an
+interruption, another merge leads to the same result.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from .shared import SharedDescription, description_ids, document_id, experiment_
 from .store import Store
 from .verify import marker_damage
 
-#: the status of an instance whose process is gone and has not said so
+#: the status of an instance whose process ended without recording an end
 LOST = "lost"
-#: the file that tells why the store in whose folder it lies is not used any more
+#: the file in a store's folder that says why the store is no longer used
 DAMAGE_NOTE = "damaged"
-# SQLite's codes for what is no fault of the file system, of another process or of rights: an error
-# (no such table), corrupt, format, not a database
+# SQLite's error codes for damage: SQLITE_ERROR (such as a missing table), SQLITE_CORRUPT, SQLITE_FORMAT and
+# SQLITE_NOTADB; other codes are for the file system, locks or permissions
 _CORRUPT = (1, 11, 24, 26)
 _TABLES = Base.metadata.tables
-#: what belongs to one instance: what a row refers to comes before it
+#: the tables with rows of one instance; referenced tables come first
 OWNED = (
     *("phases", "environments", "agents", "bodies", "channels", "streams", "episodes", "outcomes"),
     *("brains", "errors", "warnings"),
@@ -50,13 +50,13 @@ OWNED = (
 
 
 def _of_instance(table: Table) -> ColumnElement[bool]:
-    """Return the condition for the rows of the instance with the id ``row_id``."""
+    """Build the condition for the rows of the instance with the id ``row_id``."""
     if "instance_id" in table.c:
         return table.c.instance_id == bindparam("row_id")
     return table.c.phase_id.in_(select(Phase.id).where(Phase.instance_id == bindparam("row_id")))
 
 
-# (made once: SQLAlchemy takes longer for a statement than SQLite for its answer)
+# built once: compiling takes SQLAlchemy longer than SQLite's answer
 _INSTANCE = select(_TABLES["instances"]).where(_TABLES["instances"].c.uid == bindparam("instance"))
 _DOCUMENT = select(
     *(getattr(RunDocument, name) for name in ("uid", "document", "text", "hash", "content"))
@@ -69,14 +69,14 @@ _OWNED = {
     name: select(_TABLES[name]).where(_of_instance(_TABLES[name])).order_by(*_TABLES[name].primary_key)
     for name in OWNED
 }
-#: columns that hold ids, which are others in the target -> the table of these ids
+#: columns with ids, which change in the target -> the table of the ids
 REFERENCES = {
     "instance_id": "instances",
     "phase_id": "phases",
     "environment_id": "environments",
     "agent_id": "agents",
 }
-#: columns that hold ids of descriptions, which instances share
+#: columns with ids of descriptions, which instances share
 DESCRIPTIONS = ("world_id", "topology_id")
 _INSERT = {
     name: insert(_TABLES[name]).returning(_TABLES[name].c.id, sort_by_parameter_order=True)
@@ -84,19 +84,19 @@ _INSERT = {
     else insert(_TABLES[name])
     for name in ("instances", *OWNED)
 }
-# rows that are in memory at once
+# the number of rows in memory at once
 _ROWS = 10_000
-# as in database.py: one at a time merges into a PostgreSQL, or two that bring equal documents in
-# different orders would wait for each other
+# as in database.py; without this lock, two merges of equal documents in different orders into a
+# PostgreSQL would deadlock
 _POSTGRESQL_LOCK = 0x70A1E57B
 
 
 class DamagedStore(StoreError):
-    """A store does not have what was recorded into it; to read it again is no use."""
+    """Rows or files of a store are missing or damaged; reading it again is no use."""
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether ``error``, or what it was raised from, says that the file of an SQLite database is damaged."""
+    """Whether ``error``, or its cause, reports that the file of an SQLite database is damaged."""
     while error is not None and not isinstance(error, DBAPIError):
         error = error.__cause__
     code = None if error is None else getattr(error.orig, "sqlite_errorcode", None)
@@ -104,9 +104,9 @@ def is_damage(error: BaseException | None) -> bool:
 
 
 class InstanceState(NamedTuple):
-    """What tells whether an instance has changed: going on with it changes its process.
+    """The state of an instance. It differs after a change: a resumed run has another process.
 
-    ``status`` is as it is written, whatever became of the process.
+    ``status`` is the recorded one, even if the process is gone.
     """
 
     uid: str
@@ -117,14 +117,14 @@ class InstanceState(NamedTuple):
     pid_started: float
 
     def over(self) -> InstanceState:
-        """Return the state as it is copied: whatever is copied does not run any more."""
+        """Return the state of the copy: a copied instance does not run any more."""
         return self._replace(status=LOST) if self.status == "running" else self
 
 
 class StoreReader:
-    """Reads stores in folders, many of them, one after the other.
+    """Reads many stores in folders, one after the other.
 
-    All are attached to one connection, in which SQLAlchemy compiles each question only once: with an
+    Each is attached to the same connection, so that SQLAlchemy compiles each statement only once: with an
     engine for each store, that takes most of the time.
     """
 
@@ -133,10 +133,10 @@ class StoreReader:
 
     @contextmanager
     def reading(self, directory: Path) -> Iterator[Session]:
-        """Give a session that reads the store in ``directory``; one of an older release is upgraded.
+        """Open a session that reads the store in ``directory``, after an upgrade of an older schema.
 
-        Raises :class:`StoreError` where it cannot be opened, and :class:`DamagedStore` where that is
-        because it is damaged. Tables are found by their names alone, because the connection has none
+        Raises :class:`StoreError` if it cannot be opened, and :class:`DamagedStore` if that is
+        because of damage. Unqualified table names work, because the connection has no tables
         of its own.
         """
         file = directory / "store.db"
@@ -160,7 +160,7 @@ class StoreReader:
         self._engine.dispose()
 
     def _attach(self, session: Session, file: Path) -> bool:
-        """Attach ``file`` if it has today's tables."""
+        """Attach ``file`` if its schema is current."""
         try:
             session.execute(text("ATTACH DATABASE :file AS own"), {"file": f"{file.as_uri()}?mode=rw"})
         except SQLAlchemyError:
@@ -175,7 +175,7 @@ class StoreReader:
 
 
 def _check_size(file: Path) -> None:
-    """Refuse a database that is missing, or empty: one is put in place with all its tables."""
+    """Refuse a database that is missing or empty: a new one is put in place with all its tables."""
     try:
         size = file.stat().st_size
     except FileNotFoundError:
@@ -187,17 +187,17 @@ def _check_size(file: Path) -> None:
 
 
 def instance_states(session: Session, uids: Sequence[str] | None = None) -> list[InstanceState]:
-    """Return the states of the instances of a store, oldest first; of those of ``uids``, if given."""
+    """Select the states of a store's instances, or of ``uids`` only; the oldest first."""
     columns = [getattr(Instance, name) for name in InstanceState._fields]
     question = select(*columns).order_by(Instance.id)
     if uids is None:
         return [InstanceState(*row) for row in session.execute(question)]
-    asked = (question.where(Instance.uid.in_(some)) for some in in_chunks(uids))
-    return [InstanceState(*row) for one in asked for row in session.execute(one)]
+    queries = (question.where(Instance.uid.in_(chunk)) for chunk in in_chunks(uids))
+    return [InstanceState(*row) for query in queries for row in session.execute(query)]
 
 
 def instance_uids(directory: Path) -> list[str]:
-    """Return the uids of the instances that have a folder in the store at ``directory``, the oldest first."""
+    """List the uids of the instances that have a folder in the store at ``directory``, the oldest first."""
     try:
         return sorted(name for name in os.listdir(directory / INSTANCES) if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -205,7 +205,7 @@ def instance_uids(directory: Path) -> list[str]:
 
 
 def marked_status(directory: Path) -> str | None:
-    """Return how the instance in ``directory`` ended; ``None`` where that is not marked."""
+    """Read the final status of the instance in ``directory`` from its marker, or return ``None``."""
     marker = _read_marker(directory)
     try:
         return None if marker is None else str(json.loads(marker)["status"])
@@ -214,9 +214,9 @@ def marked_status(directory: Path) -> str | None:
 
 
 def has_finished(directory: Path) -> bool:
-    """Whether an instance in the store at ``directory`` has finished, as its marker says; nothing is opened.
+    """Whether an instance in the store at ``directory`` has finished, by its marker; no database is opened.
 
-    Not so where the store was found damaged, or may not be read.
+    False if the store was found damaged, or may not be read.
     """
     try:
         uids = [] if (directory / DAMAGE_NOTE).exists() else instance_uids(directory)
@@ -226,7 +226,7 @@ def has_finished(directory: Path) -> bool:
 
 
 def has_files_of(source: Path, target: Path) -> bool:
-    """Whether the instance's folder ``target`` is there and has the same marker as ``source``, or none either."""
+    """Whether the instance's folder ``target`` exists and has the same marker as ``source``, or neither has one."""
     return target.is_dir() and _read_marker(target) == _read_marker(source)
 
 
@@ -238,14 +238,22 @@ def _read_marker(directory: Path) -> bytes | None:
 
 
 def place_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> None:
-    """Make the folder ``target`` what the instance's folder ``source`` is: whole, or not at all.
+    """Make the folder ``target`` a copy of the instance's folder ``source``, completely or not at all.
 
-    Files are hard links where the file system has them, else copies. ``leave_out`` names what stays
-    behind. A target with the same marker has the same files already. Raises ``OSError``.
+    Files are hard links if the file system supports them. A target with the same marker is left as is: its files
+    are the same.
+
+    Args:
+        source: the folder of the instance.
+        target: the new folder.
+        leave_out: names of files and folders in ``source`` that are not copied.
+
+    Raises:
+        OSError: the files cannot be copied.
     """
     new, old = (target.with_name(f".{target.name}.{word}") for word in ("new", "old"))
-    for left in (new, old):  # by a process that was killed
-        files.remove_tree(left)
+    for path in (new, old):  # by a process that was killed
+        files.remove_tree(path)
     if _read_marker(source) is not None and has_files_of(source, target):
         return
     files.make_folder(target.parent, parents=True)
@@ -257,21 +265,24 @@ def place_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> 
 
 
 def same_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> bool:
-    """Whether ``target`` has each file of the folder ``source``, with as many bytes. Raises ``OSError``."""
+    """Whether ``target`` has each file of the folder ``source``, of the same size. Raises ``OSError``."""
     for entry in os.scandir(source):
         if _stays(entry.name, leave_out):
             continue
-        there = target / entry.name
+        counterpart = target / entry.name
         if entry.is_dir(follow_symlinks=False):
-            if not same_files(Path(entry.path), there):
+            if not same_files(Path(entry.path), counterpart):
                 return False
-        elif not os.path.lexists(there) or there.lstat().st_size != entry.stat(follow_symlinks=False).st_size:
+        elif (
+            not os.path.lexists(counterpart)
+            or counterpart.lstat().st_size != entry.stat(follow_symlinks=False).st_size
+        ):
             return False
     return True
 
 
 def _stays(name: str, leave_out: Collection[str]) -> bool:
-    """Whether it stays behind: by its name, or as its writer was killed before it was whole."""
+    """Whether to skip a file: by its name, or because its writer was killed before it was complete."""
     return name in leave_out or files.is_temporary(name)
 
 
@@ -280,11 +291,11 @@ def _copy_folder(source: Path, target: Path, leave_out: Collection[str]) -> None
     for entry in os.scandir(source):
         if _stays(entry.name, leave_out):
             continue
-        there = target / entry.name
+        copy = target / entry.name
         if entry.is_dir(follow_symlinks=False):
-            _copy_folder(Path(entry.path), there, ())
+            _copy_folder(Path(entry.path), copy, ())
         else:
-            files.copy_file(entry.path, there)
+            files.copy_file(entry.path, copy)
 
 
 def lock(session: Session) -> None:
@@ -294,7 +305,7 @@ def lock(session: Session) -> None:
 
 
 def remove_rows(session: Session, uid: str) -> None:
-    """Remove all rows of the instance ``uid``, if there are any; what it shares with others stays."""
+    """Delete all rows of the instance ``uid``, if it has any; rows that it shares with others stay."""
     row_id = session.scalar(select(Instance.id).where(Instance.uid == uid))
     for name in reversed(OWNED):
         table = _TABLES[name]
@@ -303,7 +314,7 @@ def remove_rows(session: Session, uid: str) -> None:
 
 
 def check_rows(source: Session, directory: Path, uid: str) -> None:
-    """Raise :class:`DamagedStore` where :func:`copy_rows` would, because of the source."""
+    """Raise :class:`DamagedStore` if :func:`copy_rows` would, because of the source."""
     for _ in _read(source, directory, uid):
         pass
 
@@ -311,8 +322,16 @@ def check_rows(source: Session, directory: Path, uid: str) -> None:
 def copy_rows(source: Session, directory: Path, target: Session, uid: str) -> None:
     """Insert the rows of the instance ``uid`` of ``source``, whose files are in ``directory``, into ``target``.
 
-    Raises :class:`DamagedStore` where rows or files are missing or damaged, :class:`StoreError` where the
-    source cannot be read otherwise, and SQLAlchemy's errors where the target does not take the rows.
+    Args:
+        source: a session of :meth:`StoreReader.reading`.
+        directory: the instance's folder.
+        target: a session that may write.
+        uid: the instance's uid.
+
+    Raises:
+        DamagedStore: rows or files are missing or damaged.
+        StoreError: the source cannot be read for another reason.
+        sqlalchemy.exc.SQLAlchemyError: the target does not accept the rows.
     """
     ids: dict[str, dict[int, int]] = {name: {} for name in REFERENCES.values()}
     for table, rows in _read(source, directory, uid):
@@ -321,9 +340,9 @@ def copy_rows(source: Session, directory: Path, target: Session, uid: str) -> No
             rows[0]["run_document_id"] = document_id(target, **document)
             rows[0]["experiment_id"] = experiment and experiment_id(target, experiment)
         for column in rows[0].keys() & set(DESCRIPTIONS):
-            found = description_ids(target, [row[column] for row in rows if row[column] is not None])
+            ids_by_hash = description_ids(target, [row[column] for row in rows if row[column] is not None])
             for row in rows:
-                row[column] = None if row[column] is None else found[row[column].hash]
+                row[column] = None if row[column] is None else ids_by_hash[row[column].hash]
         old = [row.pop("id", None) for row in rows]
         for column in REFERENCES.keys() & rows[0].keys():
             _exchange(rows, column, ids[REFERENCES[column]], directory)
@@ -333,10 +352,11 @@ def copy_rows(source: Session, directory: Path, target: Session, uid: str) -> No
 
 
 def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
-    """Yield tables, and rows of the instance ``uid`` in them, in the order in which they can be inserted.
+    """Yield tables with rows of the instance ``uid``, in an order in which they can be inserted.
 
-    In place of the ids of what it shares with others, the instance's row has ``document`` (a
-    mapping) and ``experiment`` (a uid), and a column of :data:`DESCRIPTIONS` has the description. Raises :class:`DamagedStore`.
+    Ids of shared rows are replaced: the instance's row has ``document`` (a
+    mapping) and ``experiment`` (a uid), and columns of :data:`DESCRIPTIONS` have the description. Raises
+    :class:`DamagedStore`.
     """
     if not directory.is_dir():
         raise DamagedStore(f"{directory} is missing")
@@ -350,21 +370,21 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
         row["status"] = LOST if row["status"] == "running" else row["status"]
         yield _TABLES["instances"], [row]
         for name, question in _OWNED.items():
-            found = session.execute(question, {"row_id": row_id})
-            while chunk := found.fetchmany(_ROWS):
+            result = session.execute(question, {"row_id": row_id})
+            while chunk := result.fetchmany(_ROWS):
                 rows = [dict(row._mapping) for row in chunk]
                 if name == "streams":
                     _check_streams(directory, rows)
                     streams |= {row["folder"]: row for row in rows if row["digest"] is not None}
                 for column in rows[0].keys() & set(DESCRIPTIONS):
-                    for one in rows:
-                        one[column] = _description(session, one[column], described)
+                    for row_ in rows:
+                        row_[column] = _description(session, row_[column], described)
                 yield _TABLES[name], rows
-    except (SQLAlchemyError, ValueError, TypeError) as error:  # (a date or JSON that is none)
+    except (SQLAlchemyError, ValueError, TypeError) as error:  # an invalid date or JSON
         if isinstance(error, DBAPIError) and not is_damage(error):
             raise StoreError(f"the rows of {directory} cannot be read: {error.orig}") from error
         raise DamagedStore(f"the rows of {directory} are damaged: {error}") from error
-    # (in older releases, one that was killed right before it had its marker has all of the run)
+    # in older releases, a run that was killed right before it had its marker is complete
     if row["status"] == "finished" and any((directory / name).exists() for name in (MARKER, PENDING_MARKER)):
         damage = marker_damage(directory, uid, digests_of(streams))
         if damage is not None:
@@ -372,25 +392,25 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
 
 
 def _description(
-    session: Session, row_id: int | None, known: dict[int, SharedDescription]
+    session: Session, row_id: int | None, descriptions: dict[int, SharedDescription]
 ) -> SharedDescription | None:
-    if row_id is not None and row_id not in known:
-        known[row_id] = SharedDescription(*session.execute(_DESCRIPTION, {"row_id": row_id}).one())
-    return None if row_id is None else known[row_id]
+    if row_id is not None and row_id not in descriptions:
+        descriptions[row_id] = SharedDescription(*session.execute(_DESCRIPTION, {"row_id": row_id}).one())
+    return None if row_id is None else descriptions[row_id]
 
 
 def _exchange(rows: Sequence[dict[str, Any]], column: str, ids: Mapping[int, int], directory: Path) -> None:
     for row in rows:
-        found = row[column]
-        if found is not None:
-            if found not in ids:
-                raise DamagedStore(f"the rows of {directory} are damaged: {column} {found} is not there")
-            row[column] = ids[found]
+        old = row[column]
+        if old is not None:
+            if old not in ids:
+                raise DamagedStore(f"the rows of {directory} are damaged: {column} {old} is not there")
+            row[column] = ids[old]
 
 
 def _check_streams(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         folder = inside(directory, row["folder"])
-        there = len(part_files(folder))
-        if row["parts"] is not None and there < row["parts"]:
-            raise DamagedStore(f"{folder} is damaged: of {row['parts']} part files, {there} are there")
+        count = len(part_files(folder))
+        if row["parts"] is not None and count < row["parts"]:
+            raise DamagedStore(f"{folder} is damaged: of {row['parts']} part files, {count} are there")

@@ -3,22 +3,22 @@
 ::
 
     experiments            a named group of runs
-    run_documents          one row per document hash: canonical form, text, and the hash of what it computes
-    descriptions           topologies of environments, worlds of phases; one row each, however many runs have it
+    run_documents          one row per document hash: canonical form, text, and the hash of its computation
+    descriptions           topologies of environments and worlds of phases; one row each, shared by all runs
     instances              one row per execution of a run document
     ├── phases             one row per executed phase
     │   ├── environments
     │   ├── agents
     │   ├── bodies         groups of identical bodies of the agents, one row each
     │   ├── channels       sensors, actuators and rewards (of an environment or an agent's bodies)
-    │   ├── streams        where the rows of bodies or an environment lie, and their digest
+    │   ├── streams        the folders with the rows of bodies or an environment, and their digests
     │   └── episodes       one row per worker and episode, of training or evaluation
     │       └── outcomes   sum, mean, min, max of the objective and of each reward
-    ├── brains             dumps of brains, where they are kept in the database too
-    ├── errors             what failed, with its traceback
+    ├── brains             dumps of brains that are kept in the database, too
+    ├── errors             failures with their tracebacks
     └── warnings
 
-Per-step data is not here: it lies in Parquet files, in the folders that ``streams`` names.
+Per-step data lies in Parquet files, in the folders of ``streams``.
 Times are UTC. A change of these tables needs a new revision in ``migrations/versions``.
 """
 
@@ -61,9 +61,9 @@ def _plain(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """Return compact JSON; numpy values become plain ones, NaN and infinities stay.
+    """Serialise ``value`` to compact JSON; numpy values become plain ones, NaN and infinities stay.
 
-    Raises :class:`StoreError` for what has no JSON form.
+    Raises :class:`StoreError` if it has no JSON form.
     """
     try:
         return json.dumps(value, default=_plain, separators=(",", ":"))
@@ -72,7 +72,7 @@ def to_json(value: Any) -> str:
 
 
 def utc_now() -> datetime:
-    """Return the date and time, aware of its zone."""
+    """The current time in UTC, as an aware datetime."""
     return datetime.now(UTC)
 
 
@@ -116,7 +116,7 @@ class BigInt(TypeDecorator[int]):
 
 
 class SafeText(TypeDecorator[str]):
-    """Text from anywhere; NUL and lone surrogates, which databases reject, are escaped."""
+    """Text of any source; NUL and lone surrogates, which databases reject, are escaped."""
 
     impl = Text
     cache_ok = True
@@ -156,7 +156,10 @@ class RunDocument(Base):
 
 
 class Description(Base):
-    """A static description that runs share. ``kind`` is ``topology`` or ``world``; ``hash`` is that of kind and content."""
+    """A static description that runs share.
+
+    ``kind`` is ``topology`` or ``world``; ``hash`` covers kind and content.
+    """
 
     __tablename__ = "descriptions"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -226,12 +229,12 @@ class Agent(Base):
 
 
 class Body(Base):
-    """Alike bodies of an agent: numbers ``first`` up to ``first + count - 1`` of all that it has.
+    """A group of identical bodies: numbers ``first`` up to ``first + count - 1`` of the agent's bodies.
 
     ``body_group`` counts the agent's groups from 0, ``name`` is their label. ``environment`` is
-    the uid of the one in which they are, empty for a body that spans several. In channels,
+    the uid of their environment, or null if a body spans several. In channels,
     ``{body}`` stands for ``number`` for the first of them. In a batched environment, they sit in
-    ``incarnations`` (a list; empty: in those from ``number`` on).
+    the list ``incarnations``; null means those from ``number`` on.
     """
 
     __tablename__ = "bodies"
@@ -252,10 +255,10 @@ class Body(Base):
 
 
 class Channel(Base):
-    """A sensor, an actuator or a reward. ``kind`` is ``sensor``, ``actuator`` or ``reward``.
+    """A sensor, an actuator or a reward, as ``kind`` says (``sensor``, ``actuator`` or ``reward``).
 
     It belongs to either an environment or a group of an agent's bodies; ``position`` counts
-    from 0 within owner and kind. An agent's rewards have no space of their own.
+    from 0 within owner and kind. An agent's rewards have no space.
     """
 
     __tablename__ = "channels"
@@ -274,10 +277,10 @@ class Channel(Base):
 class Stream(Base):
     """A folder of part files below the instance's directory.
 
-    ``kind`` is ``agent``, ``wall`` (an agent's wall-clock), ``environment``, ``frames`` (rendered ones of
-    an environment) or ``statistics``; ``name`` is the agent's name or the environment's uid, ``body_group`` the
-    group of the agent's bodies. Evaluation episodes have streams of their own, if a phase has any. ``rows``,
-    ``parts`` and ``digest`` are empty until the phase has ended (and always for ``wall``).
+    ``kind`` is ``agent``, ``wall`` (an agent's wall-clock times), ``environment``, ``frames`` (an environment's
+    rendered frames) or ``statistics``; ``name`` is the agent's name or the environment's uid, ``body_group`` the group
+    of the agent's bodies. Evaluation episodes have their own streams, if a phase has any. ``rows``, ``parts`` and
+    ``digest`` are null until the phase has ended (and always for ``wall``).
     """
 
     __tablename__ = "streams"
@@ -294,12 +297,12 @@ class Stream(Base):
     digest: Mapped[str | None]
 
 
-#: ``ended_by`` of episodes that were cut short: what they have recorded is kept, but they do not count
+#: ``ended_by`` of episodes that were cut short: their recording is kept, but they do not count
 CUT_SHORT = ("failed", "interrupted")
 
 
 class Episode(Base):
-    """An episode of a worker; evaluation episodes are counted on their own."""
+    """An episode of a worker; evaluation episodes are counted separately."""
 
     __tablename__ = "episodes"
     phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"), primary_key=True)
@@ -315,7 +318,7 @@ class Episode(Base):
 
 
 class Outcome(Base):
-    """What an episode gave an agent: ``kind`` is ``objective`` or ``reward``. Null is NaN."""
+    """An agent's outcome of an episode; ``kind`` is ``objective`` or ``reward``. Null is NaN."""
 
     __tablename__ = "outcomes"
     __table_args__ = (
@@ -340,7 +343,7 @@ class Outcome(Base):
 class StoredBrain(Base):
     """A dump of an agent's brain, kept by :class:`StoreBrainDumper`.
 
-    ``phase`` is the phase's number; ``snapshot`` and ``tag`` are empty where there is none.
+    ``phase`` is the phase's number; ``snapshot`` and ``tag`` are empty strings if unused.
     """
 
     __tablename__ = "brains"

@@ -14,27 +14,27 @@ from typing import Protocol
 
 #: seconds between two updates, if they are cheap
 SECONDS = 0.5
-#: updates take this share of the time at most (as CPU time): where rows are wide and many, they get rarer
+#: the maximum share of time that updates take (as CPU time): with many wide rows, they become rarer
 SHARE = 1 / 200
-#: seconds of CPU time that may be used ahead of that: a single update that takes long does not delay the next ones
+#: seconds of CPU time allowed beyond that share: a single slow update does not delay the next ones
 ALLOWANCE = 0.1
 
 
 class Shown(Protocol):
-    """What has an open part."""
+    """A stream with an open part."""
 
     def show(self) -> None:
-        """Write to the open part what is only in memory."""
+        """Write rows that are only in memory to the open part."""
 
 
 Streams = Callable[[], Iterable[Shown]]
 
 
 class OpenPartUpdates:
-    """Calls ``show`` of all streams again and again, until it is stopped.
+    """Calls ``show`` of all streams repeatedly, until it is stopped.
 
     Args:
-        streams: a method that returns the streams as they are now. Its object is not kept alive: without it, the
+        streams: a method that returns the current streams. Its object is not kept alive; without it, the
             updates end.
     """
 
@@ -44,25 +44,25 @@ class OpenPartUpdates:
         self._thread = threading.Thread(target=_update, args=arguments, name="open parts", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        # Every part needs it. Imported in the thread, it would take longer than some hundred updates, and a process
+        """Start the thread."""
+        # Every part needs it. In the thread, the import would take longer than some hundred updates, and a process
         # that is forked meanwhile could never import it.
         import pyarrow  # noqa: F401
 
         self._thread.start()
 
     def stop(self) -> None:
-        """End; afterwards nothing is written any more."""
+        """Stop the thread; nothing is written afterwards."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
 
-def _update(of: weakref.WeakMethod[Streams], stopped: threading.Event) -> None:
+def _update(reference: weakref.WeakMethod[Streams], stopped: threading.Event) -> None:
     left, looked = ALLOWANCE, monotonic()
     pause = SECONDS
     while not stopped.wait(pause):
-        streams = of()
+        streams = reference()
         if streams is None:
             return
         before = thread_time()

@@ -1,14 +1,15 @@
-"""Open parts: the rows that have been recorded since the last part file, for readers who look while a run goes on.
+"""Open parts: the rows recorded since the last part file, for readers of a run in progress.
 
-To write a part file costs some milliseconds of CPU time, too much to do it every second. An open part has the number
-of the part that will take its place, and is a stream of Arrow's record batches: it only ever grows, by rows as they are
-in memory (``rows``: packed records, whose layout is in the metadata of the schema), which costs a tenth or less.
-Readers take its whole batches. What follows them is on its way, or was when the process was killed.
+Writing a part file takes milliseconds of CPU time, too much to do it every second. An open part has the number
+of the part that will replace it, and is a stream of Arrow record batches: it only ever grows, by rows in their
+memory layout (``rows``: packed records, described in the schema's metadata), which costs a tenth or less.
+Readers use its complete batches. Anything after them is still being written, or was when the process was killed.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,20 +26,22 @@ from .arrow_columns import arrow_column, columns_of_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: how the name of an open part ends (Arrow's name for its stream format)
+#: the suffix of an open part (Arrow's for its stream format)
 SUFFIX = ".arrows"
 #: the key of a packed record's layout in the metadata of the schema
 _LAYOUT = b"palaestrai_mosaik"
 _ROWS = "rows"
+#: the maximum size of a part in bytes, a few times that of any part we write
+MOST_BYTES = 512 * 2**20
 
 
 def is_open(path: Path) -> bool:
-    """Whether this is the path of an open part."""
+    """Whether ``path`` is an open part's."""
     return path.suffix == SUFFIX
 
 
 def open_part_files(folder: Path) -> list[Path]:
-    """Return all open parts in ``folder``: one at most, and what an interruption has left behind."""
+    """List all open parts in ``folder``: at most one, and leftovers of an interruption."""
     return sorted(folder.glob(f"part-*{SUFFIX}"))
 
 
@@ -52,15 +55,16 @@ class OpenPart:
     def extend(
         self, part: Path, columns: Mapping[str, pa.Array], *, first: bool, layout: bytes = b""
     ) -> None:
-        """Add rows to the open part in place of ``part``; ``first``: begin it with them.
+        """Add rows to the open part of ``part``.
 
         Args:
-            part: the path that the part will have.
-            columns: as the part will have them, or :func:`packed`.
-            layout: of packed rows.
+            part: the path of the future part.
+            columns: the part's columns, or :func:`packed` rows.
+            first: start the open part over with these rows.
+            layout: the layout of packed rows.
 
         Raises:
-            StoreError: they cannot be written; some of them may be, so :meth:`discard` it then.
+            StoreError: they cannot be written; :meth:`discard` the open part then, as it may have some of them.
         """
         import pyarrow as pa
 
@@ -78,7 +82,7 @@ class OpenPart:
             raise StoreError(f"cannot write {path}: {error}") from error
 
     def discard(self) -> None:
-        """Remove it, if there is one. One that cannot be removed does no harm: its part is there."""
+        """Remove the file, if there is one. A file that cannot be removed does no harm: its part is there."""
         if self._path is not None:
             with suppress(OSError):
                 files.remove(self._path, missing_ok=True)
@@ -86,12 +90,12 @@ class OpenPart:
 
 
 def layout_of(heads: npt.NDArray[Any], names: Sequence[str]) -> bytes:
-    """Return how packed rows are to be read: ``heads`` is a view of what starts them, ``names`` are the numbers behind."""
+    """Serialise the layout of packed rows: ``heads`` is the view of their headers, ``names`` are their floats."""
     return json.dumps({"heads": heads.dtype.descr, "names": list(names)}).encode()
 
 
 def packed(block: npt.NDArray[np.float64]) -> pa.Array:
-    """Return the rows of ``block`` (n, width) as they are in memory, without copying them."""
+    """Wrap the rows of ``block`` (n, width) as binary values, without copying them."""
     import pyarrow as pa
 
     kind = pa.binary(block.itemsize * block.shape[1])
@@ -99,19 +103,24 @@ def packed(block: npt.NDArray[np.float64]) -> pa.Array:
 
 
 def read_open(path: Path) -> pa.Table | None:
-    """Return the rows of an open part with the columns of a part; ``None`` where it has become one.
+    """Read the rows of an open part with the columns of a part; ``None`` if a part has replaced it.
 
-    Rows of an agent also have ``wall``. Raises :class:`StoreError` where it is damaged, ``OSError`` where it cannot be
+    Rows of an agent also have ``wall``. Raises :class:`StoreError` if it is damaged, ``OSError`` if it cannot be
     read.
     """
     import pyarrow as pa
 
     try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise StoreError(f"{path} is not read: it has {size:,} bytes; a part has at most {MOST_BYTES:,}")
         content = files.read_bytes(path)
     except FileNotFoundError:
         return None
     batches: list[pa.RecordBatch] = []
     try:
+        if _is_compressed(content):
+            raise StoreError(f"{path} is not read: it is compressed, and nobody knows how large its rows are")
         with pa.ipc.open_stream(content) as stream:
             schema = stream.schema
             with suppress(OSError, pa.ArrowException):
@@ -122,19 +131,57 @@ def read_open(path: Path) -> pa.Table | None:
         raise StoreError(f"{path} is damaged: {' '.join(str(error).split())}") from error
 
 
+def _is_compressed(content: bytes) -> bool:
+    """Whether batches of an Arrow stream are compressed: then a few bytes could fill the memory."""
+    import pyarrow as pa
+
+    # an incomplete last message is still being written
+    with suppress(OSError, pa.ArrowException, EOFError, StopIteration):
+        messages = pa.ipc.MessageReader.open_stream(content)
+        while True:
+            message = messages.read_next_message()
+            if message.type == "record batch" and _has_compression(message.metadata.to_pybytes()):
+                return True
+    return False
+
+
+def _has_compression(metadata: bytes) -> bool:
+    """Whether a record batch message, as a flatbuffer, has its field ``compression``."""
+    try:
+        (root,) = struct.unpack_from("<I", metadata, 0)
+        position = _field(metadata, root, 2)  # the header of the message
+        if position is None:
+            return True
+        (offset,) = struct.unpack_from("<I", metadata, position)
+        return _field(metadata, position + offset, 3) is not None
+    except struct.error:
+        return True
+
+
+def _field(buffer: bytes, table: int, index: int) -> int | None:
+    """Return the position of a field of a flatbuffer's table, or ``None`` if it is absent."""
+    (back,) = struct.unpack_from("<i", buffer, table)
+    (size,) = struct.unpack_from("<H", buffer, table - back)
+    slot = 4 + 2 * index
+    if slot >= size:
+        return None
+    (offset,) = struct.unpack_from("<H", buffer, table - back + slot)
+    return table + offset if offset else None
+
+
 def _unpacked(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     layout = json.loads(table.schema.metadata[_LAYOUT])
-    heads = np.dtype([tuple(one) for one in layout["heads"]])
+    heads = np.dtype([tuple(item) for item in layout["heads"]])
     width = table.schema.field(_ROWS).type.byte_width // 8
     chunks = [
-        np.frombuffer(one.buffers()[1], dtype="<f8", count=len(one) * width) for one in table[_ROWS].chunks
+        np.frombuffer(item.buffers()[1], dtype="<f8", count=len(item) * width) for item in table[_ROWS].chunks
     ]
     block = np.concatenate([np.empty(0), *chunks]).reshape(-1, width)
     start = heads.itemsize // 8
     names = [name for name in table.schema.names if name not in (_ROWS, "wall", "state")]
     owners = {name: arrow_column(table[name].to_numpy()) for name in names}
     columns = columns_of_rows(block[:, :start].view(heads)[:, 0], owners, block[:, start:], layout["names"])
-    rest = {name: table[name] for name in ("wall", "state") if name in table.schema.names}
-    return pa.table(columns | rest)
+    extra = {name: table[name] for name in ("wall", "state") if name in table.schema.names}
+    return pa.table(columns | extra)

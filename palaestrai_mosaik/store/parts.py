@@ -1,16 +1,16 @@
 """Part files: one block of rows as a complete Parquet file, written and read.
 
 A Parquet file is unreadable until its footer is written, so rows go into many complete
-files: each is written aside and renamed. A reader that looks for
-``part-*.parquet`` never sees a half-written one, neither while a run goes on nor after
+files: each is written under a temporary name and renamed. A reader that looks for
+``part-*.parquet`` never sees an incomplete one, neither during a run nor after
 it was killed.
 
-Parts carry a checksum for each of their pages, which is verified whenever one is read: without, most
-damage would be read as other numbers. (Parts of older releases have none; their digest in the
-database says, see :mod:`.verify`.)
+Each page of a part has a checksum, which every read verifies: without it, most
+damage would be read as other numbers. Parts of older releases have none; their digest in the
+database replaces it (see :mod:`.verify`).
 
-What has been recorded since the last part is in an open part (:mod:`.open_parts`), which is read with the others
-as long as a phase goes on.
+Rows since the last part are in an open part (:mod:`.open_parts`), which is read with the others
+until the phase has ended.
 """
 
 from __future__ import annotations
@@ -26,17 +26,25 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .models import to_json
-from .open_parts import SUFFIX, is_open, read_open
+from .open_parts import MOST_BYTES, SUFFIX, is_open, read_open
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: the maximum size of a part, a few times that of any part we write: a file of a few bytes can claim billions of
+#: equal rows or texts
+_MOST_ROWS = 200_000
+_MOST_NUMBERS = 64 * 2**20
+#: the number of rows in memory at once while a part is only checked
+_PIECE = 100
+#: a part may have this many rows, however wide they are
+_WIDE_ROWS = 64
 #: the key of our entry in a part's Parquet metadata
 METADATA_KEY = b"palaestrai_mosaik"
 
 
 def part_files(folder: Path) -> list[Path]:
-    """Return the complete parts of ``folder`` in the order in which they were written."""
+    """List the complete parts of ``folder`` in order of writing."""
     return sorted(folder.glob("part-*.parquet"), key=lambda path: (len(path.name), path.name))
 
 
@@ -51,12 +59,12 @@ def part_number(path: Path) -> int:
 
 
 def wall_folder(folder: Path) -> Path:
-    """Return where the wall-clock of an agent's ``folder`` is: parts of the same rows."""
+    """Return the folder with the wall-clock times of an agent's ``folder``: parts of the same rows."""
     return folder.with_name("wall-" + folder.name.removeprefix("agent-"))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``: afterwards the file is there as a whole, or not at all."""
+    """Write ``text`` to ``path`` atomically. Raises :class:`StoreError`."""
     try:
         files.write_text(path, text)
     except OSError as error:
@@ -67,8 +75,12 @@ class PartWriter:
     """Writes the parts of one stream.
 
     Integers are delta-encoded, text goes through a dictionary, and the bytes of floats are split into
-    streams. Images are stored as they are: they are compressed already. ``row_group``: how many rows a reader
-    gets at once (``None``: all of a part).
+    streams. Images are not compressed again.
+
+    Args:
+        folder: the folder of the parts.
+        metadata: plain data for each part's Parquet metadata.
+        row_group: the number of rows that a reader gets at once; ``None``: all of a part.
     """
 
     def __init__(self, folder: Path, metadata: Mapping[str, Any], row_group: int | None = None):
@@ -81,9 +93,9 @@ class PartWriter:
         return part_path(self.folder, number)
 
     def write(self, number: int, columns: Mapping[str, pa.Array]) -> None:
-        """Write part ``number``; one that has this number already is replaced.
+        """Write part ``number``, or replace it.
 
-        Raises :class:`StoreError`; nothing is left behind then.
+        Raises :class:`StoreError`; no file is left behind then.
         """
         import pyarrow as pa
 
@@ -91,7 +103,7 @@ class PartWriter:
         table = pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
         path = part_path(self.folder, number)
         try:
-            # not its parents: if they are gone, the store is, and must not come up again beside its database
+            # without parents: if they are gone, the store is, and must not come back beside its database
             files.make_folder(self.folder)
             whole = pa.BufferOutputStream()
             self._write_table(table, whole)
@@ -122,9 +134,9 @@ class PartWriter:
             compression=compression,
             use_dictionary=texts or False,
             column_encoding=encodings,
-            # Minimum and maximum let readers skip parts; only the keys are searched by.
+            # Minimum and maximum let readers skip parts; readers filter by the keys only.
             write_statistics=keys,
-            # Compressed numbers that are damaged are other numbers: readers must notice.
+            # Damaged compressed numbers are read as other numbers: readers must notice.
             write_page_checksum=True,
             # Parquet's own types suffice; Arrow's schema costs 100 bytes per column and part.
             store_schema=False,
@@ -134,24 +146,29 @@ class PartWriter:
 
 
 class UnreadableError(StoreError):
-    """A file or folder could not be read, because of rights or a file system that does not answer: it may be whole."""
+    """A file or folder could not be read, because of permissions or the file system; it may be intact."""
 
 
 def whole_parts(folder: Path, count: Any = None) -> list[Path]:
-    """Return all parts of a stream, in order.
+    """List all complete parts of a stream, in order.
 
-    ``count``: how many the database says there are; no number, as long as the phase has not ended.
-    Raises :class:`StoreError` where one is missing, :class:`UnreadableError` where that is unknown.
+    Args:
+        folder: the folder of the parts.
+        count: the number of parts in the database; not an integer before the phase has ended.
+
+    Raises:
+        StoreError: a part is missing.
+        UnreadableError: the folder cannot be read.
     """
-    there = part_files(folder)
-    # (pandas' and numpy's integers are none of int)
-    known = int(count) if hasattr(count, "__index__") else len(there)
-    have = set(there)
+    existing = part_files(folder)
+    # integers of pandas and numpy are not instances of int
+    expected = int(count) if hasattr(count, "__index__") else len(existing)
+    present = set(existing)
     paths = []
-    # (one that is missing is found before a number that is none fills the memory)
-    for number in range(known):
+    # a loop, because a wrong count could fill the memory; the first missing part ends it
+    for number in range(expected):
         path = part_path(folder, number)
-        if path not in have:
+        if path not in present:
             _refuse_unreadable(folder)
             raise StoreError(f"{path} is missing")
         if not path.is_file():
@@ -161,22 +178,22 @@ def whole_parts(folder: Path, count: Any = None) -> list[Path]:
 
 
 def parts_so_far(folder: Path, count: Any = None) -> list[Path]:
-    """Return all parts of a stream as :func:`whole_parts` does, and its open part, if the phase has not ended."""
+    """List all parts of a stream like :func:`whole_parts`, and its open part, if the phase has not ended."""
     paths = whole_parts(folder, count)
     if not hasattr(count, "__index__"):
-        # (it may become a part at any time)
+        # the open part may become a part at any time
         newest = part_path(folder, len(paths))
         paths += [path for path in (newest.with_suffix(SUFFIX), newest) if path.is_file()][:1]
     return paths
 
 
 def settled(path: Path) -> Path:
-    """Return the path of the part that has taken the place of an open part, if one has; else ``path``."""
+    """Return the path of the part that replaced an open part, if one has; else ``path``."""
     return path if not is_open(path) or path.exists() else _closed(path)
 
 
 def count_rows(path: Path) -> int:
-    """Return how many rows a part says that it has, or an open part has. Raises :class:`StoreError`."""
+    """Read the number of rows from the end of a part, or count those of an open part. Raises :class:`StoreError`."""
     if is_open(path):
         rows = _open_rows(path)
         return 0 if rows is None else int(rows.num_rows)
@@ -184,12 +201,12 @@ def count_rows(path: Path) -> int:
 
 
 def _closed(path: Path) -> Path:
-    """Return the path of the part that takes the place of an open part; of a part its own."""
+    """Return the path of the part that will replace an open part; a part's own path otherwise."""
     return path.with_suffix(".parquet")
 
 
 def _open_rows(path: Path) -> pa.Table | None:
-    """Return the rows of an open part; ``None`` for a part, also one that has just taken its place."""
+    """Read the rows of an open part; ``None`` for a part, even if it has only just replaced the open part."""
     if not is_open(path):
         return None
     try:
@@ -199,9 +216,9 @@ def _open_rows(path: Path) -> pa.Table | None:
 
 
 def open_part(path: Path, ask: Callable[[Any], Any]) -> Any:
-    """Return what ``ask`` makes of the part, a :class:`pyarrow.parquet.ParquetFile`.
+    """Return the result of ``ask`` for the part, a :class:`pyarrow.parquet.ParquetFile`.
 
-    Raises :class:`StoreError` where it is missing or damaged, :class:`UnreadableError` where that is unknown.
+    Raises :class:`StoreError` if the part is missing or damaged, :class:`UnreadableError` if that is unknown.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -211,16 +228,34 @@ def open_part(path: Path, ask: Callable[[Any], Any]) -> Any:
             _refuse_unreadable(path.parent)
             raise StoreError(f"{path} is missing")
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            _refuse_large(path, file.metadata)
             return ask(file)
     except (OSError, pa.ArrowException) as error:
-        # (what pyarrow finds wrong in a file has no number of the system's)
+        # errors of pyarrow about the content have no errno
         if getattr(error, "errno", None) is not None:
             raise UnreadableError(f"{path} cannot be read: {error}") from error
         raise StoreError(f"{path} is damaged: {' '.join(str(error).split())}") from error
 
 
+def _refuse_large(path: Path, metadata: Any) -> None:
+    """Raise :class:`StoreError` if a part's metadata claims more than any part we write; nothing is read."""
+    rows, columns = metadata.num_rows, metadata.num_columns
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    whole = sum(group.total_byte_size for group in groups)
+    many = rows > _WIDE_ROWS and 8 * rows * columns > _MOST_NUMBERS
+    if rows > _MOST_ROWS or many or whole > MOST_BYTES:
+        raise _too_large(path, f"{rows:,} rows of {columns:,} columns, {whole:,} bytes")
+
+
+def _too_large(path: Path, found: str) -> StoreError:
+    return StoreError(
+        f"{path} is not read: it holds {found}; a part has at most {_MOST_ROWS:,} rows, {_MOST_NUMBERS // 8:,} numbers and "
+        f"{MOST_BYTES:,} bytes"
+    )
+
+
 def _refuse_unreadable(folder: Path) -> None:
-    """Raise :class:`UnreadableError` where a folder is there, but what is in it cannot be listed."""
+    """Raise :class:`UnreadableError` if a folder exists but cannot be listed."""
     try:
         os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -230,27 +265,42 @@ def _refuse_unreadable(folder: Path) -> None:
 
 
 def open_parts(paths: Sequence[Path]) -> Any:
-    """Return the parts of one stream as a :class:`pyarrow.dataset.Dataset`; reading it needs :func:`damage_reported`.
+    """Open the parts of one stream as a :class:`pyarrow.dataset.Dataset`; read it within :func:`damage_reported`.
 
-    The last of ``paths`` may be its open part. Raises :class:`StoreError`.
+    The last of ``paths`` may be an open part. Raises :class:`StoreError`.
     """
     import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
 
     rows = _open_rows(paths[-1])
     if rows is not None:
         rows = rows.drop_columns([name for name in rows.schema.names if name == "wall"])
     whole = [str(_closed(path)) for path in (paths if rows is None else paths[:-1])]
-    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    form = ds.ParquetFileFormat(default_fragment_scan_options=options)
     with damage_reported(paths):
-        found = [ds.dataset(whole, format=form)] if whole else []
-        found += [ds.dataset(rows)] if rows is not None else []
-        return found[0] if len(found) == 1 else ds.dataset(found)
+        # dictionaries: a repeated text takes its bytes only once
+        schema = pq.read_schema(whole[0]) if whole else ()
+        texts = [field.name for field in schema if _is_text(field.type)]
+        form = ds.ParquetFileFormat(
+            read_options=ds.ParquetReadOptions(dictionary_columns=texts),
+            default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True),
+        )
+        datasets = [ds.dataset(whole, format=form)] if whole else []
+        if rows is not None:
+            for i, name in enumerate(rows.schema.names):
+                if name in texts:
+                    rows = rows.set_column(i, name, rows.column(i).dictionary_encode())
+        for dataset in datasets:
+            # the scan reuses this metadata
+            for fragment in dataset.get_fragments():
+                fragment.ensure_complete_metadata()
+                _refuse_large(Path(fragment.path), fragment.metadata)
+        datasets += [ds.dataset(rows)] if rows is not None else []
+        return datasets[0] if len(datasets) == 1 else ds.dataset(datasets)
 
 
 @contextmanager
 def damage_reported(paths: Sequence[Path]) -> Iterator[None]:
-    """Raise :class:`StoreError` with the name of the file where reading one of ``paths`` fails."""
+    """Raise :class:`StoreError` with the name of the damaged file if reading ``paths`` fails."""
     import pyarrow as pa
 
     try:
@@ -258,8 +308,14 @@ def damage_reported(paths: Sequence[Path]) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         for path in paths:
             if not is_open(path):
-                open_part(path, lambda file: file.read())
+                open_part(path, _read_pieces)
         raise StoreError(f"the parts in {paths[0].parent} cannot be read together: {error}") from error
+
+
+def _read_pieces(file: Any) -> None:
+    """Read a part piece by piece, and discard it."""
+    for _ in file.iter_batches(batch_size=_PIECE):
+        pass
 
 
 def read_parts(
@@ -267,18 +323,47 @@ def read_parts(
     expression: Callable[[Sequence[str]], Any],
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Return the wanted columns of some parts of one stream, in order.
+    """Read rows of parts of one stream, in order.
 
-    ``expression`` gives the filter, for the columns that there are. Raises :class:`StoreError`.
+    Args:
+        paths: the parts.
+        expression: builds the filter from the names of the stream's columns.
+        columns: the columns to read; ``None``: all.
+
+    Raises:
+        StoreError: a part is missing or damaged.
     """
     with damage_reported(paths):
         dataset = open_parts(paths)
         names = dataset.schema.names if columns is None else list(columns)
-        return dataset.to_table(columns=names, filter=expression(dataset.schema.names))
+        return with_texts(dataset.to_table(columns=names, filter=expression(dataset.schema.names)), paths)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def with_texts(table: pa.Table, paths: Sequence[Path]) -> pa.Table:
+    """Decode the dictionaries of a table from :func:`open_parts` to plain texts. Raises :class:`StoreError`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for i, field in enumerate(table.schema):
+        if not pa.types.is_dictionary(field.type):
+            continue
+        for chunk in table.column(i).chunks:
+            lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+            size = pc.sum(pc.cast(lengths, pa.int64())).as_py() or 0
+            if size > MOST_BYTES:
+                raise _too_large(paths[0].parent, f"{size:,} bytes of {field.name} in a part")
+        table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+    return table
 
 
 def columns_of(paths: Sequence[Path]) -> list[str]:
-    """Return the columns of a stream, of which ``paths`` are the parts. Raises :class:`StoreError`."""
+    """Read the column names of the stream with the parts ``paths``. Raises :class:`StoreError`."""
     if not paths:
         return []
     if is_open(paths[0]):
@@ -286,21 +371,21 @@ def columns_of(paths: Sequence[Path]) -> list[str]:
         return names
     try:
         state = paths[0].stat()
-    except OSError:  # which opening it explains
+    except OSError:  # opening it reports the reason
         return list(_columns_of(paths[0], None))
     return list(_columns_of(paths[0], (state.st_mtime_ns, state.st_size)))
 
 
 @lru_cache(maxsize=64)
 def _columns_of(path: Path, state: tuple[int, int] | None) -> tuple[str, ...]:
-    # (a part never changes; to open one of thousands of columns takes some 50 ms)
+    # a part never changes; opening one with thousands of columns takes some 50 ms
     return tuple(open_part(path, lambda file: file.schema_arrow.names))
 
 
 def read_wall(paths: Sequence[Path], expression: Callable[[Sequence[str]], Any]) -> pa.Table:
-    """Return the wall-clock of an agent's rows, which :func:`read_parts` reads from ``paths``.
+    """Read the wall-clock times of an agent's rows, which :func:`read_parts` reads from ``paths``.
 
-    Of a run that goes on there may be more rows by now.
+    During a run, there may be more rows by now.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds

@@ -1,4 +1,4 @@
-"""What a phase hands its results to: steps, statistics, episodes, and how it ended."""
+"""The recorder of a phase's results: steps, statistics, episodes, and how the phase ended."""
 
 from __future__ import annotations
 
@@ -54,27 +54,35 @@ class PhaseRecorder:
         self._agent_ids: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._outcomes: list[dict[str, Any]] = []
-        #: a world that the database does not have yet
+        #: a world that is not in the database yet
         self._world: SharedDescription | None = None
-        # How many of both a commit took that has not returned.
+        # The numbers of episodes and outcomes in a commit that has not returned.
         self._sent: tuple[int, int] | None = None
         self._committed = float("-inf")
         self._begun = monotonic()
         self._updates = OpenPartUpdates(self._all_streams)
 
     def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
-        """Return the stream of a group of bodies of the agent ``name``, always the same object.
+        """Return the stream of a group of bodies of an agent, always the same object.
 
-        Evaluation episodes have streams of their own, also in the next methods.
+        Args:
+            name: name of the agent.
+            evaluation: the stream of the evaluation episodes, which is separate.
+            group: number of the group.
+
+        Raises:
+            StoreError: there is no such agent or group.
         """
         return self._streams_of(evaluation).agent(name, group)
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
-        """Return the stream of the environment ``uid``, always the same object."""
+        """Return the stream of the environment ``uid``, or that of its evaluation episodes, always the same object."""
         return self._streams_of(evaluation).environment(uid)
 
     def frames(self, uid: str, evaluation: bool = False) -> FrameStream:
-        """Return the stream of the frames of the environment ``uid``, always the same object."""
+        """Return the stream of frames of the environment ``uid``, or that of its evaluation episodes, always the same
+        object.
+        """
         return self._streams_of(evaluation).frames(uid)
 
     def statistic(
@@ -87,13 +95,23 @@ class PhaseRecorder:
         value: float,
         evaluation: bool = False,
     ) -> None:
-        """Record that ``agent`` had ``key`` = ``value`` after ``step`` of an episode."""
+        """Record the value of a statistic that an agent reported.
+
+        Args:
+            agent: name of the agent.
+            worker: number of the worker.
+            episode: number of the episode.
+            step: number of the step after which it was reported.
+            key: name of the statistic.
+            value: its value.
+            evaluation: the episode is an evaluation episode.
+        """
         self._streams_of(evaluation).statistics.append(agent, worker, episode, step, key, value)
 
     def world(self, data: Mapping[str, Any]) -> None:
         """Record the world of the phase: plain data, which runs with the same world share.
 
-        It reaches the database with the first episodes, or after a second of one that takes longer.
+        It is committed with the first episodes, or after a second if the first takes longer.
         """
         self._world = SharedDescription.of(WORLD, dict(data))
 
@@ -110,28 +128,37 @@ class PhaseRecorder:
         agents: Mapping[str, Mapping[str, Any]],
         evaluation: bool = False,
     ) -> None:
-        """Record the end of an episode and what it gave the agents.
+        """Record the end of an episode and the agents' outcomes. Episodes are committed about once a second.
 
-        Evaluation episodes are counted on their own, from 0 for every worker.
+        Args:
+            worker: number of the worker.
+            episode: number of the episode; every worker counts its episodes from 0, evaluation episodes separately.
+            steps: number of steps.
+            ticks: duration in mosaik ticks.
+            ended_by: what ended the episode.
+            flow: name of the simulation flow control at its end.
+            duration: in seconds.
+            agents: maps each name to ``{"objective": m, "rewards": {name: m, ...}}``, where ``m`` has the keys
+                ``sum``, ``mean``, ``min`` and ``max``.
+            evaluation: this is an evaluation episode.
 
-        ``agents`` gives for each name ``{"objective": m, "rewards": {name: m, ...}}``
-        where ``m`` has the keys ``sum``, ``mean``, ``min`` and ``max``. ``duration`` is
-        in seconds. Episodes reach the database about once a second.
+        Raises:
+            StoreError: there is no such agent, or the database cannot be written to.
         """
         key = {"phase_id": self.row_id, "worker": worker, "episode": episode, "evaluation": evaluation}
         outcomes = [
-            {**key, **row} for name, given in agents.items() for row in self._outcome_rows(name, given)
+            {**key, **row} for name, results in agents.items() for row in self._outcome_rows(name, results)
         ]
         row = {"steps": steps, "ticks": ticks, "ended_by": ended_by, "flow": flow, "duration": duration}
         self._episodes.append(key | row | {"ended": utc_now()})
         self._outcomes += outcomes
-        # (the next one may take as long as this one)
+        # the next episode may take as long as this one
         late = monotonic() + duration - self._committed >= _SECONDS_PER_COMMIT
         if late or len(self._episodes) >= _EPISODES_PER_COMMIT:
             self._commit_episodes()
 
     def finish(self, reason: str) -> None:
-        """Write what is still in memory; ``reason`` says why the phase ended."""
+        """Write all that is still in memory; ``reason`` says why the phase ended."""
         if self.finished:
             raise StoreError(f"phase {self._index} is finished already")
         self.finished = True
@@ -166,10 +193,10 @@ class PhaseRecorder:
         return digests_of(self._stream_states())
 
     def mark(self) -> dict[str, Any]:
-        """Write what is in memory, and say how far the recording is, as plain JSON data.
+        """Flush the memory, and return the state of the recording as plain JSON data.
 
-        ``streams`` gives ``rows``, ``parts`` and ``digest`` by folder; ``episodes`` lists
-        evaluation or not, worker, last episode and number of episodes.
+        ``streams`` has ``rows``, ``parts`` and ``digest`` by folder; ``episodes`` lists
+        whether an evaluation, worker, last episode and number of episodes.
         """
         if not self.finished:
             for _, stream in self._streams():
@@ -197,22 +224,22 @@ class PhaseRecorder:
         }
 
     def _go_on(self, row_id: int, mark: Mapping[str, Any], kept: Mapping[str, Kept]) -> None:
-        """Become the recorder of the phase that was open at ``mark``."""
+        """Continue the phase that was open at ``mark``."""
         self.row_id = row_id
         agents, uids = self._members()
-        there = {"agents": list(agents), "environments": uids}
-        now = {
+        recorded = {"agents": list(agents), "environments": uids}
+        current = {
             "agents": [record.name for record in self._agent_records],
             "environments": [record.uid for record in self._environment_records],
         }
-        for what, names in there.items():
-            same = list(map(self._as_stored, now[what]))
+        for kind, names in recorded.items():
+            same = list(map(self._as_stored, current[kind]))
             if names != same:
                 raise StoreError(
-                    f"phase {self._index} was recorded with the {what} {', '.join(names)}; "
+                    f"phase {self._index} was recorded with the {kind} {', '.join(names)}; "
                     f"now they are {', '.join(same)}"
                 )
-        self._agent_ids = dict(zip(now["agents"], agents.values(), strict=True))
+        self._agent_ids = dict(zip(current["agents"], agents.values(), strict=True))
         if mark["evaluation"]:
             self._evaluation = self._make_streams(evaluation=True)
         for folder, stream in self._streams():
@@ -221,18 +248,18 @@ class PhaseRecorder:
 
     @reads
     def _members(self) -> tuple[dict[str, int], list[str]]:
-        """Return the ids of the agents by their names, and the uids of the environments, as they are stored."""
+        """Select the ids of the agents by name, and the uids of the environments, with names as stored."""
         with self.database.reading() as session:
-            found = select(Agent.name, Agent.id).where(Agent.phase_id == self.row_id).order_by(Agent.id)
+            agents = select(Agent.name, Agent.id).where(Agent.phase_id == self.row_id).order_by(Agent.id)
             uids = select(Environment.uid).where(Environment.phase_id == self.row_id).order_by(Environment.id)
-            return dict(session.execute(found).all()), list(session.scalars(uids))
+            return dict(session.execute(agents).all()), list(session.scalars(uids))
 
     def _as_stored(self, name: str) -> str:
-        """Return the name as the database gives it back: some characters are escaped there."""
+        """Escape a name as the database does."""
         return str(SafeText().process_bind_param(name, self.database.engine.dialect))
 
     def _begin(self, row: Mapping[str, Any]) -> None:
-        """Record that the phase begins, whose row this is, and with what."""
+        """Insert the phase's ``row``, and the rows of its members."""
 
         topologies = [
             None if record.topology is None else SharedDescription.of(TOPOLOGY, record.topology.to_data())
@@ -240,7 +267,9 @@ class PhaseRecorder:
         ]
 
         def write(session: Session) -> int:
-            ids = description_ids(session, [one for one in topologies if one is not None])
+            ids = description_ids(
+                session, [description for description in topologies if description is not None]
+            )
             phase = Phase(**row)
             session.add(phase)
             session.flush()
@@ -326,11 +355,11 @@ class PhaseRecorder:
     def _all_streams(self) -> list[AnyStream]:
         return [stream for _, stream in self._streams()]
 
-    def _outcome_rows(self, name: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _outcome_rows(self, name: str, outcome: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if name not in self._agent_ids:
-            self._training.agent(name)  # says which there are
-        results = [("objective", "", given["objective"])]
-        results += [("reward", reward, moments) for reward, moments in given["rewards"].items()]
+            self._training.agent(name)  # raises an error that lists the names
+        results = [("objective", "", outcome["objective"])]
+        results += [("reward", reward, moments) for reward, moments in outcome["rewards"].items()]
         for kind, reward, moments in results:
             yield {
                 "agent_id": self._agent_ids[name],
@@ -340,7 +369,7 @@ class PhaseRecorder:
             }
 
     def _commit_late(self) -> None:
-        """Commit what has waited for a second, while an episode goes on."""
+        """Commit if results have waited for a second, while an episode goes on."""
         waits = self._episodes or self._world is not None
         if waits and monotonic() - max(self._committed, self._begun) >= _SECONDS_PER_COMMIT:
             self._commit_episodes()
@@ -355,8 +384,8 @@ class PhaseRecorder:
             def write(session: Session) -> bool:
                 if world is not None:
                     ids = description_ids(session, [world])
-                    known = update(Phase).where(Phase.id == self.row_id).values(world_id=ids[world.hash])
-                    session.execute(known)
+                    statement = update(Phase).where(Phase.id == self.row_id).values(world_id=ids[world.hash])
+                    session.execute(statement)
                 if self._episodes:
                     session.execute(insert(Episode), self._episodes)
                 if self._outcomes:
@@ -368,7 +397,7 @@ class PhaseRecorder:
         self._committed = monotonic()
 
     def _forget_sent(self, episodes: int, outcomes: int) -> None:
-        # The last commit failed, or Ctrl-C struck: perhaps before it was done, perhaps after.
+        # The last commit failed or was interrupted by Ctrl-C: before it was done, or after.
         def look(_: bool) -> bool:
             with self.database.reading() as session:
                 return self._have_arrived(session)
@@ -379,7 +408,7 @@ class PhaseRecorder:
         self._sent = None
 
     def _have_arrived(self, session: Session) -> bool:
-        """Whether the database has the first of the episodes that are in memory; then it has all that were sent."""
+        """Whether the database has the first of the episodes in memory; then it has all that were sent."""
         if not self._episodes:
             return False
         first = self._episodes[0]
@@ -387,7 +416,7 @@ class PhaseRecorder:
 
 
 def digests_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the digests of those that have rows: ``{"phase-0/agent-a": "..."}``; none of frames."""
+    """Return the digests of all streams with rows but frames: ``{"phase-0/agent-a": "..."}``."""
     start = len(TRAJECTORIES) + 1
     return {
         folder[start:]: state["digest"]

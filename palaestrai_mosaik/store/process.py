@@ -1,8 +1,8 @@
-"""Whether the process that wrote something down still runs.
+"""Whether the process that recorded a run still exists.
 
-Numbers of processes are used again, so a process is known by its number and its start. On Linux
-the start is given in seconds since the system's boot, to the tick: the system reports the Unix time of a start
-as boot plus that, and so another one after its clock was set. Elsewhere the Unix time is
+Process ids are reused, so a process is identified by its id and its start. On Linux,
+the start is given in seconds since the system's boot, to the tick: the system computes the Unix time of a start
+from the boot time, so it changes when the clock is set. Elsewhere the Unix time is
 noted once, at the start.
 """
 
@@ -11,18 +11,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
-#: what is greater is a Unix time: no system has been up for thirty years
+#: a greater start is a Unix time: no system has been up for thirty years
 _UNIX = 1e9
-#: where the start stands in ``/proc/<pid>/stat``, behind the process's name in parentheses
+#: the index of the start in ``/proc/<pid>/stat``, after the process's name in parentheses
 _START = 19
 
 
 def process_started() -> float:
-    """Return when this process began, to be asked about by :func:`still_runs`.
+    """Return the start of this process, for :func:`still_runs`.
 
     In seconds since the boot on Linux, as Unix time elsewhere.
     """
@@ -34,8 +35,10 @@ def process_started() -> float:
 def still_runs(pid: int, started: float, tolerance: float) -> bool:
     """Whether the process ``pid`` of this host that began at ``started`` still runs.
 
-    ``started``: as :func:`process_started` gave it, or Unix time (older releases wrote that), which
-    must agree within ``tolerance`` seconds: clocks are adjusted, and with them what is reported.
+    Args:
+        pid: its id.
+        started: a result of :func:`process_started`, or a Unix time (of older releases).
+        tolerance: seconds by which Unix times may differ: adjusting the clock changes the reported start.
     """
     try:
         process = psutil.Process(pid)
@@ -50,18 +53,30 @@ def still_runs(pid: int, started: float, tolerance: float) -> bool:
         return True
 
 
-def terminate(pid: int, started: float, tolerance: float) -> bool:
-    """Ask the process ``pid`` of this host that began at ``started`` to end (SIGTERM); return whether it runs.
+def terminate(pid: int, started: float, tolerance: float, is_meant: Callable[[], bool]) -> bool:
+    """Ask the process ``pid`` of this host that began at ``started`` to end (SIGTERM).
 
-    No other process is signalled, also if it gets the number meanwhile (where the system has handles of processes:
-    Linux since 5.3). Raises ``PermissionError`` for a process of another user.
+    No other process is signalled, even if it gets the id meanwhile, on systems with handles of processes (Linux since
+    5.3).
+
+    Args:
+        pid: its id.
+        started: a result of :func:`process_started`.
+        tolerance: as in :func:`still_runs`.
+        is_meant: called last, to confirm that this is the process to signal.
+
+    Returns:
+        Whether the process runs, and was signalled.
+
+    Raises:
+        PermissionError: the process belongs to another user.
     """
     try:
         handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except ProcessLookupError:
         return False
     try:
-        if not still_runs(pid, started, tolerance):
+        if not (still_runs(pid, started, tolerance) and is_meant()):
             return False
         if handle is None:
             os.kill(pid, signal.SIGTERM)

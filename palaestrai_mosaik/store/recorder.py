@@ -1,8 +1,7 @@
-"""Records one execution of a run document; each phase has a recorder of its own."""
+"""The recorder of one execution of a run document; each phase has its own recorder."""
 
 from __future__ import annotations
 
-import traceback as tracebacks
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,38 +11,40 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.errors import StoreError, format_traceback
+from palaestrai_mosaik.text import abridge
 
 from .database import reads
 from .models import Failure, Instance, Phase, Warned, to_json, utc_now
 from .parts import write_text
 from .phase_recorder import PhaseRecorder, digests_of
 from .records import AgentRecord, EnvironmentRecord
+from .run_lock import RunLock
 
 if TYPE_CHECKING:
     from .database import Database
     from .stream_resume import Kept
 
 
-#: the file that an instance's directory holds once the run has ended, whatever its status
+#: the file in an instance's directory that marks that the run has ended, whatever its status
 MARKER = "complete.json"
-#: its name until the database has the end: a process that is killed in between leaves it so. It counts where
-#: the database says how the run ended, and nowhere else.
+#: the marker's name until the end is in the database; if the process is killed in between, the file keeps it. It
+#: counts only if the database says how the run ended.
 PENDING_MARKER = f"{MARKER}.pending"
 
 Status = Literal["finished", "failed", "interrupted", "pruned", "lost"]
 
 
 def wait_for_others(session: Session, instance: int) -> None:
-    """Wait until no other transaction records anything of the instance.
+    """Wait until no other transaction writes rows of the instance.
 
-    A connection that was cut may leave a transaction behind that the server has not done with yet.
+    After a lost connection, the server may still be executing the transaction.
     """
     session.execute(select(Instance.id).where(Instance.id == instance).with_for_update())
 
 
 def read_marker(directory: Path) -> str:
-    """Return the marker of an instance that has ended, as the database says. Raises ``OSError``."""
+    """Read the marker of an instance that has ended according to the database. Raises ``OSError``."""
     try:
         return files.read_text(directory / MARKER)
     except FileNotFoundError:
@@ -51,7 +52,7 @@ def read_marker(directory: Path) -> str:
 
 
 def put_marker(directory: Path) -> None:
-    """Give the pending marker its name, if there is one: the database has the end. Raises :class:`StoreError`."""
+    """Rename the pending marker, if there is one, after the end is in the database. Raises :class:`StoreError`."""
     try:
         with suppress(FileNotFoundError):
             files.move(directory / PENDING_MARKER, directory / MARKER)
@@ -62,8 +63,8 @@ def put_marker(directory: Path) -> None:
 class InstanceRecorder:
     """Records one execution of a run document.
 
-    Made by :meth:`Store.begin_run`, and by :meth:`Store.resume_run`: then ``marked`` are the
-    phases that had begun at the mark, and ``kept`` what the streams held, by their folder.
+    :meth:`Store.begin_run` and :meth:`Store.resume_run` create it. For a resumed run, ``marked`` has the phases that
+    had begun at the mark, and ``kept`` the contents of the streams, by folder.
     """
 
     def __init__(
@@ -77,18 +78,19 @@ class InstanceRecorder:
         marked: Sequence[dict[str, Any]] = (),
         kept: Mapping[str, Kept] | None = None,
     ):
-        #: the instance's uid; sorts by time
+        #: the instance's uid; uids sort by time
         self.uid = uid
-        #: the folder of this instance; others may add to it (brain dumps, for instance)
+        #: the folder of this instance; other modules may add files, such as brain dumps
         self.directory = directory
         self.database = database
         self._id = row_id
         self._hash = hash
         self._phases: list[PhaseRecorder] = []
-        # Phases of the mark that this object does not record (yet), by number.
+        # Phases of the mark, by number, that have ended or are not reopened yet.
         self._marked = {phase["phase"]: phase for phase in marked}
         self._kept = kept or {}
         self._finished = False
+        self._lock = RunLock(directory)
 
     def begin_phase(  # noqa: PLR0913  (the phase's row)
         self,
@@ -102,10 +104,20 @@ class InstanceRecorder:
         environments: Sequence[EnvironmentRecord],
         agents: Sequence[AgentRecord],
     ) -> PhaseRecorder:
-        """Record that a phase begins, and with what; return its recorder.
+        """Record the start of a phase and its members; return its recorder.
 
-        ``index`` counts the phases of the schedule from 0, ``mode`` is ``"train"`` or
-        ``"test"``, ``controller`` names the simulation controller.
+        Args:
+            index: number of the phase in the schedule, from 0.
+            name: name of the phase.
+            mode: ``"train"`` or ``"test"``.
+            workers: number of workers.
+            episodes: number of episodes of each worker; ``None``: no limit.
+            controller: name of the simulation controller.
+            environments: the environments, in order.
+            agents: the agents, in order.
+
+        Raises:
+            StoreError: the run has been finished, or the database cannot be written to.
         """
         self._refuse_if_finished()
         phase = PhaseRecorder(self.database, self.directory, index, environments, agents)
@@ -117,10 +129,15 @@ class InstanceRecorder:
     def reopen_phase(
         self, index: int, environments: Sequence[EnvironmentRecord], agents: Sequence[AgentRecord]
     ) -> PhaseRecorder:
-        """Return a recorder that goes on with the phase that was open at the mark.
+        """Return a recorder that continues the phase that was open at the mark.
 
-        Raises :class:`StoreError` if there was none of this number, or if its environments
-        or agents are others now.
+        Args:
+            index: number of the phase in the schedule, from 0.
+            environments: the environments, as in :meth:`begin_phase`.
+            agents: the agents, as in :meth:`begin_phase`.
+
+        Raises:
+            StoreError: no phase with this number was open, or its environments or agents have changed.
         """
         self._refuse_if_finished()
         marked = self._marked.get(index)
@@ -138,9 +155,9 @@ class InstanceRecorder:
         return phase
 
     def mark(self) -> dict[str, Any]:
-        """Write what is in memory, and say how far the recording is, as plain JSON data.
+        """Flush the memory, and return the state of the recording as plain JSON data.
 
-        :meth:`Store.resume_run` goes on from here.
+        :meth:`Store.resume_run` continues from here.
         """
         self._refuse_if_finished()
         phases = [*self._marked.values(), *(phase.mark() for phase in self._phases)]
@@ -148,7 +165,7 @@ class InstanceRecorder:
 
     def warning(self, text: str) -> None:
         """Record a warning."""
-        time = utc_now()
+        text, time = abridge(text), utc_now()
 
         def write(session: Session) -> bool:
             session.add(Warned(instance_id=self._id, text=text, time=time))
@@ -162,14 +179,26 @@ class InstanceRecorder:
         self.database.write(write, written)
 
     def finish(self, status: Status, error: BaseException | None = None) -> None:
-        """Write what is still in memory, the marker under another name, the status and the error; then rename it.
+        """Write all that is still in memory, the pending marker, the status and the error; then rename the marker.
 
-        Whenever the process is killed, the marker of a run that has ended in the database is there.
-        Raises :class:`StoreError` if the data cannot be written; the run is then recorded
-        as failed, with both errors, as far as the database still takes it.
+        With this order, a run that has ended in the database has a marker, even if the process is killed.
+
+        Args:
+            status: how the run ended.
+            error: the error that ended it, which is recorded with its traceback.
+
+        Raises:
+            StoreError: the data cannot be written; the run is then recorded as failed, with both errors, if the
+                database still accepts it.
         """
         self._refuse_if_finished()
         self._finished = True
+        try:
+            self._finish(status, error)
+        finally:
+            self._lock.release()
+
+    def _finish(self, status: Status, error: BaseException | None) -> None:
         failures = [] if error is None else [error]
         problem: StoreError | None = None
         open_phases = [phase for phase in self._phases if not phase.finished]
@@ -212,8 +241,8 @@ class InstanceRecorder:
                         instance_id=self._id,
                         phase_id=phase,
                         kind=type(failure).__qualname__,
-                        message=str(failure),
-                        traceback="".join(tracebacks.format_exception(failure)),
+                        message=abridge(str(failure)),
+                        traceback=format_traceback(failure),
                         time=ended,
                     )
                 )
@@ -221,8 +250,8 @@ class InstanceRecorder:
 
         def written(session: Session) -> bool | None:
             wait_for_others(session, self._id)
-            found = session.scalar(select(Instance.ended).where(Instance.id == self._id))
-            return True if found == ended else None
+            recorded = session.scalar(select(Instance.ended).where(Instance.id == self._id))
+            return True if recorded == ended else None
 
         self.database.write(write, written)
 

@@ -1,4 +1,4 @@
-"""Descriptions of a phase for the store, as plain data, and the names of its folders."""
+"""Descriptions of a phase's members as plain data, and the names of its folders."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from palaestrai_mosaik.types import Topology
 class ChannelRecord:
     """A sensor, an actuator or a reward.
 
-    ``uid`` is the full id (``"myenv.0"``), ``space`` the space's text, and ``size`` the
-    number of floats that one value has when it is flattened. Where it stands for the channels
-    of several incarnations, ``{body}`` is written for their number (``"cells.{body}.soc"``).
+    ``uid`` is the full id (``"myenv.0"``), ``space`` the text form of the space, and ``size`` the
+    number of floats of a flattened value. In a record for the channels
+    of several incarnations, ``{body}`` replaces their number (``"cells.{body}.soc"``).
     """
 
     uid: str
@@ -29,9 +29,9 @@ class ChannelRecord:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRecord:
-    """An environment of a phase. ``start`` is the date of tick 0, where there is one.
+    """An environment of a phase. ``start`` is the date of tick 0, if there is one.
 
-    A batched environment has several ``incarnations``; its channels are then those of one. The
+    A batched environment has several ``incarnations``; its channels are those of one incarnation. The
     ``topology`` has the uids of the channels. ``frames``: rendered frames are stored, too.
     """
 
@@ -55,15 +55,15 @@ class BodyRecord:
 
     ``group`` counts the agent's groups from 0; ``name`` is their label, if they have one. The
     agent's bodies are numbered through: these are ``first`` up to ``first + count - 1``.
-    ``environment`` is where they are (``None``: a body that spans several environments).
+    ``environment`` is the uid of their environment (``None``: a body that spans several environments).
     ``muscle`` and ``objective`` are class names. The channels are those of one body: with
     ``{body}`` for its number, if there are several; in those of body ``first``, ``{body}``
-    stands for ``number``. ``rewards`` names the rewards that a body gets, in the order in
-    which :meth:`AgentStream.append` receives them. With ``proposed``, the set-points of a row
-    are what was done, and what the agent would have done stands beside them.
+    stands for ``number``. ``rewards`` names the rewards of a body, in the order in
+    which :meth:`AgentStream.append` receives them. With ``proposed``, a row has the applied
+    set-points, and beside them those that the agent would have chosen.
 
-    ``incarnations`` says in which of a batched environment the bodies sit, one after the other;
-    of a single body, it may name several. ``None``: in those from ``number`` on.
+    ``incarnations`` lists the incarnation of a batched environment for each body, in order;
+    for a single body, it may list several. ``None``: those from ``number`` on.
     """
 
     group: int = 0
@@ -81,10 +81,10 @@ class BodyRecord:
     incarnations: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        found = self.incarnations
-        if found is not None and (not found or len(found) != self.count != 1):
+        places = self.incarnations
+        if places is not None and (not places or len(places) != self.count != 1):
             raise StoreError(
-                f"group {self.group}: {len(found)} incarnations for {self.count} bodies; expected is one for each"
+                f"group {self.group}: {len(places)} incarnations for {self.count} bodies; expected is one for each"
             )
 
 
@@ -92,8 +92,8 @@ class BodyRecord:
 class AgentRecord:
     """An agent of a phase. ``brain``, ``muscle`` and ``objective`` are class names.
 
-    ``bodies`` lists its groups of identical bodies, at least one, in order. An agent that the
-    document gives no bodies has one group of one body.
+    ``bodies`` lists its groups of identical bodies, at least one, in order. An agent without bodies in the
+    document has one group of one body.
     """
 
     name: str
@@ -119,11 +119,11 @@ _SAFE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,46}[A-Za-z0-9_-])?")
 
 
 def slug(name: str, taken: Iterable[str] = ()) -> str:
-    """Return a file name for ``name``: a name that is safe already stays as it is.
+    """Make a file name from ``name``; a safe name stays unchanged.
 
-    Any other loses what is not a letter, a digit, ``_`` or ``-``, and is distinguished by a
-    hash, so no name can leave its folder. So is a name that differs from one in ``taken``
-    in upper and lower case alone, which some file systems do not distinguish.
+    In any other, characters other than letters, digits, ``_`` and ``-`` are replaced, and a hash is appended, so no
+    name can leave its folder. A hash also distinguishes a name that differs from one in ``taken`` only in upper and
+    lower case, which some file systems do not distinguish.
     """
     used = {other.casefold() for other in taken}
     if _SAFE.fullmatch(name) and name.casefold() not in used:
@@ -138,7 +138,7 @@ def slug(name: str, taken: Iterable[str] = ()) -> str:
 
 
 def channel_columns(prefix: str, channels: Iterable[ChannelRecord]) -> list[str]:
-    """Return one column name per float: ``reading.myenv.0``, or ``reading.myenv.0[2]``."""
+    """List one column name per float: ``reading.myenv.0``, or ``reading.myenv.0[2]``."""
     names: list[str] = []
     for channel in channels:
         name = f"{prefix}.{channel.uid}"
@@ -147,7 +147,7 @@ def channel_columns(prefix: str, channels: Iterable[ChannelRecord]) -> list[str]
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Return ``names`` with ``#2``, ``#3``, ... added to those that came before."""
+    """Add ``#2``, ``#3``, ... to repeated names."""
     taken: set[str] = set()
     result: list[str] = []
     for name in names:

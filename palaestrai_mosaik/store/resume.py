@@ -1,8 +1,8 @@
-"""Resume a run from a mark: what came after it is removed, what came before is checked.
+"""Resuming a run from a mark: rows and parts after it are removed, those before it are checked.
 
-The order matters, because this too may be killed: first everything is checked, then the
-database is set back in one transaction, then files are removed that nothing refers to any
-more. Wherever it ends, it can be done again with the same mark.
+The order allows for a kill at any moment: first everything is checked, then the
+database is rolled back to the mark in one transaction, then unreferenced files are
+removed. After an interruption, the same mark can be used again.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from .streams import EVALUATION, TRAJECTORIES
 
 
 def resume(lookup: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
-    """Set the instance that ``run`` means back to ``mark``; return its recorder.
+    """Roll the instance named ``run`` back to ``mark``; return its recorder.
 
-    Raises :class:`StoreError` if there is no such instance, the mark is of another one, it
-    has finished, its process still runs, or what the mark describes is missing.
+    Raises :class:`StoreError` if there is no such instance, the mark belongs to another one, the instance
+    has finished, its process still runs, or rows or parts before the mark are missing.
     """
     uid = lookup.find_run(run)
     if mark["instance"] != uid:
@@ -75,8 +75,8 @@ def resume(lookup: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorde
     def done(session: Session) -> bool | None:
         wait_for_others(session, instance.id)
         mine = [getattr(Instance, name) == value for name, value in _mine().items() if value is not None]
-        found = session.scalar(select(Instance.id).where(Instance.id == instance.id, *mine))
-        return None if found is None else True
+        row_id = session.scalar(select(Instance.id).where(Instance.id == instance.id, *mine))
+        return None if row_id is None else True
 
     lookup.database.write(set_back, done)
     try:
@@ -89,7 +89,7 @@ def resume(lookup: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorde
 
 
 def _check(lookup: Lookup, uid: str, mark: Mapping[str, Any]) -> tuple[Instance, str, dict[str, str]]:
-    """Return the instance, the hash of its document, and the kind of every stream by its folder."""
+    """Check the instance against the mark; return it, its document's hash, and the kind of every stream by folder."""
     with lookup.database.reading() as session:
         instance = session.scalars(select(Instance).where(Instance.uid == uid)).one()
         _refuse_if_busy(instance)
@@ -103,13 +103,13 @@ def _check(lookup: Lookup, uid: str, mark: Mapping[str, Any]) -> tuple[Instance,
 def _refuse_if_busy(instance: Instance) -> None:
     if instance.status == "finished":
         raise StoreError(f"the run {instance.uid} has finished: there is nothing to resume")
-    # Whether a process of another host still runs cannot be known here.
+    # A process on another host cannot be checked from here.
     if instance.host == socket.gethostname() and status_of(instance) == "running":
         raise StoreError(f"the run {instance.uid} still runs in the process {instance.pid}")
 
 
 def _check_database(session: Session, instance: Instance, mark: Mapping[str, Any]) -> dict[str, str]:
-    """Compare the rows of SQL with the mark; return the kind of every stream by its folder."""
+    """Compare the SQL rows with the mark; return the kind of every stream by folder."""
     phases = _phase_ids(session, instance.id)
     kinds: dict[str, str] = {}
     for phase in mark["phases"]:
@@ -119,30 +119,30 @@ def _check_database(session: Session, instance: Instance, mark: Mapping[str, Any
             raise StoreError(f"the database has no {where}, but the mark has")
         for evaluation, worker, last, count in phase["episodes"]:
             condition = (Episode.phase_id == row_id, _up_to(Episode, evaluation, worker, last))
-            found = session.scalar(select(func.count()).select_from(Episode).where(*condition))
-            if found != count:
-                what = "evaluations" if evaluation else "episodes"
+            counted = session.scalar(select(func.count()).select_from(Episode).where(*condition))
+            if counted != count:
+                noun = "evaluations" if evaluation else "episodes"
                 raise StoreError(
-                    f"{where}: the mark has {count} {what} of worker {worker}, the database {found}"
+                    f"{where}: the mark has {count} {noun} of worker {worker}, the database {counted}"
                 )
         streams = select(Stream.folder, Stream.kind).where(Stream.phase_id == row_id)
-        known = dict(session.execute(streams).all())
+        phase_kinds = dict(session.execute(streams).all())
         for folder in phase["streams"]:
-            if folder not in known:
+            if folder not in phase_kinds:
                 raise StoreError(f"{where}: the database has no stream {folder!r}, but the mark has")
-        kinds |= known
+        kinds |= phase_kinds
     return kinds
 
 
 def _check_stream(directory: Path, folder: str, kind: str, state: Mapping[str, Any]) -> Kept:
-    place = inside(directory, folder)
-    kept = read_kept(kind, place, state["parts"])
+    path = inside(directory, folder)
+    kept = read_kept(kind, path, state["parts"])
     rows = [kept.rows]
     if kind == "agent":
-        rows.append(count_rows(wall_folder(place), state["parts"]))
+        rows.append(count_rows(wall_folder(path), state["parts"]))
     if any(count != state["rows"] for count in rows) or kept.digest.hexdigest() != state["digest"]:
         raise StoreError(
-            f"{place} is damaged: its first {state['parts']} parts hold other rows than the mark says"
+            f"{path} is damaged: its first {state['parts']} parts hold other rows than the mark says"
         )
     return kept
 
@@ -157,7 +157,7 @@ def _up_to(table: type[Episode] | type[Outcome], evaluation: bool, worker: int, 
 
 
 def _take_over(session: Session, instance: Instance) -> None:
-    """Make this process the one that runs the instance, unless another was faster."""
+    """Make this process the owner of the instance, unless another was faster."""
     as_it_was = (
         Instance.id == instance.id,
         Instance.status == instance.status,
@@ -170,7 +170,7 @@ def _take_over(session: Session, instance: Instance) -> None:
 
 
 def _mine() -> dict[str, Any]:
-    """Return what the row of an instance says that this process runs."""
+    """The column values of an instance that this process runs."""
     return {
         "status": "running",
         "ended": None,
@@ -213,9 +213,9 @@ def _reopen(session: Session, row_id: int, phase: Mapping[str, Any]) -> None:
 def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, Any]) -> None:
     root = directory / TRAJECTORIES
     names = {f"phase-{phase['phase']}": phase for phase in mark["phases"]}
-    for found in root.glob("phase-*"):
-        if found.name not in names:
-            files.remove_tree(found)
+    for phase_folder in root.glob("phase-*"):
+        if phase_folder.name not in names:
+            files.remove_tree(phase_folder)
     for name, phase in names.items():
         if phase["finished"]:
             continue
@@ -224,7 +224,7 @@ def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, 
         for relative, state in phase["streams"].items():
             folder = inside(directory, relative)
             folders = [folder, wall_folder(folder)] if kinds[relative] == "agent" else [folder]
-            for place in folders:
-                surplus = [path for path in part_files(place) if part_number(path) >= state["parts"]]
-                for path in (*surplus, *open_part_files(place), *place.glob("*.tmp")):
-                    files.remove(path)
+            for stream_folder in folders:
+                surplus = [part for part in part_files(stream_folder) if part_number(part) >= state["parts"]]
+                for part in (*surplus, *open_part_files(stream_folder), *stream_folder.glob("*.tmp")):
+                    files.remove(part)

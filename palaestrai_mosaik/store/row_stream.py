@@ -1,10 +1,10 @@
-"""Streams of rows: rows are collected in a block, and leave it as part files when they are due.
+"""Streams of rows: rows are collected in a block, and written as part files from time to time.
 
-The block is allocated once. In it a row is a packed record: integers and flags first, then
+The block is allocated once. A row in it is a packed record: integers and flags first, then
 all floats. So appending a row is one ``struct.pack_into`` and a slice assignment for each
 vector, appending many is a slice assignment for each column, and the digest of a stream is
-simply taken over the block's bytes. Whose row it is (which body or incarnation), and in which
-episode of its environment, stands beside the block: most streams have rows of one alone.
+taken over the block's bytes. The row's owner (body or incarnation) and the episode of its
+environment are in separate columns, because most streams have rows of a single owner.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from .parts import PartWriter
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: rows of a full part
+#: the number of rows in a full part
 PART_ROWS = 20_000
-#: seconds after which a part is written though it is not full
+#: seconds after which a part is written even if it is not full
 PART_SECONDS = 4.0
-# Rows after which the clock is read at the latest: steps may suddenly become slow.
+# The clock is read at least every so many rows: steps may suddenly become slow.
 _LONGEST_LOOK = 128
 Vector = npt.NDArray[np.float64] | Sequence[float]
 
-#: a block's size; as much again is needed while a part is written
+#: a block's size; writing a part needs the same again
 _BLOCK_BYTES = 12 * 2**20
-_MAIN = struct.Struct("<hi")  # of worker and episode
+_MAIN = struct.Struct("<hi")  # worker and episode
 
 
 class FlushPolicy:
-    """Decides when a part is due: when the block is full, or after some seconds.
+    """Decides when a part is due: if the block is full, or after some seconds.
 
     The seconds grow with the number of parts, so that a run of days ends with hundreds
     of files and not with tens of thousands; a kill then costs about a fortieth of the
-    time passed, at least four seconds of it. The clock is read only every so many rows,
-    several times a second.
+    time passed, and at least four seconds. The clock is read only several times a second,
+    every so many rows.
     """
 
     def __init__(self, capacity: int):
@@ -59,7 +59,7 @@ class FlushPolicy:
         self._looked_at = 0
 
     def due(self, filled: int, parts: int) -> bool:
-        """Say whether ``filled`` rows, after ``parts`` parts, shall be written now."""
+        """Whether ``filled`` rows, after ``parts`` parts, are to be written now."""
         now = monotonic()
         per_second = (filled - self._looked_at) / max(now - self._looked, 1e-6)
         self._looked, self._looked_at = now, filled
@@ -69,7 +69,7 @@ class FlushPolicy:
         return filled > 0 and now - self._written >= PART_SECONDS * (1 + parts / 20)
 
     def written(self) -> int:
-        """Note that all rows were written; return after how many to ask again."""
+        """Note that all rows were written; return the number of rows before the next check."""
         self._written = monotonic()
         self.next_look = max(1, self.next_look - self._looked_at)
         self._looked_at = 0
@@ -77,18 +77,18 @@ class FlushPolicy:
 
 
 class Header:
-    """What starts a row, before its floats: a struct format, and a name for each of its fields."""
+    """The start of a row, before its floats: a struct format, and a name for each of its fields."""
 
     def __init__(self, format: str, names: Sequence[str]):
         self.struct = struct.Struct("<" + format)
         dtypes = {"q": "<i8", "i": "<i4", "h": "<i2", "?": "?", "d": "<f8"}
         self.dtype = np.dtype([(n, dtypes[f]) for n, f in zip(names, format, strict=True)])
-        #: the number of floats that take as much room
+        #: its size in floats
         self.cells = self.dtype.itemsize // 8
         self.names = tuple(names)
 
     def of(self, block: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Return the view (n,) of what starts the rows of ``block`` (n, width)."""
+        """Return the headers of ``block`` (n, width) as a structured view (n,)."""
         return block[:, : self.cells].view(self.dtype)[:, 0]
 
 
@@ -99,7 +99,7 @@ ENVIRONMENT_HEADER = Header("qqih??", ["step", "time", "episode", "worker", "ter
 
 
 class RowStream:
-    """What streams of agents and of environments share."""
+    """Base class of the streams of agents and environments."""
 
     def __init__(
         self,
@@ -112,9 +112,9 @@ class RowStream:
         self._writer = writer
         self._on_look = on_look
         self._open = OpenPart(writer.folder)
-        # held while rows are written: two threads do that
+        # held while rows are written, by either of two threads
         self._writing = threading.Lock()
-        # how many rows of the block are in the open part
+        # the number of the block's rows that are in the open part
         self._shown = 0
         self._header = header
         self._struct = header.struct
@@ -124,28 +124,28 @@ class RowStream:
         capacity = max(16, min(PART_ROWS, _BLOCK_BYTES // self._row_bytes))
         self._block = np.empty((capacity, self._row_bytes // 8), dtype="<f8")
         self._bytes = self._block.data.cast("B")
-        # whose row it is, and in which episode of its environment
+        # each row's owner, and the episode of its environment
         self._owners = {
             place: np.zeros(capacity, dtype="<i4"),
             "environment_episode": np.zeros(capacity, dtype="<i4"),
         }
         self._place, self._own_episode = (column.data for column in self._owners.values())
         heads = header.of(self._block)
-        #: what a row has besides its numbers, as columns of all rows that there is room for
+        #: the columns of a row apart from its floats, each with the block's capacity
         self._fields = {name: heads[name] for name in header.names} | self._owners
         self._pace = FlushPolicy(capacity)
         self._limit = self._pace.next_look
         self._filled = 0
         self._rows_written = 0
         self._digest = RowDigest()
-        # JSON that belongs to some rows of the block (of environments only)
+        # JSON states by row of the block, in streams of environments
         self._states: dict[int, str] = {}
         #: the number of parts written so far
         self.parts = 0
 
     @property
     def folder(self) -> Path:
-        """Where the parts lie."""
+        """The folder of the parts."""
         return self._writer.folder
 
     @property
@@ -163,10 +163,10 @@ class RowStream:
         return self._whole_digest().hexdigest()
 
     def restore(self, rows: int, parts: int, digest: RowDigest, values: Sequence[str]) -> None:
-        """Go on behind the ``rows`` that the first ``parts`` parts hold.
+        """Continue after the first ``parts`` parts, which hold ``rows`` rows.
 
-        ``digest`` is theirs, ``values`` are the columns of numbers that they have. Raises
-        :class:`StoreError` if this stream has others.
+        ``digest`` is theirs, and ``values`` names their number columns. Raises
+        :class:`StoreError` if this stream has other columns.
         """
         if rows and list(values) != self._value_names:
             raise StoreError(
@@ -185,8 +185,8 @@ class RowStream:
             self._open.discard()
             digest = self._whole_digest()
             limit = self._pace.written()
-            # Ctrl-C may strike at any call, and these rows are to be written once: until here,
-            # a repetition would replace the same part; from here on, nothing is called.
+            # Ctrl-C may interrupt any call, and these rows must be written once: until here,
+            # a retry would replace the same part; from here on, nothing is called.
             self._digest = digest
             self._rows_written += self._filled
             self._filled = 0
@@ -197,8 +197,7 @@ class RowStream:
     def show(self) -> None:
         """Write rows that are still in memory to the open part, where readers find them.
 
-        Another thread than that of the run may call it. Should it fail, it begins again the next time: all rows will
-        be in a part.
+        Any thread may call it. If it fails, the next call starts over: all rows will be in a part in the end.
         """
         with self._writing:
             start, end = self._shown, self._filled
@@ -223,10 +222,10 @@ class RowStream:
     def _append(
         self, scalars: Mapping[str, float], columns: Mapping[str, Array], values: Sequence[Array]
     ) -> None:
-        """Append ``n`` rows, which have been checked: fields that are the same in all, and columns (n,).
+        """Append ``n`` checked rows: scalars are the same in all, columns are (n,).
 
-        ``values`` are matrices (n, ...), side by side the numbers of the rows. Those for which
-        the block has no room follow after a part was written.
+        ``values`` are matrices (n, ...), which together form the rows' floats. If the block is full, a part is written
+        in between.
         """
         count, done = len(values[0]), 0
         while done < count:
@@ -266,14 +265,14 @@ class RowStream:
         return columns_of_rows(self._header.of(block), owners, block[:, self._cells :], self._value_names)
 
     def _refuse(self, error: Exception, **vectors: tuple[Any, int]) -> StoreError:
-        for what, (vector, size) in vectors.items():
-            found = np.shape(vector)
-            if found != (size,):
-                return StoreError(f"{self._writer.folder.name}: {what} of shape {found}, expected ({size},)")
+        for name, (vector, size) in vectors.items():
+            shape = np.shape(vector)
+            if shape != (size,):
+                return StoreError(f"{self._writer.folder.name}: {name} of shape {shape}, expected ({size},)")
         return StoreError(f"{self._writer.folder.name}: cannot record this step: {error}")
 
     def _check_rows(self, rows: Any, vectors: Sequence[str], sizes: Mapping[str, int]) -> None:
-        """Refuse rows that do not fit: ``vectors`` are (n,), the others (n, size)."""
+        """Refuse rows of wrong shapes: ``vectors`` must be (n,), the matrices of ``sizes`` (n, size)."""
         count = len(rows.environment_episode)
         try:
             _MAIN.pack(rows.worker, rows.episode)
@@ -293,5 +292,5 @@ class RowStream:
         except (struct.error, AttributeError, ValueError) as error:
             raise StoreError(f"{self._writer.folder.name}: cannot record these rows: {error}") from error
         for name, shape in wrong:
-            found = getattr(rows, name).shape
-            raise StoreError(f"{self._writer.folder.name}: {name} of shape {found}, expected {shape}")
+            actual = getattr(rows, name).shape
+            raise StoreError(f"{self._writer.folder.name}: {name} of shape {actual}, expected {shape}")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
+import pickle
 import platform
 import secrets
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from html import escape
 from importlib import metadata
 from pathlib import Path
@@ -24,8 +26,9 @@ from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.locations import DEFAULT_STORE, default_store
 from palaestrai_mosaik.pages import HEIGHT, Page
+from palaestrai_mosaik.text import count
 
-from .database import Database, Journal
+from .database import Database, Journal, MissingStoreError
 from .models import Instance
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
@@ -33,7 +36,7 @@ from .query.brains import BrainQueries
 from .query.descriptions import DescriptionQueries
 from .query.export import Export
 from .query.frames import FrameQueries
-from .query.lookup import Lookup
+from .query.lookup import INSTANCES, Lookup
 from .query.many_runs import ManyRunsQueries
 from .query.members import Members
 from .query.pace import PaceQueries
@@ -43,16 +46,19 @@ from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
 from .resume import resume
 from .shared import document_id, experiment_id
-from .urls import is_database
+from .urls import absolute, is_database, shown
 
 logger = logging.getLogger(__name__)
 
-#: what a notebook shows of a store: how many runs, and which of their columns
+#: in a notebook: the number of runs shown, and their columns
 _SHOWN = 10
 _SHOWN_COLUMNS = (
     *("run", "document", "status", "seed", "started"),
     *("duration", "phases", "episodes", "steps", "error"),
 )
+
+#: advice for a missing database
+_RESTORE = "put a copy of the database in its place, or execute the runs again: arsenai resume, or start"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,8 +67,16 @@ T = TypeVar("T")
 _OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
 
+def _is_utf_8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _answered_by(part: str, method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Store, P], T]:
-    """Return a method of the store, with the signature and docstring of ``method``, which its ``part`` runs."""
+    """Build a method of the store with the signature and docstring of ``method``, which runs on ``part``."""
 
     @wraps(method)
     def ask(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -78,16 +92,15 @@ class Store:
 
     Args:
         location: a directory, which holds ``store.db`` and ``instances/``; the SQLAlchemy URL of a database;
-            or where that URL is kept: ``@FILE`` (its first line; only its owner may read a file with a
+            or a reference to such a URL: ``@FILE`` (its first line; only its owner may read a file with a
             password) or ``env:NAME``. The default is the directory that ``PALAESTRAI_MOSAIK_STORE`` names, or
             ``palaestrai-results`` in the working directory.
-        directory: where the Parquet files go if ``location`` is the URL of a database (default:
+        directory: the folder of the Parquet files if ``location`` is the URL of a database (default:
             ``palaestrai-results``). A store in a directory takes none.
-        create: make a new store where it is missing. Otherwise a missing store is an error.
-        journal: how SQLite journals a new store. A store on a file system that several machines share needs
+        create: create the store if it is missing. Otherwise a missing store is an error.
+        journal: the SQLite journal mode of a new store. A store on a file system that several machines share needs
             ``"delete"``, and one machine at a time.
-        read_only: nothing can be recorded. This works on a disk that is full and where nothing may be
-            written.
+        read_only: nothing can be recorded. This works on a full disk and without write permission.
 
     Raises:
         StoreError: the store cannot be opened, is missing, or was written by a newer release.
@@ -103,17 +116,23 @@ class Store:
         read_only: bool = False,
     ):
         location = location or default_store()
+        self._read_only = read_only
         if isinstance(location, str) and is_database(location):
-            self.directory = Path(directory or DEFAULT_STORE).absolute()
-            files.add_root(self.directory)
+            self.directory = _trusted(directory or DEFAULT_STORE)
+            self._location = absolute(location)
             self.database = Database(location, create=create, journal=journal, read_only=read_only)
         else:
             if directory is not None:
                 raise StoreError(
                     "directory= (--files) goes with a database URL; a store in a directory has all in it"
                 )
-            self.directory = Path(location).absolute()
-            files.add_root(self.directory)
+            self.directory = _trusted(location)
+            self._location = str(self.directory)
+            if not _is_utf_8(self._location):
+                # neither SQLAlchemy nor pyarrow takes such a name
+                raise StoreError(
+                    f"the name of the store's folder is not UTF-8: {self._location!r}; choose another"
+                )
             if self.directory.exists() and not self.directory.is_dir():
                 raise StoreError(f"the store {self.directory} is a file, not a directory")
             if create and not read_only:
@@ -122,9 +141,17 @@ class Store:
                 except OSError as error:
                     raise StoreError(f"cannot make the store {self.directory}: {error}") from error
             url = URL.create("sqlite", database=str(self.directory / "store.db"))
-            self.database = Database(url, create=create, journal=journal, read_only=read_only)
+            without = _runs_without_database(self.directory)
+            try:
+                self.database = Database(url, create=create, journal=journal, read_only=read_only)
+            except MissingStoreError as error:
+                if not without:
+                    raise
+                raise MissingStoreError(f"{error}, but {without}; {_RESTORE}") from error
+            if without:
+                logger.warning("%s had no database, but %s; a new one was made", self.directory, without)
         logger.debug("store %s opened, files in %s", self.database.name, self.directory)
-        #: finds runs by name; the queries share it
+        #: finds runs by name; shared by the queries
         self.lookup = Lookup(self.database, self.directory)
         self._runs = RunQueries(self.lookup)
         self._members = Members(self.lookup)
@@ -199,11 +226,33 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the database's connections. Runs that were begun should be finished before."""
+        """Close the database's connections. Finish the recorded runs first."""
         self.database.close()
 
+    def __copy__(self) -> Self:
+        """Open the store once more."""
+        folder = self.directory if is_database(self._location) else None
+        return type(self)(self._location, directory=folder, read_only=self._read_only)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return copy.copy(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the location of the store; unpickling opens it.
+
+        Raises:
+            pickle.PicklingError: the location is a URL with a password.
+        """
+        if shown(self._location) != self._location:
+            raise pickle.PicklingError(
+                f"the URL of {shown(self._location)} holds a password, which would stand in the pickle; name the store by "
+                "@FILE or env:NAME"
+            )
+        folder = self.directory if is_database(self._location) else None
+        return partial(type(self), directory=folder, read_only=self._read_only), (self._location,)
+
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the newest runs."""
+        """Format the newest runs for a notebook."""
         runs = self.runs()
         shown = runs.tail(_SHOWN).iloc[::-1][list(_SHOWN_COLUMNS)]
         more = f", the newest {_SHOWN} of {len(runs):,}" if len(runs) > _SHOWN else ""
@@ -211,11 +260,11 @@ class Store:
         return title + shown.to_html(index=False, float_format="{:.2f}".format)
 
     def view(self, *runs: str, height: int = HEIGHT) -> Page:
-        """Return a page of the runs, which a notebook shows; see :func:`palaestrai_mosaik.view`.
+        """Build a page of the runs, which a notebook shows; see :func:`palaestrai_mosaik.view`.
 
         Args:
-            runs: which runs, as :meth:`find_run` takes them: one is shown by itself, several are compared. Without any,
-                all runs are listed.
+            runs: which runs, as :meth:`find_run` takes them: a single run is shown by itself, several are compared.
+                Without any, all runs are listed.
             height: of the page in the notebook, in pixels.
 
         Raises:
@@ -230,7 +279,7 @@ class Store:
         """The revision of the database's schema."""
         return self.database.schema_version() or ""
 
-    def begin_run(  # noqa: PLR0913 (what a document says of itself)
+    def begin_run(  # noqa: PLR0913 (the fields of a document)
         self,
         *,
         uid: str,
@@ -242,17 +291,17 @@ class Store:
         experiment_uid: str | None = None,
         content: str | None = None,
     ) -> InstanceRecorder:
-        """Record that an execution of a run document begins; return its recorder.
+        """Record the start of an execution of a run document; return its recorder.
 
         Args:
             uid: the uid of the document.
             document: its canonical form.
-            text: what the user wrote.
+            text: the text that the user wrote.
             hash: the hash of the canonical form.
             seed: the seed of the document.
             version: the version of the document.
-            experiment_uid: the uid of the experiment that the run belongs to; ``None``: it belongs to none.
-            content: the hash of what the document computes, by which documents with other names find this
+            experiment_uid: the uid of the run's experiment, or ``None``.
+            content: the hash of the document's computation, by which documents with other names find this
                 execution; ``None``: they do not.
         """
         instance_uid = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
@@ -276,7 +325,7 @@ class Store:
             session.add(instance)
             session.flush()
             try:
-                # (it is there where this is done again)
+                # in a retry, the folder exists
                 files.make_folder(directory, parents=True)
             except OSError as error:
                 raise StoreError(f"cannot make {directory}: {error}") from error
@@ -291,26 +340,44 @@ class Store:
     def resume_run(self, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
         """Resume an instance from a mark.
 
-        What was recorded after the mark is removed, and this process runs the instance now. Phases that had
-        ended at the mark stay; for the one that had not, :meth:`InstanceRecorder.reopen_phase` gives the
-        recorder. What is recorded from then on has the digests that it would have had without the
+        All that was recorded after the mark is removed, and this process runs the instance from now on. Phases that had
+        ended at the mark stay; :meth:`InstanceRecorder.reopen_phase` returns the recorder of an open
+        phase. The further recording has the same digests as without the
         interruption.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
-            mark: what :meth:`InstanceRecorder.mark` gave.
+            mark: the result of :meth:`InstanceRecorder.mark`.
 
         Raises:
-            StoreError: there is no such instance, the mark is of another one, it has finished, its process
+            StoreError: there is no such instance, the mark belongs to another one, it has finished, its process
                 still runs on this host, or parts are missing or damaged. Then nothing is changed.
         """
         return resume(self.lookup, run, mark)
 
 
+def _trusted(directory: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a store's folder; no link below it is followed from now on."""
+    try:
+        return files.add_root(Path(directory))
+    except OSError as error:
+        raise StoreError(f"cannot open the store {Path(directory)}: {error.strerror}") from error
+
+
+def _runs_without_database(directory: Path) -> str:
+    """Describe how many runs have files although the store's database is missing or empty; "" for none."""
+    file = directory / "store.db"
+    with suppress(OSError):
+        if not file.exists() or not file.stat().st_size:
+            runs = [name for name in os.listdir(directory / INSTANCES) if not name.startswith(".")]
+            return f"{directory / INSTANCES} has files of {count(len(runs), 'run')}" if runs else ""
+    return ""
+
+
 @cache
 def package_versions() -> dict[str, str]:
-    """Return the versions of what results depend on, as far as it is installed."""
-    found = {
+    """Return the installed versions of Python and of the packages that results depend on."""
+    versions = {
         "palaestrai_mosaik": __version__,
         "mosaik": metadata.version("mosaik"),
         "numpy": np.__version__,
@@ -318,5 +385,5 @@ def package_versions() -> dict[str, str]:
     }
     for name in _OPTIONAL:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions

@@ -1,4 +1,4 @@
-"""What the parts of a stream hold, read back so that the stream can go on behind them."""
+"""Reads the parts of a stream, so that the stream can be continued."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from .digests import Packed, RowDigest, StatisticsDigest
 from .frame_stream import Frame, FrameDigest
 from .list_stream import ListDigest, ListStream
-from .parts import open_part, part_path
+from .parts import open_part, part_path, read_parts
 from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, Header
 from .streams import AnyStream
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
 _WHOSE = ("body", "incarnation", "environment_episode")
@@ -28,7 +27,7 @@ _LINE = ("agent", "worker", "episode", "step", "key", "value")
 
 @dataclass(frozen=True)
 class ResumedRows:
-    """The rows of an agent or an environment: how many, their digest, their columns of numbers."""
+    """The rows of an agent or an environment: their number, digest and number columns."""
 
     rows: int
     parts: int
@@ -36,21 +35,21 @@ class ResumedRows:
     values: list[str]
 
     def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` go on behind these rows."""
+        """Let ``stream`` continue after these rows."""
         assert not isinstance(stream, ListStream)
         stream.restore(self.rows, self.parts, self.digest, self.values)
 
 
 @dataclass(frozen=True)
 class ResumedRecords:
-    """Statistics or rendered frames: how many, and their digest."""
+    """Statistics or rendered frames: their number and digest."""
 
     rows: int
     parts: int
     digest: ListDigest
 
     def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` go on behind these records."""
+        """Let ``stream`` continue after these records."""
         assert isinstance(stream, ListStream)
         stream.restore(self.rows, self.parts, self.digest)
 
@@ -59,11 +58,16 @@ Kept = ResumedRows | ResumedRecords
 
 
 def read_kept(kind: str, folder: Path, parts: int, progress: ProgressCallback | None = None) -> Kept:
-    """Return what the first ``parts`` parts in ``folder`` hold.
+    """Read the first ``parts`` parts in ``folder``.
 
-    ``kind`` is ``agent``, ``environment``, ``frames`` or ``statistics``. ``progress`` is called with how many parts are read,
-    and of how many. Raises :class:`StoreError` for
-    a part that is missing or cannot be read.
+    Args:
+        kind: ``agent``, ``environment``, ``frames`` or ``statistics``.
+        folder: the folder of the parts.
+        parts: the number of parts.
+        progress: called with the number of parts read, and the total.
+
+    Raises:
+        StoreError: a part is missing or cannot be read.
     """
     if kind == "statistics":
         return _read_records(StatisticsDigest(), _LINE, folder, parts, progress)
@@ -73,7 +77,7 @@ def read_kept(kind: str, folder: Path, parts: int, progress: ProgressCallback | 
 
 
 def count_rows(folder: Path, parts: int) -> int:
-    """Return how many rows the first ``parts`` parts in ``folder`` hold; all of them are read.
+    """Count the rows of the first ``parts`` parts in ``folder`` by reading all of them.
 
     Raises :class:`StoreError` for a part that is missing or damaged.
     """
@@ -84,23 +88,23 @@ def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallb
     digest, rows, counted = RowDigest(), 0, PartsProgress(progress, parts)
     values: list[str] = []
     for number in range(parts):
-        table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
-        there = set(table.schema.names)
-        known = {*header.names, *_WHOSE, "state"}
-        values = [name for name in table.schema.names if name not in known]
+        table = read_parts([part_path(folder, number)], lambda names: None)
+        present = set(table.schema.names)
+        fixed = {*header.names, *_WHOSE, "state"}
+        values = [name for name in table.schema.names if name not in fixed]
         block = np.empty((table.num_rows, header.cells + len(values)))
         heads = header.of(block)
         for name in header.names:
             heads[name] = table[name].to_numpy()
         for column, name in enumerate(values, header.cells):
             block[:, column] = table[name].to_numpy()
-        texts = table["state"].to_pylist() if "state" in there else []
+        texts = table["state"].to_pylist() if "state" in present else []
         states = {row: text for row, text in enumerate(texts) if text is not None}
-        place = "body" if "body" in there else "incarnation"
-        # older releases have neither of the two columns
+        owner = "body" if "body" in present else "incarnation"
+        # older releases lack the two columns
         places, episodes = (
-            table[name].to_numpy() if name in there else np.zeros(table.num_rows, dtype=np.int32)
-            for name in (place, "environment_episode")
+            table[name].to_numpy() if name in present else np.zeros(table.num_rows, dtype=np.int32)
+            for name in (owner, "environment_episode")
         )
         digest.add(Packed(block, heads, places, episodes), states)
         rows += table.num_rows
@@ -117,7 +121,7 @@ def _read_records(
 ) -> ResumedRecords:
     rows, counted = 0, PartsProgress(progress, parts)
     for number in range(parts):
-        table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
+        table = read_parts([part_path(folder, number)], lambda names: None)
         digest.add(zip(*(table[name].to_pylist() for name in columns), strict=True))
         rows += table.num_rows
         counted.end()
@@ -125,4 +129,4 @@ def _read_records(
 
 
 def _count(file: pq.ParquetFile) -> int:
-    return int(file.read().num_rows)
+    return sum(batch.num_rows for batch in file.iter_batches())

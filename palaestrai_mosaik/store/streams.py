@@ -35,7 +35,7 @@ _ENVIRONMENT_COLUMNS = ("incarnation", "environment_episode", "terminated", "tru
 class AgentStream(RowStream):
     """The steps of one agent's identical bodies in one phase: readings, set-points and rewards.
 
-    Wall-clock times go to a folder of their own, so that the trajectories of two runs of
+    Wall-clock times go to a separate folder, so that the trajectories of two runs of
     the same document and seed can be compared byte by byte.
     """
 
@@ -89,11 +89,25 @@ class AgentStream(RowStream):
     ) -> None:
         """Record one step of one body. The vectors are copied.
 
-        ``readings`` and ``setpoints`` are the flattened values of the sensors and
-        actuators in the order of the record, ``rewards`` those that it names;
-        ``proposed`` are the set-points that the agent would have given, where the record
-        says that there are such; ``time`` is in mosaik ticks, ``wall`` in seconds. Raises
-        :class:`StoreError` for vectors of another size, and when a part cannot be written.
+        Args:
+            worker: number of the worker.
+            episode: number of the phase's episode.
+            step: number of the step in the episode.
+            time: of the step, in mosaik ticks.
+            readings: flattened values of the sensors (n,), in the order of the record.
+            setpoints: flattened values of the actuators (m,), in the order of the record.
+            rewards: values of the record's rewards, in its order.
+            objective: value of the objective; NaN if there is none.
+            terminated: the body's episode has terminated.
+            truncated: the body's episode was truncated.
+            wall: seconds that the step took.
+            body: number of the body.
+            environment_episode: how often the body's environment has restarted in this episode.
+            proposed: the set-points that the agent itself would have chosen (m,), exactly if the record has
+                ``proposed``.
+
+        Raises:
+            StoreError: a vector has another size, or a part cannot be written.
         """
         row = self._filled
         if row >= self._limit:
@@ -130,7 +144,7 @@ class AgentStream(RowStream):
         self._filled = row + 1
 
     def append_rows(self, rows: AgentRows) -> None:
-        """Record the rows of several bodies, as one :meth:`append` for each of them would."""
+        """Record the rows of several bodies, like one :meth:`append` per body."""
         if self._proposes is (rows.proposed is None):
             raise StoreError(f"{self.folder.name}: cannot record these rows: {self._wrong_proposal()}")
         self._check_rows(rows, _AGENT_COLUMNS, self._matrices)
@@ -196,11 +210,23 @@ class EnvironmentStream(RowStream):
         incarnation: int = 0,
         environment_episode: int = 0,
     ) -> None:
-        """Record one state of one incarnation. The vectors are copied; ``state`` must be JSON-able, or ``None``.
+        """Record one state of one incarnation. The vectors are copied.
 
-        ``readings`` holds the flattened values of all sensors in the order of the record.
-        Raises :class:`StoreError` for vectors of another size, a state without a JSON
-        form, and when a part cannot be written.
+        Args:
+            worker: number of the worker.
+            episode: number of the phase's episode.
+            step: number of the step in the episode.
+            time: of the state, in mosaik ticks.
+            readings: flattened values of all sensors (n,), in the order of the record.
+            rewards: flattened values of the rewards, in the order of the record.
+            terminated: the environment's episode has terminated.
+            truncated: the environment's episode was truncated.
+            state: further data that can be serialised as JSON, or ``None``.
+            incarnation: number of the incarnation.
+            environment_episode: how often the environment has restarted in this episode.
+
+        Raises:
+            StoreError: a vector has another size, the state has no JSON form, or a part cannot be written.
         """
         row = self._filled
         if row >= self._limit:
@@ -223,7 +249,7 @@ class EnvironmentStream(RowStream):
         self._filled = row + 1
 
     def append_rows(self, rows: EnvironmentRows) -> None:
-        """Record the states of several incarnations, as one :meth:`append` for each of them would."""
+        """Record the states of several incarnations, like one :meth:`append` per incarnation."""
         self._check_rows(rows, _ENVIRONMENT_COLUMNS, self._matrices)
         self._append(
             {name: getattr(rows, name) for name in ("worker", "episode", "time", "step")},
@@ -252,7 +278,7 @@ class StatisticsStream(ListStream[Line]):
         super().__init__(PartWriter(folder, metadata), PART_ROWS, StatisticsDigest(), on_look)
 
     def append(self, agent: str, worker: int, episode: int, step: int, key: str, value: float) -> None:
-        """Record that ``agent`` had ``key`` = ``value`` after ``step``."""
+        """Record the value of the statistic ``key`` that ``agent`` reported after ``step``."""
         self._look()
         try:
             self._records.append((agent, int(worker), int(episode), int(step), str(key), float(value)))
@@ -278,22 +304,21 @@ EVALUATION = "evaluation"
 
 S = TypeVar("S")
 AnyStream = AgentStream | EnvironmentStream | StatisticsStream | FrameStream
-#: the folders of frames begin with it
+#: the prefix of folders with frames
 _FRAMES = "frames-"
 
 
 def is_digested(folder: str) -> bool:
-    """Whether the rows in the ``folder`` of a stream are part of the run's digests: frames are not."""
+    """Whether the rows in a stream's ``folder`` are part of the run's digests; frames are not."""
     return not folder.rpartition("/")[2].startswith(_FRAMES)
 
 
 class StreamSet:
-    """One stream for each group of an agent's bodies and for each environment of a phase, one for statistics.
+    """The streams of a phase: one for each group of an agent's bodies, for each environment, and for statistics.
 
-    An environment that is rendered has one for its frames, too.
+    A rendered environment has another stream for its frames.
 
-    ``directory`` is that of the instance, which must be there. No stream's folder is made before
-    there are rows.
+    ``directory`` is the instance's, which must exist. A stream's folder is created with its first part.
     """
 
     def __init__(
@@ -325,10 +350,10 @@ class StreamSet:
         for record in agents:
             groups = self._agents[record.name] = []
             for body in record.bodies:
-                # an agent without bodies has its own name
+                # the stream of an agent without bodies has the agent's name
                 alone = body.name is None and body.count == 1 and len(record.bodies) == 1
-                wanted = record.name if alone else f"{record.name}-bodies-{body.group}"
-                name = slug(wanted, taken)
+                label = record.name if alone else f"{record.name}-bodies-{body.group}"
+                name = slug(label, taken)
                 taken.add(name)
                 metadata = self._metadata("agent", record.name) | ({} if alone else {"group": body.group})
                 folder = root / f"agent-{name}"
@@ -362,14 +387,14 @@ class StreamSet:
         return self._find(self._frames, "rendered environment", uid)
 
     def table(self, phase_id: int) -> list[dict[str, Any]]:
-        """Return the rows of the table of streams: one for each folder of part files."""
+        """Build the rows of the ``streams`` table: one for each folder of part files."""
         folders: list[tuple[str, str, Path, int]] = []
         for name, groups in self._agents.items():
             for group, stream in enumerate(groups):
                 folders.append(("agent", name, stream.folder, group))
                 folders.append(("wall", name, wall_folder(stream.folder), group))
-        folders += [("environment", uid, one.folder, 0) for uid, one in self._environments.items()]
-        folders += [("frames", uid, one.folder, 0) for uid, one in self._frames.items()]
+        folders += [("environment", uid, source.folder, 0) for uid, source in self._environments.items()]
+        folders += [("frames", uid, source.folder, 0) for uid, source in self._frames.items()]
         folders.append(("statistics", "", self.statistics.folder, 0))
         columns = ("phase_id", "kind", "name", "body_group", "evaluation", "folder")
         return [

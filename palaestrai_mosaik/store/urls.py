@@ -1,8 +1,9 @@
-"""The URLs of databases: read from where they are kept, and shown without their passwords.
+"""Database URLs: resolved from files and variables, and shown without their passwords.
 
-A location of a store is a folder, the URL of a database, or where that URL is kept: ``@FILE`` (its first
-line) or ``env:NAME`` (an environment variable). Code that hands on or prints a location does not need the
-password, so it is read where the database is opened, and masked wherever a location is shown.
+A location of a store is a folder, the URL of a database, or a reference to such a URL: ``@FILE`` (its first
+line) or ``env:NAME`` (an environment variable). Code that passes on or prints a location does not need the
+password, so the reference is resolved when the database is opened, and passwords are masked wherever a location is
+shown.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from palaestrai_mosaik.errors import StoreError
 
-#: what begins a location that says where a URL is kept
+#: prefixes of references to a URL
 FILE, VARIABLE = "@", "env:"
-#: what stands for a password
+#: replaces a password
 MASK = "***"
-#: keys of the part after ``?`` with values that may be shown; drivers know many others, and some are secrets
+#: query keys with harmless values; drivers know many others, and some are secrets
 _TOLD = frozenset(
     {
         *("host", "hostaddr", "port", "user", "dbname", "database", "charset", "client_encoding", "driver"),
@@ -41,23 +42,23 @@ _TOLD = frozenset(
         *("mode", "cache", "uri", "immutable", "nolock", "timeout"),
     }
 )
-#: what such a value consists of, but for ports: not another URL, and no pairs of keys and values
+#: allowed characters of such a value, apart from ports: it can hold neither another URL nor key-value pairs
 _SHOWN_VALUE, _PORT = re.compile(r"[\w ./,{}+-]*"), re.compile(r":\d+(?=,|$)")
-#: keys of others that hold secrets, in whatever letters they are written, or texts with a password in them
+#: other query keys that hold secrets, or texts with a password in them
 _SECRET = re.compile(r"pass|pwd|secret|token|key|auth|cred|connect|conn_?(str|info)|dsn", re.IGNORECASE)
-#: how libpq, ODBC and others write what SQLAlchemy writes as a URL: no name of a folder looks like that
+#: connection strings of libpq, ODBC and others; no folder has such a name
 _PAIRS = re.compile(
     r"(?:^|[\s;])(?:host|hostaddr|server|driver|dsn|dbname|database|user|uid|password|passwd|pass|pwd)\s*=",
     re.IGNORECASE,
 )
-#: what should have been a URL: the name of a database with a colon, and a user with a password
+#: malformed URLs: a database name with a colon, or a user with a password
 _BACKENDS = "postgres|postgresql|psql|mysql|mariadb|mssql|oracle|cockroachdb|redshift|sqlite|duckdb|jdbc|odbc"
 _NEARLY = re.compile(
     rf"(?:{_BACKENDS})(?:\+\w*)?(?::|//)|(?://|\w{{2,}}:/*)?[^\s/:@]*:[^\s@]*@[^\s/]", re.IGNORECASE
 )
-#: drivers that load nothing else, without options in the URL
+#: drivers that load no other code, if the URL has no options
 _PLAIN_DRIVERS = frozenset({"sqlite", "postgresql+psycopg"})
-#: a password so short would be found in every other word of a message
+#: shorter passwords are not masked: they would match parts of many words
 _SHORTEST = 3
 _ADVICE = (
     "write it as postgresql://user@host/name; in user and password, @ : / ? # and % are written "
@@ -66,18 +67,28 @@ _ADVICE = (
 
 
 def is_database(location: str) -> bool:
-    """Whether ``location`` means a database, not a folder: by its URL, or by what should have been one."""
+    """Whether ``location`` is a database URL, even a malformed one, or a reference to one; else it is a folder."""
     if "://" in location or location.startswith((FILE, VARIABLE)):
         return True
     return bool(_PAIRS.search(location) or _NEARLY.match(location.lstrip()))
 
 
-def database_url(location: str) -> sa.URL:
-    """Return the URL that ``location`` is, or says the place of.
+def absolute(location: str) -> str:
+    """Make the location of a database independent of the working directory."""
+    if location.startswith(FILE):
+        return FILE + str(Path(location.removeprefix(FILE)).expanduser().absolute())
+    return location
 
-    Raises :class:`StoreError`, which does not quote what was found, for what is no URL, a file that
-    cannot be read or that others may read although there is a password in it, and a variable that
-    is not set.
+
+def database_url(location: str) -> sa.URL:
+    """Parse the URL in ``location``, or the URL that it refers to.
+
+    Args:
+        location: a URL, ``@FILE`` or ``env:NAME``.
+
+    Raises:
+        StoreError: this is not a URL, the file cannot be read, other users may read it although it has a password, or
+            the variable is not set. The message does not quote the content.
     """
     if location.startswith(FILE):
         return _url_in_file(Path(location.removeprefix(FILE)).expanduser())
@@ -91,19 +102,19 @@ def database_url(location: str) -> sa.URL:
 
 
 def shown(location: str) -> str:
-    """Return ``location`` as it may be shown: without a password."""
+    """Mask the password in ``location``."""
     if not is_database(location) or location.startswith((FILE, VARIABLE)):
         return location
     try:
         return masked(_parsed(location, ""))
     except StoreError:
-        # nobody knows what in it is the password
-        scheme, found, _ = location.partition("://")
-        return f"{scheme}://{MASK}" if found and re.fullmatch(_BACKENDS, scheme) else MASK
+        # any part of it may be the password
+        scheme, separator, _ = location.partition("://")
+        return f"{scheme}://{MASK}" if separator and re.fullmatch(_BACKENDS, scheme) else MASK
 
 
 def masked(url: sa.URL) -> str:
-    """Return ``url`` as text, without passwords and without what might be one."""
+    """Format ``url`` with its passwords and possible secrets masked."""
     secret = {key: MASK for key, value in url.query.items() if not _may_be_shown(key, value)}
     shown_url = url.update_query_dict(secret).render_as_string(hide_password=True)
     return shown_url.replace(quote_plus(MASK), MASK)
@@ -111,11 +122,11 @@ def masked(url: sa.URL) -> str:
 
 def _may_be_shown(key: str, value: str | tuple[str, ...]) -> bool:
     values = (value,) if isinstance(value, str) else value
-    return key.lower() in _TOLD and all(_SHOWN_VALUE.fullmatch(_PORT.sub("", one)) for one in values)
+    return key.lower() in _TOLD and all(_SHOWN_VALUE.fullmatch(_PORT.sub("", text)) for text in values)
 
 
 def holds_password(location: str) -> bool:
-    """Whether ``location`` itself has a password in it, for everybody to see."""
+    """Whether ``location`` itself contains a password."""
     if not is_database(location) or location.startswith((FILE, VARIABLE)):
         return False
     try:
@@ -125,10 +136,9 @@ def holds_password(location: str) -> bool:
 
 
 def check_named(location: str) -> None:
-    """Raise :class:`StoreError` if a document whose modules are limited may not name ``location``.
+    """Raise :class:`StoreError` if a document with limited modules may not use ``location``.
 
-    SQLAlchemy imports what a URL names as its dialect, driver or plugin, and a driver may load what an
-    option names.
+    SQLAlchemy imports the dialect, driver or plugin in a URL, and a driver may load libraries that an option names.
     """
     if not is_database(location):
         return
@@ -141,7 +151,7 @@ def check_named(location: str) -> None:
 
 
 def without_passwords(text: str, url: sa.URL) -> str:
-    """Return a message, of a driver for instance, with the passwords of ``url`` masked."""
+    """Mask the passwords of ``url`` in a driver's message."""
     for password in _passwords(url):
         for form in (password, quote(password, safe=""), quote_plus(password)):
             if len(form) >= _SHORTEST:
@@ -150,18 +160,18 @@ def without_passwords(text: str, url: sa.URL) -> str:
 
 
 def _passwords(url: sa.URL) -> list[str]:
-    """Return the passwords in ``url``, and the values of what a driver may take for one."""
-    found = [] if url.password is None else [str(url.password)]
-    for key, value in url.query.items():
-        if _may_be_shown(key, value):
+    """List the passwords in ``url``, and query values that a driver may use as one; longest first."""
+    passwords = [] if url.password is None else [str(url.password)]
+    for key, values in url.query.items():
+        if _may_be_shown(key, values):
             continue
-        for one in (value,) if isinstance(value, str) else value:
-            if key.lower() in _TOLD or _SECRET.search(key) or _PAIRS.search(one):
-                found.append(one)
-                # a message may quote a part of it
-                found += [part for pair in re.split(r"[;\s]", one) for part in pair.partition("=")[2:]]
-                found += re.findall(r":([^:@/]+)@", one)
-    return sorted((password for password in set(found) if password), key=len, reverse=True)
+        for value in (values,) if isinstance(values, str) else values:
+            if key.lower() in _TOLD or _SECRET.search(key) or _PAIRS.search(value):
+                passwords.append(value)
+                # a message may quote only a part
+                passwords += [part for pair in re.split(r"[;\s]", value) for part in pair.partition("=")[2:]]
+                passwords += re.findall(r":([^:@/]+)@", value)
+    return sorted((secret for secret in set(passwords) if secret), key=len, reverse=True)
 
 
 def _url_in_file(path: Path) -> sa.URL:
@@ -173,8 +183,8 @@ def _url_in_file(path: Path) -> sa.URL:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise StoreError(f"cannot read the URL of the store in {path}: {why}") from error
     url = _parsed(line, f"the first line of {path}")
-    others = mode & (stat.S_IRWXG | stat.S_IRWXO)
-    if os.name == "posix" and others and _passwords(url):
+    foreign_bits = mode & (stat.S_IRWXG | stat.S_IRWXO)
+    if os.name == "posix" and foreign_bits and _passwords(url):
         raise StoreError(
             f"{path} holds a password, and others may read or write it (mode {stat.S_IMODE(mode):04o}): "
             f"chmod 600 {path}"
@@ -183,12 +193,12 @@ def _url_in_file(path: Path) -> sa.URL:
 
 
 def _parsed(text: str, name: str) -> sa.URL:
-    """Return the URL that ``text`` is; errors call it ``name``."""
+    """Parse ``text``, which error messages call ``name``."""
     problem = StoreError(f"{name} is not the URL of a database: {_ADVICE}")
     try:
         url = sa.make_url(text)
     except (SQLAlchemyError, ValueError):
-        # both may quote what they took for a port or a host
+        # both may quote a part of the password as port or host
         raise problem from None
     beside = url.host or url.username or url.password
     if "@" in (url.host or "") or (beside and "@" in (url.database or "")):

@@ -1,10 +1,10 @@
-"""Whether a store still holds what was recorded: files are read, and compared with the database.
+"""Verification: read a store's files, and compare them with the database.
 
-Read are all parts (steps and frames against their digests, wall-clock times against their checksums), the dumps of
-brains and the descriptions (against their SHA-256), the marker of a finished instance, and what episodes
-gave agents (sums and means against the steps). Not checked: everything else in the database (lengths of episodes,
-their dates, minimum and maximum of outcomes, documents, errors, warnings), and dumps of brains
-that have no file any more.
+This reads all parts (steps and frames against their digests, wall-clock times against their checksums), the dumps of
+brains and the descriptions (against their SHA-256), the marker of a finished instance, and the outcomes of agents'
+episodes (sums and means against the steps). It does not check the rest of the database (lengths of episodes,
+their dates, minimum and maximum of outcomes, documents, errors, warnings), nor dumps of brains
+that no longer have a file.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ from .stream_resume import count_rows, read_kept
 if TYPE_CHECKING:
     from .store import Store
 
-#: the kind of error that a finished instance has which was found damaged
+#: the kind of error recorded for a finished instance that is damaged
 DAMAGED = "Damaged"
-#: how the file of a brain's dump begins (written by ``agent.dumper``, which the store does not import)
+#: the first line of a brain's dump file (written by ``agent.dumper``, which the store does not import)
 _DUMP_HEAD = re.compile(rb"palaestrai-mosaik-brain sha256=([0-9a-f]{64}) bytes=[0-9]+")
-#: sums over the same steps in another order differ by less than this, relative to the largest of them
+#: bound on the difference of sums in another order, relative to the sum of magnitudes
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found of an instance.
+    """The result of verifying an instance.
 
-    ``run`` is its uid, ``document`` that of its document, ``status`` as in :meth:`Store.runs`.
-    ``rows`` of all its streams were read. ``damage``: a sentence for each thing that is not as it was
-    recorded, with its file. ``unread``: a sentence for each thing that is unknown, because it could not
-    be read. ``absent``: its folder is not there, so nothing is known of its files, which may be elsewhere.
+    ``run`` is its uid, ``document`` its document's uid, ``status`` as in :meth:`Store.runs`, and ``rows`` the number of
+    rows read, over all streams. ``damage`` has a sentence for each difference from the recording, with its file;
+    ``unread`` has a sentence for each file that could not be read, and so is unknown. ``absent``: the instance's folder
+    is missing, so its files are unknown; they may be elsewhere.
     """
 
     run: str
@@ -85,12 +85,22 @@ class Verified:
 def verify(
     store: Store, run: str, *, outcomes: bool = True, progress: ProgressCallback | None = None
 ) -> Verified:
-    """Read what the store holds of an instance, and compare it with what the database says of it.
+    """Read an instance's files, and compare them with the database.
 
-    What is compared stands at the beginning of this module. Of phases that have not ended there is no
-    digest: their parts are only read, and not even that as long as the run goes on. ``outcomes``: whether
-    sums of the database are compared, too. ``progress`` is called with how many parts are read, and of how
-    many; for the sums, those of agents are read again. Raises :class:`StoreError` for an unknown run.
+    The module's docstring lists the comparisons. Phases that have not ended have no digest: their parts are only read,
+    and only if the run is over.
+
+    Args:
+        store: the store.
+        run: which run, as :meth:`Store.find_run` takes it.
+        outcomes: compare the sums in the database, too, which reads the agents' parts twice.
+        progress: called with the number of parts read, and the total.
+
+    Returns:
+        The result.
+
+    Raises:
+        StoreError: there is no such run.
     """
     return store.database.repeat(lambda _: _verify(store, store.find_run(run), outcomes, progress))
 
@@ -150,7 +160,7 @@ def _verify(store: Store, uid: str, outcomes: bool, progress: ProgressCallback |
 
 
 def _damage_of_descriptions(session: Session, instance: int) -> Iterator[str]:
-    """Yield a sentence for each topology or world of the instance that is not as it was recorded."""
+    """Yield a sentence for each topology or world of the instance that differs from its hash."""
     columns = (Phase.number, Description.kind, Description.hash, Description.id)
     phases = select(*columns).where(Phase.instance_id == instance)
     of_phase = phases.join(Description, Description.id == Phase.world_id)
@@ -158,8 +168,8 @@ def _damage_of_descriptions(session: Session, instance: int) -> Iterator[str]:
         Description, Description.id == Environment.topology_id
     )
     checked: set[int] = set()
-    for asked in (of_phase, of_environment):
-        for phase, kind, digest, row_id in session.execute(asked).all():
+    for query in (of_phase, of_environment):
+        for phase, kind, digest, row_id in session.execute(query).all():
             if row_id in checked:
                 continue
             checked.add(row_id)
@@ -174,9 +184,10 @@ def _damage_of_descriptions(session: Session, instance: int) -> Iterator[str]:
 def _read(
     folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None, progress: ProgressCallback
 ) -> int:
-    """Return how many rows a stream holds. Raises :class:`StoreError` where it holds others than were recorded.
+    """Count the rows of a stream.
 
-    ``recorded``: the number of rows and parts, and the digest, once the phase has ended.
+    ``recorded``: the number of rows and parts, and the digest, if the phase has ended. Raises :class:`StoreError`
+    if the rows differ from that.
     """
     number = len(whole_parts(folder, None if recorded is None else recorded[1]))
     try:
@@ -190,24 +201,33 @@ def _read(
     if kind == "agent":
         walls = wall_folder(folder)
         counts[walls] = count_rows(walls, number)
-    for place, count in counts.items():
+    for path, count in counts.items():
         if count != expected:
-            raise StoreError(f"{place} is damaged: it holds {count} rows, {expected} were recorded")
+            raise StoreError(f"{path} is damaged: it holds {count} rows, {expected} were recorded")
     if digest is not None and kept.digest.hexdigest() != digest:
         raise StoreError(f"{folder} is damaged: its parts hold other values than were recorded")
     return kept.rows
 
 
 def marker_damage(directory: Path, uid: str, digests: dict[str, str]) -> str | None:
-    """Return what is wrong with the marker of the finished instance ``uid`` in ``directory``, if anything.
+    """Check the marker of the finished instance ``uid`` in ``directory``.
 
-    ``digests`` are those of its streams in the database. Raises :class:`UnreadableError` where that is unknown.
+    Args:
+        directory: the instance's folder.
+        uid: the instance's uid.
+        digests: its streams' digests in the database.
+
+    Returns:
+        A sentence about the damage, or ``None``.
+
+    Raises:
+        UnreadableError: the marker cannot be read.
     """
     path = directory / MARKER
     try:
-        found = json.loads(read_marker(directory))
-        as_written = (found["uid"], found["status"]) == (uid, "finished")
-        if as_written and found["digests"] == digests:
+        marker = json.loads(read_marker(directory))
+        as_written = (marker["uid"], marker["status"]) == (uid, "finished")
+        if as_written and marker["digests"] == digests:
             return None
     except FileNotFoundError:
         return f"{path} is missing"
@@ -220,60 +240,62 @@ def marker_damage(directory: Path, uid: str, digests: dict[str, str]) -> str | N
 
 
 def _dumps(directory: Path) -> list[Path]:
-    """Return the files of brains' dumps, but for those that were about to take the place of another."""
+    """List the dump files of brains, without those that were about to replace another."""
     return sorted(path for path in directory.glob("brains/**/brain*.bin") if "." not in path.parent.name)
 
 
 def _damage_of_dump(path: Path) -> Iterator[str]:
-    """Yield a sentence where the file of a brain's dump is not as it was written. Raises ``OSError``."""
+    """Yield a sentence if the dump file of a brain differs from its SHA-256. Raises ``OSError``."""
     head, _, dump = files.read_bytes(path).partition(b"\n")
     written = _DUMP_HEAD.fullmatch(head)
     if written is None or hashlib.sha256(dump).hexdigest() != written[1].decode():
         yield f"{path} is damaged: it does not have the SHA-256 with which a brain's dump begins"
 
 
-#: a value: phase, agent, whether an evaluation, worker, episode, column of the steps
+#: the key of a sum: phase, agent, whether an evaluation, worker, episode, column of the steps
 _Value = tuple[int, str, bool, int, int, str]
 
 
 def _other_outcomes(store: Store, uid: str, counted: PartsProgress) -> Iterator[str]:
-    """Yield a sentence for each sum or mean of an episode that is another than its steps say."""
+    """Yield a sentence for each sum or mean of an episode that differs from its steps."""
     columns = (Phase.number, Agent.name, Outcome.evaluation, Outcome.worker, Outcome.episode)
     values = (Outcome.kind, Outcome.name, Outcome.sum, Outcome.mean, Episode.phase_id)
     shared = ("phase_id", "worker", "episode", "evaluation")
     of_episode = and_(*(getattr(Episode, name) == getattr(Outcome, name) for name in shared))
-    asked = select(*columns, *values).select_from(Outcome).join(Agent).outerjoin(Episode, of_episode)
-    asked = asked.join(Phase, Phase.id == Outcome.phase_id).join(Instance)
+    query = select(*columns, *values).select_from(Outcome).join(Agent).outerjoin(Episode, of_episode)
+    query = query.join(Phase, Phase.id == Outcome.phase_id).join(Instance)
     recorded: dict[_Value, tuple[float, float]] = {}
     with store.database.reading() as session:
-        for *key, kind, name, total, mean, there in session.execute(asked.where(Instance.uid == uid)):
-            if there is None:
+        for *key, kind, name, total, mean, phase_id in session.execute(query.where(Instance.uid == uid)):
+            if phase_id is None:
                 yield f"the database has outcomes of {_episode(*key)}, and not the episode itself"
             column = "objective" if kind == "objective" else f"reward.{name}"
-            # (null is NaN, and so is what somebody has written there that is no number)
-            moments = tuple(one if isinstance(one, int | float) else math.nan for one in (total, mean))
+            # null counts as NaN, and so does a value that is not a number
+            moments = tuple(
+                moment if isinstance(moment, int | float) else math.nan for moment in (total, mean)
+            )
             recorded[*key, column] = moments  # type: ignore[assignment]
     steps = _sums_of_steps(store, uid, counted)
     nothing = (math.nan, math.nan)
     for value in sorted(steps.keys() | recorded.keys(), key=_place):
-        said, mean = recorded.get(value, nothing)
+        sum_, mean = recorded.get(value, nothing)
         total, count, size = steps.get(value, (0.0, 0.0, 0.0))
         if count:
             limit = _ROUNDING * size
-            # (both are infinite, or NaN because of infinities, or close)
-            if all(_close(one, total, limit) for one in (said, mean * count)):
+            # both infinite, or NaN because of infinities, or close
+            if all(_close(moment, total, limit) for moment in (sum_, mean * count)):
                 continue
-        elif math.isnan(said):
+        elif math.isnan(sum_):
             continue
         *key, column = value
         yield (
-            f"the database has the sum {said} and the mean {mean} of {column} of {_episode(*key)}; its steps "
+            f"the database has the sum {sum_} and the mean {mean} of {column} of {_episode(*key)}; its steps "
             f"give the sum {total}, the mean {total / (count or 1)}"
         )
 
 
 def _place(value: Iterable[Any]) -> list[tuple[str, Any]]:
-    """Return what sorts values; a database that somebody has edited may have texts for numbers."""
+    """Build a sort key; an edited database may have text instead of numbers."""
     return [("" if isinstance(part, int | float) else type(part).__name__, part) for part in value]
 
 
@@ -282,53 +304,53 @@ def _episode(phase: int, agent: str, evaluation: bool, worker: int, episode: int
     return f"{agent!r} in phase {phase}, worker {worker}, {kind} {episode}"
 
 
-def _close(one: float, other: float, limit: float) -> bool:
-    if math.isfinite(one) and math.isfinite(other):
-        return abs(one - other) <= limit
-    return one == other or (math.isnan(other) and math.isnan(one))
+def _close(a: float, b: float, limit: float) -> bool:
+    if math.isfinite(a) and math.isfinite(b):
+        return abs(a - b) <= limit
+    return a == b or (math.isnan(b) and math.isnan(a))
 
 
 def _sums_of_steps(
     store: Store, uid: str, counted: PartsProgress
 ) -> dict[_Value, tuple[float, float, float]]:
-    """Return sum, number and sum of magnitudes of the values that are not NaN, if any, from all agents' steps."""
-    found: dict[_Value, Any] = defaultdict(lambda: np.zeros(3))
+    """Compute the sum, count and sum of magnitudes of each episode's values from all agents' steps, ignoring NaN."""
+    totals: dict[_Value, Any] = defaultdict(lambda: np.zeros(3))
     as_stored = partial(SafeText().process_bind_param, dialect=store.database.engine.dialect)
     streams = store.streams(uid)
     agents = streams[streams["kind"] == "agent"][["phase", "name", "evaluation", "folder", "parts"]]
     for phase, agent, evaluation, folder, parts in agents.itertuples(index=False):
         for path in whole_parts(inside(store.instance_directory(uid), folder), parts):
-            wanted = [
+            columns = [
                 name for name in columns_of([path]) if name == "objective" or name.startswith("reward.")
             ]
-            table = read_parts([path], lambda names: None, ["worker", "episode", *wanted])
+            table = read_parts([path], lambda names: None, ["worker", "episode", *columns])
             keys = np.stack([table[name].to_numpy() for name in ("worker", "episode")])
-            episodes, where = np.unique(keys, axis=1, return_inverse=True)
-            for name in wanted:
+            episodes, groups = np.unique(keys, axis=1, return_inverse=True)
+            for name in columns:
                 values = table[name].to_numpy()
-                there = ~np.isnan(values)
-                values = np.where(there, values, 0.0)
-                sums = [np.bincount(where.ravel(), weights) for weights in (values, there, np.abs(values))]
+                present = ~np.isnan(values)
+                values = np.where(present, values, 0.0)
+                sums = [np.bincount(groups.ravel(), weights) for weights in (values, present, np.abs(values))]
                 for (worker, episode), moments in zip(episodes.T.tolist(), np.stack(sums, 1), strict=True):
-                    found[phase, agent, bool(evaluation), worker, episode, str(as_stored(name))] += moments
+                    totals[phase, agent, bool(evaluation), worker, episode, str(as_stored(name))] += moments
             counted.end()
-    return {value: tuple(moments.tolist()) for value, moments in found.items()}
+    return {value: tuple(moments.tolist()) for value, moments in totals.items()}
 
 
 def instances_to_verify(store: Store) -> list[str]:
-    """Return the uids of all instances, oldest first, but for those that are known to be damaged."""
-    known = select(Failure.instance_id).where(Failure.kind == DAMAGED)
-    found = select(Instance.uid).where(Instance.id.not_in(known)).order_by(Instance.id)
+    """List the uids of all instances, oldest first, without those already marked as damaged."""
+    damaged = select(Failure.instance_id).where(Failure.kind == DAMAGED)
+    query = select(Instance.uid).where(Instance.id.not_in(damaged)).order_by(Instance.id)
 
     def ask(_: bool) -> list[str]:
         with store.database.reading() as session:
-            return list(session.scalars(found))
+            return list(session.scalars(query))
 
     return store.database.repeat(ask)
 
 
 def marked_damaged(session: Session, uids: Sequence[str]) -> set[str]:
-    """Return those of the instances ``uids`` that :func:`mark_failed` has recorded as failed; few at a time."""
+    """Select those of the instances ``uids`` that :func:`mark_failed` has recorded as failed; few at a time."""
     marked = select(Instance.uid).join(Failure).where(Failure.kind == DAMAGED, Instance.uid.in_(uids))
     return set(session.scalars(marked))
 
@@ -336,8 +358,8 @@ def marked_damaged(session: Session, uids: Sequence[str]) -> set[str]:
 def mark_failed(store: Store, verified: Verified) -> bool:
     """Record a finished instance as failed because of its damage; return whether it was finished.
 
-    Its document then counts as not executed, wherever finished runs are asked for.
-    :func:`instances_to_verify` leaves it out.
+    Queries for finished runs then ignore it, so its document counts as not executed.
+    :func:`instances_to_verify` skips it.
     """
     time = utc_now()
 
@@ -357,18 +379,18 @@ def mark_failed(store: Store, verified: Verified) -> bool:
 
     if verified.status != "finished":
         return False
-    # the file comes first: where this is killed in between, the damage is found and marked again, and whoever
-    # collects the run does not take the damaged files for those of a whole one
+    # The marker comes first: if this is killed in between, the damage is found and marked again, and
+    # a collection of the run does not take the damaged files for complete ones.
     _mark_file(store.instance_directory(verified.run))
     return store.database.write(write, written)
 
 
 def _mark_file(directory: Path) -> None:
-    """Note in the marker of a finished instance, if it can be read, that it has failed."""
+    """Mark a finished instance as failed in its marker file, if that can be read."""
     put_marker(directory)
     try:
-        found = json.loads(files.read_text(directory / MARKER))
+        marker = json.loads(files.read_text(directory / MARKER))
     except (OSError, ValueError):
         return
-    if isinstance(found, dict):
-        write_text(directory / MARKER, to_json(found | {"status": "failed"}) + "\n")
+    if isinstance(marker, dict):
+        write_text(directory / MARKER, to_json(marker | {"status": "failed"}) + "\n")

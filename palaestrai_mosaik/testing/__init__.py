@@ -1,8 +1,8 @@
-"""Conformance checks: does your own class keep its contract?
+"""Conformance checks for your own classes.
 
-Each check takes a function that returns a new part, exercises what it returns as the
-framework would, and raises :class:`ConformanceError`, an ``AssertionError`` that lists
-everything found. It can be called from any test framework, or from none::
+Each check takes a function that creates a part, uses the part as the framework would, and raises
+:class:`ConformanceError`, an ``AssertionError`` that lists all broken rules. Checks can be called from any test
+framework, or without one::
 
     from palaestrai_mosaik.testing import check_environment
 

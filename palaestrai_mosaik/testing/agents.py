@@ -1,4 +1,4 @@
-"""Conformance checks of muscles, brains and objectives, also of those for many bodies at once."""
+"""Conformance checks of muscles, brains and objectives, including batched ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Memory, Muscle, Objective
+from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Memory, Muscle, Objective, is_update
+from palaestrai_mosaik.agent.answers import objective_value, proposal
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
-from palaestrai_mosaik.errors import BrainDumpError
+from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatArray, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
@@ -34,26 +35,26 @@ def check_muscle(
 ) -> None:
     """Check that a muscle keeps its contract, with these sensors and actuators.
 
-    In train mode and in test mode, two muscles are shown the same readings (sampled from the sensors' spaces)
-    with the same generators.
+    In train mode and in test mode, two muscles get the same readings, sampled from the sensors' spaces, and the same
+    generators.
 
-    Checked: ``propose_actions`` returns set-points and data; set-points belong to the agent's actuators and
-    lie in their spaces; readings are not written to; equal readings and generators give equal set-points and
-    data; no global randomness is used. Of a :class:`BatchMuscle` also: it gives each of several bodies, which
-    end and restart on their own, what a muscle of its own would.
+    The check requires that ``propose_actions`` returns set-points and data, that set-points belong to the agent's
+    actuators and lie in their spaces, that readings are not modified, that equal readings and generators give equal
+    set-points and data, and that no global randomness is used. A :class:`BatchMuscle` must also give each of several
+    bodies, which end and restart independently, the same result as a separate muscle would.
 
     Args:
-        factory: returns a new muscle.
-        sensors: what the muscle sees.
-        actuators: what the muscle sets.
-        steps: steps of an episode.
-        episodes: number of episodes in each mode.
-        seed: of the readings and of the generators.
-        rounding: the largest relative difference between a :class:`BatchMuscle` and single ones (0: none at
-            all).
+        factory: creates a muscle.
+        sensors: the sensors that the muscle observes.
+        actuators: the actuators that the muscle sets.
+        steps: the number of steps of an episode.
+        episodes: the number of episodes in each mode.
+        seed: the seed of the readings and generators.
+        rounding: the largest relative difference between a :class:`BatchMuscle` and single muscles; 0 requires exact
+            equality.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     first, findings = build(factory, Muscle)
     _check_given_channels(findings, sensors, actuators)
@@ -105,21 +106,21 @@ def check_brain(
 
     Two pairs of brain and muscle run through the same steps.
 
-    Checked: ``thinking`` and ``Muscle.update`` understand each other; equal memories and generators give
-    equal updates; no global randomness is used. Where the brain stores something: every dump is read back, by
-    ``load`` or by the muscle's ``prepare_model``, and ``load`` raises where the dump is missing or cut off,
-    instead of going on with a fresh brain.
+    The check requires that ``thinking`` and ``Muscle.update`` fit together, that equal memories and generators give
+    equal updates, and that no global randomness is used. If the brain stores dumps, each must be loaded by ``load`` or
+    by the muscle's ``prepare_model``, and ``load`` must raise if a dump is missing or truncated, instead of continuing
+    with a fresh brain.
 
     Args:
-        factory: returns a new brain.
-        muscle: returns a new muscle, which sends data to the brain and takes its updates.
-        sensors: what the muscle sees; readings are sampled from their spaces.
-        actuators: what the muscle sets.
-        steps: steps of the one episode.
-        seed: of the readings, the rewards and the generators.
+        factory: creates a brain.
+        muscle: creates a muscle, which sends data to the brain and gets its updates.
+        sensors: the sensors that the muscle observes; readings are sampled from their spaces.
+        actuators: the actuators that the muscle sets.
+        steps: the number of steps of the only episode.
+        seed: the seed of the readings, rewards and generators.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     _, findings = build(factory, Brain)
     _check_given_channels(findings, sensors, actuators)
@@ -150,7 +151,7 @@ def check_brain(
                 updates.append(brain.thinking(_UID, data))
             brain.pop_statistics()
             update = updates[-1]
-            if update is not None:
+            if is_update(update):
                 with findings.calling(f"step {step}, update of the muscle"):
                     actor.muscle.update(update)
         if not same(*updates):
@@ -173,20 +174,20 @@ def check_objective(
 ) -> None:
     """Check that an objective keeps its contract, for an agent with these rewards.
 
-    Checked: every value is a finite number or ``None``; the memory is not changed; equal memories give equal
-    values; no global randomness is used. Of a :class:`BatchObjective` also: it gives many rows at once the
-    values that it gives them one by one.
+    The check requires that every value is a finite number or ``None``, that the memory is not modified, that equal
+    memories give equal values, and that no global randomness is used. A :class:`BatchObjective` must also give the same
+    values for many rows at once as for single rows.
 
     Args:
-        factory: returns a new objective.
+        factory: creates an objective.
         reward_names: the full names of the rewards (``environment.reward``); their values are random.
-        sensors: readings are sampled from their spaces.
-        actuators: set-points are sampled from their spaces.
-        steps: number of rows.
-        seed: of the readings, set-points and rewards.
+        sensors: the agent's sensors; readings are sampled from their spaces.
+        actuators: the agent's actuators; set-points are sampled from their spaces.
+        steps: the number of rows.
+        seed: the seed of the readings, set-points and rewards.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     first, findings = build(factory, Objective)
     pair = (first, build_another(factory, findings))
@@ -195,7 +196,7 @@ def check_objective(
         with findings.calling("setup"):
             objective.setup(list(reward_names))
     rng = seeding.generator(seed, "rewards")
-    rows, given = [], []
+    rows, first_values = [], []
     for step in range(steps):
         row = (sample_flat(sensors, rng), sample_flat(actuators, rng), rng.normal(size=len(reward_names)))
         values = []
@@ -209,16 +210,16 @@ def check_objective(
             value = values[-1]
             memory.close(math.nan if value is None else _number(findings, value, f"row {step}"))
         rows.append(row)
-        given.append(math.nan if values[0] is None else float(values[0]))
+        first_values.append(math.nan if values[0] is None else float(values[0]))
         if not same(*values):
             findings.add("two instances differ, given the same memory", f"row {step}: {values}")
     if isinstance(first, BatchObjective):
-        check_batch_objective(findings, first, rows, given)
+        check_batch_objective(findings, first, rows, first_values)
     findings.raise_found()
 
 
 class _CheckedMuscle:
-    """A muscle under check, set up as the framework would."""
+    """A muscle under test, set up as by the framework."""
 
     def __init__(
         self,
@@ -235,39 +236,39 @@ class _CheckedMuscle:
             muscle.setup()
 
     def begin(self, seed: int, episode: int) -> None:
-        """Start an episode with its generator."""
+        """Begin an episode with its generator."""
         rng = seeding.generator(seed, "agent", episode)
         self.muscle.rng = rng
         self.actuators = self._actuators.bound(rng)
 
     def act(self, readings: FloatVector, when: str) -> tuple[FloatVector, Any]:
-        """Ask for set-points and check the answer; return set-points and data."""
-        findings, given = self.findings, readings.copy()
+        """Get and check the muscle's answer; return set-points and data."""
+        findings, shown = self.findings, readings.copy()
         with findings.calling(when):
             answer = self.muscle.propose_actions(
-                SensorReadings(self.sensors, given), ActuatorSetpoints(self.actuators)
+                SensorReadings(self.sensors, shown), ActuatorSetpoints(self.actuators)
             )
             self.muscle.pop_statistics()
-        if not same(given, readings):
+        if not same(shown, readings):
             findings.add("changes the readings that it is given", when)
-        if (
-            not isinstance(answer, tuple | list)
-            or len(answer) != 2
-            or isinstance(answer[0], ActuatorInformation)
-        ):
-            raise findings.stop("propose_actions does not return (actuators, data)", f"{when}: {answer!r}")
         try:
-            return collect_setpoints(self.actuators, answer[0]), answer[1]
+            proposed, data = proposal(answer)
+        except ContractError as error:
+            raise findings.stop(
+                "propose_actions does not return (actuators, data)", f"{when}: {error}"
+            ) from error
+        try:
+            return collect_setpoints(self.actuators, proposed), data
         except Exception as error:
             raise findings.stop("set-points cannot be used", f"{when}: {error}") from error
 
     def remember(self, readings: FloatVector, setpoints: FloatVector, reward: float, data: Any) -> None:
-        """Close the row of the last action."""
+        """Complete the row of the last action."""
         _remember(self.muscle.memory, (readings, setpoints, np.array([reward])), reward, data)
 
 
 class _MemoryDumper(BrainDumper):
-    """Keeps dumps in memory and notes which of them were asked for."""
+    """Keeps dumps in memory, and the tags of those that were requested."""
 
     def __init__(self, kept: dict[str, bytes] | None = None):
         self.kept: dict[str, bytes] = {} if kept is None else kept
@@ -334,7 +335,7 @@ def _brain(
 
 
 def _check_given_channels(findings: Findings, sensors: Sequence[Any], actuators: Sequence[Any]) -> None:
-    """Refuse unsound sensors and actuators of the check itself: it would accuse the wrong one."""
+    """Raise if the sensors and actuators of the check itself are invalid, so that the part is not blamed."""
     check_channels(findings, "sensor", sensors)
     check_channels(findings, "actuator", actuators)
     findings.raise_found()
@@ -355,18 +356,18 @@ def _rows(memory: Memory) -> tuple[Any, ...]:
 
 def _number(findings: Findings, value: Any, when: str) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise findings.stop("a value is neither a number nor None", f"{when}: {value!r}") from None
+        number = objective_value(value)
+    except ContractError as error:
+        raise findings.stop("a value is neither a number nor None", f"{when}: {error}") from None
     if not math.isfinite(number):
         findings.add("a value is not finite (where there is none, return None)", f"{when}: {value!r}")
     return number
 
 
-#: bodies of a muscle under check
+#: the number of bodies of a muscle under test
 _BODIES = 5
 _EPISODES = 2
-#: share of the bodies whose environment ends with a step
+#: the share of bodies with an environment that ends in a step
 _END_SHARE = 0.2
 
 
@@ -380,10 +381,10 @@ def check_batch_muscle(
     seed: int,
     rounding: float,
 ) -> None:
-    """Check that one :class:`BatchMuscle` does for several bodies what one muscle each would do.
+    """Check that a :class:`BatchMuscle` gives several bodies the same results as separate muscles.
 
-    Some bodies end, rest for a step, and begin again. ``rounding`` is the largest relative
-    difference of set-points (0: none, to the byte).
+    Some bodies end, pause for one step, and restart. ``rounding`` is the largest relative difference between
+    set-points; 0 requires exact equality.
     """
     muscles = [build_another(factory, findings) for _ in range(_BODIES + 1)]
     whole, singles = muscles[0], muscles[1:]
@@ -406,27 +407,27 @@ def check_batch_muscle(
             when = f"{mode.value} mode, episode {episode}, step {step}"
             begun, ended = ended, rng.random(_BODIES) < _END_SHARE
             _restart_bodies(findings, whole, singles, np.flatnonzero(begun))
-            places = np.flatnonzero(~ended)
-            if not len(places):
+            indices = np.flatnonzero(~ended)
+            if not len(indices):
                 continue
-            readings = np.array([sample_flat(channels[0], rng) for _ in places])
-            together, data = _proposed(findings, whole, readings, places, (sensors, actuators), when)
-            for i, place in enumerate(places.tolist()):
+            readings = np.array([sample_flat(channels[0], rng) for _ in indices])
+            together, data = _proposed(findings, whole, readings, indices, (sensors, actuators), when)
+            for i, index in enumerate(indices.tolist()):
                 with findings.calling(when):
-                    answer, alone_data = singles[place].propose_actions(
-                        SensorReadings(sensors, readings[i].copy()), ActuatorSetpoints(offered[place])
+                    answer, alone_data = singles[index].propose_actions(
+                        SensorReadings(sensors, readings[i].copy()), ActuatorSetpoints(offered[index])
                     )
-                    singles[place].pop_statistics()
-                wanted = collect_setpoints(offered[place], answer)
-                if not _agree(together[i], wanted, rounding):
+                    singles[index].pop_statistics()
+                expected = collect_setpoints(offered[index], answer)
+                if not _agree(together[i], expected, rounding):
                     findings.add(
                         "propose_batch gives a body other set-points than propose_actions",
-                        f"{when}, body {place}: {together[i].tolist()}, alone {wanted.tolist()}",
+                        f"{when}, body {index}: {together[i].tolist()}, alone {expected.tolist()}",
                     )
                 elif rounding == 0.0 and not same(None if data is None else data[i], alone_data):
                     findings.add(
                         "propose_batch sends other data to the brain than propose_actions",
-                        f"{when}, body {place}",
+                        f"{when}, body {index}",
                     )
         for muscle in muscles:
             with findings.calling("reset"):
@@ -442,7 +443,7 @@ def check_batch_objective(
     rows: Sequence[tuple[FloatVector, FloatVector, FloatVector]],
     values: Sequence[float],
 ) -> None:
-    """Check that a :class:`BatchObjective` gives ``rows`` the ``values`` that it gave them one by one."""
+    """Check that a :class:`BatchObjective` returns the ``values`` of single ``rows`` for all rows at once, too."""
     assert isinstance(objective, BatchObjective)
     readings, setpoints, rewards = (np.array(column) for column in zip(*rows, strict=True))
     with findings.calling("internal_rewards"):
@@ -456,47 +457,47 @@ def check_batch_objective(
             f"its shape is {answer.shape}, there are {len(rows)} rows",
         )
     if not same(answer, np.array(values)):
-        place = int(np.argmax(~((answer == values) | (np.isnan(answer) & np.isnan(values)))))
+        index = int(np.argmax(~((answer == values) | (np.isnan(answer) & np.isnan(values)))))
         findings.add(
             "internal_rewards gives a row another value than internal_reward",
-            f"row {place}: {answer[place]!r}, alone {values[place]!r}",
+            f"row {index}: {answer[index]!r}, alone {values[index]!r}",
         )
 
 
 def _restart_bodies(
-    findings: Findings, whole: BatchMuscle, singles: Sequence[Muscle], places: IndexVector
+    findings: Findings, whole: BatchMuscle, singles: Sequence[Muscle], indices: IndexVector
 ) -> None:
-    if len(places):
+    if len(indices):
         with findings.calling("reset_bodies"):
-            whole.reset_bodies(places)
-        for place in places.tolist():
+            whole.reset_bodies(indices)
+        for index in indices.tolist():
             with findings.calling("reset"):
-                singles[place].reset()
+                singles[index].reset()
 
 
 def _proposed(
     findings: Findings,
     muscle: BatchMuscle,
     readings: FloatArray,
-    places: IndexVector,
+    indices: IndexVector,
     layouts: tuple[Layout, Layout],
     when: str,
 ) -> tuple[FloatArray, Any]:
-    given = readings.copy()
+    shown = readings.copy()
     with findings.calling(when):
-        answer = muscle.propose_batch(BatchReadings(given, places, *layouts))
+        answer = muscle.propose_batch(BatchReadings(shown, indices, *layouts))
         muscle.pop_statistics()
-    if not same(given, readings):
+    if not same(shown, readings):
         findings.add("changes the readings that it is given", when)
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise findings.stop("propose_batch does not return (set-points, data)", f"{when}: {answer!r}")
     setpoints, data = np.array(answer[0], dtype=np.float64), answer[1]
-    expected = (len(places), layouts[1].size)
+    expected = (len(indices), layouts[1].size)
     if setpoints.shape != expected:
         raise findings.stop(
             "propose_batch returns set-points of another shape", f"{when}: {setpoints.shape}, not {expected}"
         )
-    if data is not None and len(data) != len(places):
+    if data is not None and len(data) != len(indices):
         raise findings.stop("propose_batch does not return data for each body", f"{when}: {len(data)}")
     return setpoints, data
 

@@ -6,16 +6,18 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.simulation.conditions import (
     EpisodeOutcome,
     EvaluationView,
     PhaseView,
     TerminationCondition,
+    check_flow,
 )
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 from palaestrai_mosaik.types.arrays import FloatVector
@@ -27,10 +29,10 @@ _WORKERS = 2
 
 @dataclass
 class _PhaseScript:
-    """What happens in a phase.
+    """The events of a phase.
 
-    ``objectives``: (worker, episode) -> those of the agents, (steps, agents); ``metrics``: what
-    the agents' brains add to each evaluation.
+    ``objectives`` has, by worker and episode, the agents' objectives of shape (steps, agents). ``metrics`` has the
+    metrics that brains add to each evaluation.
     """
 
     agents: Sequence[str]
@@ -41,7 +43,7 @@ class _PhaseScript:
 
 
 class _View:
-    """One step of an episode, as a condition may see it."""
+    """One step of an episode, as seen by a condition."""
 
     def __init__(self, script: _PhaseScript, worker: int, episode: int, step: int):
         self.worker, self.episode, self.time = worker, episode, step
@@ -68,25 +70,25 @@ def check_termination_condition(
 ) -> None:
     """Check that a termination condition keeps its contract.
 
-    It is asked about a phase of two workers, in which the environments terminate with the last step of an
-    episode and the objectives are random and rise; after each episode of both workers there is an evaluation.
+    The condition is asked about a phase of two workers. Environments terminate with the last step of an episode, and
+    objectives are random with a rising trend. After each episode of both workers, there is an evaluation.
 
-    Checked: every answer is a flow control value; what it is shown is not changed; equal phases are answered
-    equally, also by copies that were pickled between two rounds of episodes, as checkpoints do; an episode is
-    answered in the same way however the steps of the two workers alternate; it does not end a phase where
-    ``can_end_phase`` says that it cannot; no global randomness is used.
+    The check requires that every answer is a flow control value, that the arguments are not modified, and that equal
+    phases get equal answers, even from copies pickled between two rounds of episodes, as in checkpoints. The answers
+    for an episode must not depend on how the steps of the two workers alternate. The condition must not end a phase if
+    ``can_end_phase`` returns false, and must not use global randomness.
 
     Args:
-        factory: returns a new condition.
-        agents: the names of agents that it may ask for.
-        environments: the uids of environments that it may ask for.
-        steps: steps of an episode.
-        episodes: episodes of each worker.
-        metrics: the names of what brains add to an evaluation.
-        seed: of the objectives.
+        factory: creates a condition.
+        agents: the names of the agents in the phase.
+        environments: the uids of the environments in the phase.
+        steps: the number of steps of an episode.
+        episodes: the number of episodes of each worker.
+        metrics: the names of the metrics that brains add to an evaluation.
+        seed: the seed of the objectives.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     first, findings = build(factory, TerminationCondition)
     rng = seeding.generator(seed, "objectives")
@@ -120,9 +122,11 @@ def _ask(findings: Findings, ask: Callable[[Any], Any], view: Any, when: str) ->
         answer = ask(view)
     if not same(vars(view), before):
         findings.add("changes what it is shown", when)
-    if not isinstance(answer, SimulationFlowControl):
-        raise findings.stop("an answer is no SimulationFlowControl", f"{when}: {answer!r}")
-    return answer
+    try:
+        check_flow(ask.__self__, ask.__name__, answer)  # type: ignore[attr-defined]  # a method
+    except ContractError as error:
+        raise findings.stop("an answer is no SimulationFlowControl", f"{when}: {error}") from error
+    return cast("SimulationFlowControl", answer)
 
 
 def _steps(
@@ -157,9 +161,9 @@ def _alternating(
 def _phase(
     findings: Findings, condition: TerminationCondition, script: _PhaseScript, *, pickled: bool = False
 ) -> tuple[dict[tuple[int, int], list[SimulationFlowControl]], list[SimulationFlowControl]]:
-    """Ask about a whole phase, worker by worker; return the answers to steps and to episodes.
+    """Ask about a whole phase, worker by worker; return the answers to steps and episodes.
 
-    ``pickled``: go on with a pickled copy before each round of episodes but the first.
+    With ``pickled``, the condition is replaced by a pickled copy before each round of episodes except the first.
     """
     of_steps: dict[tuple[int, int], list[SimulationFlowControl]] = {}
     of_episodes: list[SimulationFlowControl] = []
@@ -195,7 +199,7 @@ def _phase(
 
 
 def _evaluation(script: _PhaseScript, number: int, outcomes: list[EpisodeOutcome]) -> EvaluationView:
-    """Return an evaluation in which the agents do as in these training episodes."""
+    """Create an evaluation with the results of the training episodes ``outcomes``."""
 
     def mean(values: Iterator[float]) -> float:
         return float(np.mean(list(values)))

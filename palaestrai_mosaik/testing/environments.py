@@ -20,6 +20,13 @@ from palaestrai_mosaik.environment.environment import (
     Reward,
     World,
 )
+from palaestrai_mosaik.environment.faults import (
+    KINDS,
+    baseline_faults,
+    reward_faults,
+    state_faults,
+    step_size_faults,
+)
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.simulation.frames import checked_frame
 from palaestrai_mosaik.types.arrays import Array, FloatVector, IndexVector
@@ -35,21 +42,21 @@ def check_environment(
 
     Two environments run side by side with the same generators and the same random set-points.
 
-    Checked: the baseline is sound (uids, spaces, initial values, step size); every state has the declared
-    shape and type, its readings and rewards lie in their spaces, and it is not both terminated and truncated;
-    set-points that were handed in and states that were handed on are not written to again; equal generators
-    and set-points give equal trajectories, and an equal first state after a reset; no global randomness is
-    used. Of a class that has ``render``, the second environment is rendered in every state: its frames are
-    uint8 arrays (height, width, 3) or ``None``, and its trajectories those of the first one.
+    The check requires that the baseline is valid (uids, spaces, initial values, step size), that every state has the
+    declared shapes and types, that readings and rewards lie in their spaces, that set-points and earlier states are not
+    modified, that equal generators and set-points give equal trajectories, that a reset gives an equal first state,
+    and that no global randomness is used. If the class has ``render``, the second environment is rendered in every
+    state. Its frames must be uint8 arrays (height, width, 3) or ``None``, and its trajectories equal to those of the
+    first one.
 
     Args:
-        factory: returns a new environment.
-        steps: steps of an episode, at most.
-        episodes: number of episodes.
-        seed: of the set-points and of the generators.
+        factory: creates an environment.
+        steps: the maximum number of steps of an episode.
+        episodes: the number of episodes.
+        seed: the seed of the set-points and generators.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     first, findings = build(factory, Environment)
     second = build_another(factory, findings)
@@ -90,25 +97,25 @@ def check_reward(
 ) -> None:
     """Check that a reward keeps its contract, for an environment with this baseline.
 
-    Checked: it declares rewards with unique names; gives as many finite numbers, each in its space; leaves
-    the state as it is; does not write to what it has returned; a second reward gives the same; no global
-    randomness is used.
+    The check requires that the reward declares rewards with unique names, that it returns as many finite numbers, each
+    in its space, that it modifies neither the state nor earlier results, that a second reward returns the same, and
+    that no global randomness is used.
 
     Args:
-        factory: returns a new reward.
+        factory: creates a reward.
         baseline: the baseline of the environment; readings are sampled from the spaces of its sensors.
-        states: number of states that the reward is given.
-        seed: of the readings.
+        states: the number of states.
+        seed: the seed of the readings.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     first, findings = build(factory, Reward)
     pair = (first, build_another(factory, findings))
     declared = []
     for reward in pair:
         with findings.calling("setup"):
-            declared.append(list(reward.setup(baseline)))
+            declared.append(reward.setup(baseline))
     check_channels(findings, "reward", declared[0])
     if not declared[0]:
         findings.add("declares no reward", "setup returned nothing")
@@ -117,16 +124,16 @@ def check_reward(
     for number in range(states):
         state = _sampled_state(baseline, rng)
         before = deepcopy(state)
-        given = []
+        values = []
         for reward in pair:
             with findings.calling(f"state {number}"):
-                given.append(reward(state))
+                values.append(reward(state))
         if not _equal(state, before):
             findings.add("changes the state that it is given", f"state {number}")
-        _check_rewards(findings, declared[0], given[0], f"state {number}")
-        if not same(_flat(given[0]), _flat(given[1])):
-            findings.add("two instances differ", f"state {number}: {given[0]!r} and {given[1]!r}")
-        kept.append((given[0], deepcopy(given[0])))
+        _check_rewards(findings, declared[0], values[0], f"state {number}")
+        if not same(*values):
+            findings.add("two instances differ", f"state {number}: {values[0]!r} and {values[1]!r}")
+        kept.append((values[0], deepcopy(values[0])))
     if not all(same(handed, copy) for handed, copy in kept):
         findings.add("changes what it has handed on", "rewards returned earlier were written to")
     findings.raise_found()
@@ -137,15 +144,15 @@ def check_state_transformer(
 ) -> None:
     """Check that a state transformer keeps its contract, with these states.
 
-    Checked: it returns a state with as many readings; leaves the state that it is given as it is; a second
-    transformer returns the same; no global randomness is used.
+    The check requires that it returns a state with as many readings, that it does not modify its argument, that a
+    second transformer returns the same, and that no global randomness is used.
 
     Args:
-        factory: returns a new transformer.
-        states: some states of the environment that it is meant for.
+        factory: creates a state transformer.
+        states: states of the environment for which it is intended.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     first, findings = build(factory, EnvironmentStateTransformer)
     pair = (first, build_another(factory, findings))
@@ -175,24 +182,20 @@ def _generator(seed: int, episode: int) -> np.random.Generator:
     return seeding.generator(seed, "environment", episode)
 
 
-#: what a baseline offers
-KINDS = ("sensors", "actuators", "rewards")
-
-
 def described(baseline: EnvironmentBaseline, kind: str) -> list[tuple[Any, ...]]:
-    """Return what the baseline says about its channels of one of :data:`KINDS`."""
+    """Return uid, space and value of the baseline's channels of one of :data:`KINDS`."""
     return [(c.uid, c.space, c.value) for c in getattr(baseline, kind)]
 
 
 def check_baseline(findings: Findings, environment: World, baseline: Any) -> None:
     """Check the uids, spaces and values of all channels, and the step size."""
-    if not isinstance(baseline, EnvironmentBaseline):
-        raise findings.stop("setup returns no EnvironmentBaseline", f"a {type(baseline).__name__}")
+    for rule, detail in baseline_faults(baseline):
+        findings.add(rule, f"setup: {detail}")
+    findings.raise_found()
     for kind in KINDS:
         check_channels(findings, kind[:-1], getattr(baseline, kind))
-    size = environment.step_size
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        findings.add("step_size is not a whole number of at least 1", repr(size))
+    for rule, detail in step_size_faults(environment.step_size):
+        findings.add(rule, detail)
 
 
 def _check_episode(
@@ -201,7 +204,7 @@ def _check_episode(
     baseline: EnvironmentBaseline,
     which: tuple[int, int, int],
 ) -> EnvironmentState:
-    """Run one episode, of ``which`` (seed, episode, steps), and return its first state."""
+    """Run the episode ``which`` (seed, episode, steps) and return its first state."""
     seed, episode, steps = which
     rng = seeding.generator(seed, "set-points", episode)
     setpoints, actuators = initial_values(baseline.actuators), Layout.of(baseline.actuators)
@@ -214,10 +217,10 @@ def _check_episode(
             if step == 0:
                 state = _begin(findings, environment, seed, episode)
             else:
-                given = actuators.as_integers(setpoints.copy())
-                handed_in.append((given, given.copy()))
+                passed = actuators.as_integers(setpoints.copy())
+                handed_in.append((passed, passed.copy()))
                 with findings.calling(when):
-                    state = environment.step(given)
+                    state = environment.step(passed)
             states.append(state)
             _check_state(findings, environment, baseline, state, when)
         if not _equal(*states):
@@ -229,7 +232,7 @@ def _check_episode(
         if states[0].terminated or states[0].truncated:
             break
         setpoints = _next_setpoints(baseline, setpoints, rng, pair[0].hold_setpoints)
-    if not all(same(given, copy) for given, copy in handed_in):
+    if not all(same(passed, copy) for passed, copy in handed_in):
         findings.add("changes the set-points that it is given", f"episode {episode}")
     if not all(_equal(state, copy) for state, copy in handed_on):
         findings.add(
@@ -239,12 +242,12 @@ def _check_episode(
 
 
 def _renders(environment: World) -> bool:
-    """Whether its class renders; adapters of others do not say so until they are set up."""
-    own = type(environment)
-    if issubclass(own, BatchEnvironment):
-        has = own.get_frame is not BatchEnvironment.get_frame
-        return has and own.enable_frames is BatchEnvironment.enable_frames
-    return own.render is not World.render and own.enable_frames is World.enable_frames
+    """Return whether the class renders; false for adapters, which only know it after their setup."""
+    cls = type(environment)
+    if issubclass(cls, BatchEnvironment):
+        has = cls.get_frame is not BatchEnvironment.get_frame
+        return has and cls.enable_frames is BatchEnvironment.enable_frames
+    return cls.render is not World.render and cls.enable_frames is World.enable_frames
 
 
 def _check_frame(findings: Findings, environment: World, when: str) -> None:
@@ -267,7 +270,7 @@ def _begin(findings: Findings, environment: Environment, seed: int, episode: int
 def _next_setpoints(
     baseline: EnvironmentBaseline, setpoints: FloatVector, rng: np.random.Generator, hold: bool
 ) -> FloatVector:
-    """Return the next set-points: most actuators get a new one, as from agents that skip some."""
+    """Sample the next set-points; a few actuators are not set, as by agents that skip steps."""
     parts, start = [], 0
     for actuator in baseline.actuators:
         size = actuator.space.size
@@ -282,43 +285,28 @@ def _next_setpoints(
 def _check_state(
     findings: Findings, environment: Environment, baseline: EnvironmentBaseline, state: Any, when: str
 ) -> None:
+    faults = list(state_faults(state, baseline.sensors))
+    for rule, detail in faults:
+        findings.add(rule, f"{when}: {detail}")
     if not isinstance(state, EnvironmentState):
-        raise findings.stop("returns no EnvironmentState", f"{when}: a {type(state).__name__}")
-    size = sum(s.space.size for s in baseline.sensors)
-    try:
-        # as the framework reads them: also a list, or integers
+        findings.raise_found()
+    if not any(rule.startswith("readings") for rule, _ in faults):
+        # converted as by the framework, which accepts lists and integers
         readings = np.asarray(state.readings, dtype=np.float64)
-    except (TypeError, ValueError):
-        findings.add("readings are not numbers", f"{when}: {state.readings!r}")
-    else:
-        if readings.shape == (size,):
-            check_flat_values(findings, "reading", baseline.sensors, readings, when)
-        else:
-            findings.add(f"readings are not a vector of shape ({size},)", f"{when}: shape {readings.shape}")
+        check_flat_values(findings, "reading", baseline.sensors, readings, when)
     _check_rewards(findings, baseline.rewards, state.rewards, when)
-    ends = []
-    for name in ("terminated", "truncated"):
-        value = getattr(state, name)
-        ends.append(bool(value))
-        if not isinstance(value, bool | np.bool_):
-            findings.add(f"{name} is neither True nor False", f"{when}: {value!r}")
-    if all(ends):
-        findings.add("a state is both terminated and truncated", when)
-    if any(ends) and not environment.ends:
+    if (state.terminated or state.truncated) and not environment.ends:
         findings.add("ends an episode although its attribute 'ends' is false", when)
 
 
-def _check_rewards(findings: Findings, declared: Sequence[Any], given: Any, when: str) -> None:
-    try:
-        values = _flat(given)
-    except (TypeError, ValueError):
-        findings.add("rewards are not numbers", f"{when}: {given!r}")
+def _check_rewards(findings: Findings, declared: Sequence[Any], rewards: Any, when: str) -> None:
+    faults = list(reward_faults(rewards, declared))
+    for rule, detail in faults:
+        findings.add(rule, f"{when}: {detail}")
+    if faults:
         return
-    if values.shape != (len(declared),):
-        findings.add(f"{len(declared)} rewards are declared, others are given", f"{when}: {given!r}")
-    elif not np.isfinite(values).all():
-        findings.add("a reward is not finite", f"{when}: {given!r}")
-    elif all(information.space.size == 1 for information in declared):
+    values = _flat(rewards)
+    if all(information.space.size == 1 for information in declared):
         check_flat_values(findings, "reward", declared, values, when)
     else:
         findings.add("the space of a reward holds more than one number", when)
@@ -359,17 +347,17 @@ def _equal(a: EnvironmentState, b: EnvironmentState) -> bool:
     )
 
 
-#: the functions that must leave their arguments as they are
+#: functions that must not modify their arguments
 _PURE = ("get_action_results", "get_first_states", "get_rewards", "get_ends", "get_recorded_actions")
-#: steps of each episode in which some incarnations have their idle actions
+#: number of steps at the start of each episode in which some incarnations have idle actions
 _IDLE_STEPS = 2
 
 
 class BatchFactory(Protocol):
-    """Makes a batched environment: its class, or a ``functools.partial`` with its parameters."""
+    """Creates a batched environment: its class, or a ``functools.partial`` with its parameters."""
 
     def __call__(self, *, batch: int) -> BatchEnvironment:
-        """Return a new environment of so many incarnations."""
+        """Create an environment with ``batch`` incarnations."""
 
 
 def check_batch_environment(
@@ -377,28 +365,28 @@ def check_batch_environment(
 ) -> None:
     """Check that a batched environment keeps its contract.
 
-    Two environments run side by side, and beside each incarnation a batch of 1 with the same generator, the
-    same number (``first``, where the factory takes it) and the same random set-points. In the first two steps
-    every second incarnation has its idle actions, as where no agent acts yet. During each episode, some
-    incarnations restart while the others go on.
+    Two environments run side by side. A batch of 1 runs beside each incarnation, with the same generator, the same
+    number (``first``, if the factory accepts it) and the same random set-points. In the first two steps, every second
+    incarnation has its idle actions, as if no agent had acted yet. During each episode, some incarnations restart
+    while the others continue.
 
-    Checked: the baseline is sound; states, observations, rewards and ends have the declared shapes and
-    dtypes; readings and rewards lie in their spaces; arguments are not written to; each incarnation gives,
-    byte for byte, what a batch of 1 gives, also while others restart; a reset of some draws from their
-    generators alone; equal generators and set-points give equal trajectories, and an equal first state after
-    a reset; no global randomness is used. Of a class that has ``get_frame``, the second environment is rendered
-    in every state: its frames are uint8 arrays (height, width, 3) or ``None``.
+    The check requires that the baseline is valid, that states, observations, rewards and ends have the declared shapes
+    and dtypes, that readings and rewards lie in their spaces, and that arguments are not modified. Each incarnation
+    must give exactly the results of a batch of 1, even if others restart. A reset of some incarnations must only use their
+    generators. Equal generators and set-points must give equal trajectories, a reset an equal first state, and no
+    global randomness may be used. If the class has ``get_frame``, the second environment is rendered in every state;
+    its frames must be uint8 arrays (height, width, 3) or ``None``.
 
     Args:
-        factory: returns a new environment of ``batch`` incarnations: the class itself, or
+        factory: creates an environment with ``batch`` incarnations: the class itself, or
             ``functools.partial(MyEnvironment, size=3)``.
-        batch: number of incarnations.
-        steps: steps of an episode of the phase.
-        episodes: number of episodes of the phase.
-        seed: of the set-points and of the generators.
+        batch: the number of incarnations.
+        steps: the number of steps of an episode of the phase.
+        episodes: the number of episodes of the phase.
+        seed: the seed of the set-points and generators.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     first, findings = build(partial(factory, batch=batch), BatchEnvironment)
     environments = [first, build_another(partial(factory, batch=batch), findings)]
@@ -433,7 +421,7 @@ def check_batch_environment(
 
 
 class _BatchComparison:
-    """Runs two batches, and one batch of 1 for each of their incarnations, and compares them."""
+    """Compares two equal batches with each other, and with a batch of 1 for each of their incarnations."""
 
     def __init__(
         self,
@@ -446,15 +434,15 @@ class _BatchComparison:
         self.batch = environments[0].batch
         with findings.calling("the declared shapes and dtypes"):
             self.steppers = [BatchStepper(environment) for environment in environments]
-        #: the incarnations that each of them has
+        #: the incarnations of each stepper
         self.members = [np.arange(self.batch)] * 2 + [np.array([k]) for k in range(self.batch)]
-        #: the actions of an incarnation in which no agent has acted
+        #: the actions of an incarnation without any action of an agent
         self.idle = initial_values(baseline.actuators)
         for environment in environments:
             _check_calls_of(environment, findings)
 
     def begin(self, episode: int) -> BatchState:
-        """Let all begin an episode of the phase; return the first one's state."""
+        """Begin an episode of the phase in all environments; return the first one's state."""
         when = f"episode {episode}, reset"
         states = []
         for stepper, members in zip(self.steppers, self.members, strict=True):
@@ -469,7 +457,7 @@ class _BatchComparison:
         return states[0]
 
     def run(self, episode: int, steps: int) -> BatchState:
-        """Let all run an episode of the phase; return the first state."""
+        """Run an episode of the phase in all environments; return the first one's first state."""
         first_state = self.begin(episode)
         rngs = [seeding.generator(self.seed, "set-points", episode, k) for k in range(self.batch)]
         for step in range(1, steps + 1):
@@ -477,15 +465,15 @@ class _BatchComparison:
             setpoints = np.array([sample_flat(self.baseline.actuators, rng) for rng in rngs])
             if step <= _IDLE_STEPS:
                 setpoints[::2] = self.idle
-            # every second one is cut short, then those that were not
+            # end every second incarnation early, and the remaining ones some steps later
             cut = {steps // 3: slice(0, None, 2), steps // 2: slice(1, None, 2)}.get(step)
             states = []
             for stepper, members in zip(self.steppers, self.members, strict=True):
-                given = setpoints[members]
+                actions = setpoints[members]
                 if cut is not None:
                     stepper.end(np.flatnonzero(np.isin(members, np.arange(self.batch)[cut])))
-                states.append(self._call(partial(stepper.step, given, resets=True), when))
-                if not same(given, setpoints[members]):
+                states.append(self._call(partial(stepper.step, actions, resets=True), when))
+                if not same(actions, setpoints[members]):
                     self.findings.add("changes the actions that it is given", when)
             self._check(states, when)
         return first_state
@@ -516,25 +504,27 @@ class _BatchComparison:
 
 
 def _single(factory: BatchFactory, number: int) -> Callable[[], BatchEnvironment]:
-    """Return a factory of a batch of 1 whose incarnation has this number, if the factory takes it."""
-    known = signature(factory).parameters
-    if "first" in known or any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
+    """Return a factory for a batch of 1 with the given incarnation number, if ``factory`` accepts it."""
+    parameters = signature(factory).parameters
+    if "first" in parameters or any(
+        parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
+    ):
         return partial(factory, batch=1, first=number)  # type: ignore[call-arg]
     return partial(factory, batch=1)
 
 
 def _check_calls_of(environment: BatchEnvironment, findings: Findings) -> None:
-    """Wrap the environment's functions: calls must not change arguments, nor draw from other generators."""
+    """Wrap the environment's functions to report modified arguments and the use of other generators."""
 
     def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
-            before = deepcopy(given)
-            others = _others(environment, given[0]) if name == "get_first_states" else []
-            drawn = [rng.bit_generator.state for rng in others]
-            answer = function(*given)
-            if not same(given, before):
+        def call(*arguments: Any) -> Any:
+            before = deepcopy(arguments)
+            generators = _others(environment, arguments[0]) if name == "get_first_states" else []
+            drawn = [rng.bit_generator.state for rng in generators]
+            answer = function(*arguments)
+            if not same(arguments, before):
                 findings.add("changes the arguments that it is given", name)
-            if drawn != [rng.bit_generator.state for rng in others]:
+            if drawn != [rng.bit_generator.state for rng in generators]:
                 findings.add(
                     "the reset of some draws from generators of others", f"{name}({before[0].tolist()})"
                 )
@@ -546,8 +536,8 @@ def _check_calls_of(environment: BatchEnvironment, findings: Findings) -> None:
         setattr(environment, name, watched(name, getattr(environment, name)))
 
 
-def _others(environment: BatchEnvironment, places: IndexVector) -> list[np.random.Generator]:
-    chosen = set(places.tolist())
+def _others(environment: BatchEnvironment, indices: IndexVector) -> list[np.random.Generator]:
+    chosen = set(indices.tolist())
     return [rng for k, rng in enumerate(environment.rngs) if k not in chosen]
 
 
@@ -561,7 +551,7 @@ def _row(state: BatchState, k: int) -> tuple[Any, ...]:
 
 
 def _bytes(state: BatchState, k: int | None = None) -> bytes:
-    """Return all of a state, or of one incarnation, for an exact comparison."""
+    """Return a state, or one of its incarnations, as bytes for an exact comparison."""
     rows = slice(None) if k is None else slice(k, k + 1)
     parts = [state.readings, state.rewards, state.terminated, state.truncated]
     parts += [] if state.recorded is None else [state.recorded]

@@ -42,28 +42,26 @@ def check_filter(
 ) -> None:
     """Check that a filter keeps its contract, with these sensors and actuators.
 
-    Several filters run through the same episodes, first in train mode, then in test mode: readings are
-    sampled from the sensors' spaces, actions from the spaces that the filter shows to the muscle, some of
-    them NaN.
+    Several filters run through the same episodes, first in train mode, then in test mode. Readings are sampled from the
+    sensors' spaces, actions from the filter's inner spaces; some actions are NaN.
 
-    Checked: vectors have the shapes and lie in the spaces that ``setup`` declared, set-points in those of the
-    environment; what is given is not written to, and what was returned does not change later; instances do
-    the same, and so do a pickled copy and a new instance that was given the saved state; nothing but the
-    state outlives an episode, also one with an unmarked last row; news are handed out once; nothing is
-    learned in test mode; rows keep their muscle and their ends; the update that is given is not changed;
-    set-points are restored from what ``muscle_inverse`` makes of them, where the filter overrides it; no
-    global randomness is used.
+    The check requires that vectors have the shapes declared by ``setup`` and lie in the declared spaces, set-points in
+    those of the environment, and that neither arguments nor earlier results are modified. Other instances, a pickled
+    copy, and a new instance with the saved state must behave equally. Only the state may persist between episodes, even
+    if the last row was not marked. News must be returned only once, and nothing must be learned in test mode. Rows must
+    keep their muscle and their ends, and updates must not be modified. If ``muscle_inverse`` is overridden, its result
+    must lead to the same set-points. No global randomness must be used.
 
     Args:
-        factory: returns a new filter.
+        factory: creates a filter.
         sensors: the sensors on the environment's side.
         actuators: the actuators on the environment's side.
-        steps: steps of an episode.
-        episodes: number of episodes in each mode.
-        seed: of the readings and actions.
+        steps: the number of steps of an episode.
+        episodes: the number of episodes in each mode.
+        seed: the seed of the readings and actions.
 
     Raises:
-        ConformanceError: lists everything that was found.
+        ConformanceError: if any rule is broken; lists all of them.
     """
     _, findings = build(factory, Filter)
     check_channels(findings, "sensor", sensors)
@@ -71,34 +69,36 @@ def check_filter(
     findings.raise_found()
     layouts = Layout.of(sensors), Layout.of(actuators)
     first, second = (_FilterPair(factory, findings, layouts) for _ in range(2))
-    shown = [
+    channels = [
         (chain.sensors.uids, chain.sensors.spaces, chain.actuators.uids, chain.actuators.spaces)
         for chain in (first.muscle, second.muscle)
     ]
-    if shown[0] != shown[1]:
-        raise findings.stop("two instances show different channels to the muscle", f"{shown[0]}, {shown[1]}")
+    if channels[0] != channels[1]:
+        raise findings.stop(
+            "two instances show different channels to the muscle", f"{channels[0]}, {channels[1]}"
+        )
     for mode in Mode:
         for pair in (first, second):
             pair.muscle.mode = pair.brain.mode = mode
-        known = copy.deepcopy(first.brain.state())
+        state = copy.deepcopy(first.brain.state())
         for episode in range(episodes):
-            others = {"two instances differ, given the same": second}
+            compared = {"two instances differ, given the same": second}
             if episode:
-                others["a new instance with the saved state differs from the old one in a new episode"] = (
+                compared["a new instance with the saved state differs from the old one in a new episode"] = (
                     first.restored(factory, mode)
                 )
             when = f"{mode.value} mode, episode {episode}"
             rng = seeding.generator(seed, mode.value, episode)
             script = list(_episode(first.muscle, layouts[0], rng, steps))
             if episode % 2:
-                # an end that is not reported to the brain
+                # an end that the brain does not get
                 script[-1] = script[-1]._replace(marked=False)
-            _run_episode(first, others, script, when)
-        if mode is Mode.TEST and not same(first.brain.state(), known):
+            _run_episode(first, compared, script, when)
+        if mode is Mode.TEST and not same(first.brain.state(), state):
             findings.add("learns in test mode", "the state has changed")
-        for given, then in first.handed_out:
-            if not same(given, then):
-                findings.add("changes what it has returned before", f"{then!r} became {given!r}")
+        for value, original in first.handed_out:
+            if not same(value, original):
+                findings.add("changes what it has returned before", f"{original!r} became {value!r}")
     findings.raise_found()
 
 
@@ -107,30 +107,30 @@ class _Step(NamedTuple):
     readings: FloatVector
     actions: FloatVector
     reward: float
-    #: the episode ends with this step
+    #: whether the episode ends with this step
     last: bool
-    #: whether that is reported to the brain
+    #: whether the brain gets the end
     marked: bool = True
 
     @property
     def terminated(self) -> bool:
-        """What the row says."""
+        """The flag of the brain's row."""
         return self.last and self.marked
 
 
 class _FilterPair:
-    """A muscle's filter and a brain's filter, of one agent with one worker."""
+    """The filters of a muscle and of its brain, for one agent with one worker."""
 
     def __init__(self, factory: Callable[[], Filter], findings: Findings, layouts: tuple[Layout, Layout]):
         self.findings, self.layouts = findings, layouts
         parts = [build_another(factory, findings) for _ in range(2)]
         with findings.calling("setup"):
             self.muscle, self.brain = (FilterChain([part], *layouts) for part in parts)
-        #: what the filter returned, and what it was then
+        #: results of the filter, with copies from the time of their return
         self.handed_out: list[tuple[Any, Any]] = []
 
     def restored(self, factory: Callable[[], Filter], mode: Mode) -> _FilterPair:
-        """Return a new pair that has only the saved state of this one."""
+        """Create a pair that only shares the saved state with this one."""
         pair = _FilterPair(factory, self.findings, self.layouts)
         with self.findings.calling("state"):
             state = self.brain.state()
@@ -164,23 +164,23 @@ class _FilterPair:
 
     def _pre_process(self, readings: FloatVector, when: str) -> FloatVector:
         """Pre-process readings and check the result."""
-        given = readings.copy()
-        seen = self.muscle.pre(given)
-        if not same(given, readings):
+        copied = readings.copy()
+        observations = self.muscle.pre(copied)
+        if not same(copied, readings):
             self.findings.add("changes the readings that it is given", when)
         channels = _channels(self.muscle.sensors)
-        check_flat_values(self.findings, "reading that the muscle sees", channels, seen, when)
-        self.handed_out.append((seen, seen.copy()))
-        return seen
+        check_flat_values(self.findings, "reading that the muscle sees", channels, observations, when)
+        self.handed_out.append((observations, observations.copy()))
+        return observations
 
     def _post_process(self, actions: FloatVector, when: str) -> FloatVector:
         """Post-process a muscle's set-points and check the result."""
-        given = actions.copy()
-        (one,) = self.muscle.filters
-        inverts = type(one).muscle_inverse is not Filter.muscle_inverse
+        copied = actions.copy()
+        (member,) = self.muscle.filters
+        inverts = type(member).muscle_inverse is not Filter.muscle_inverse
         before = copy.deepcopy(self.muscle) if inverts else None
-        setpoints = self.muscle.post(given)
-        if not same(given, actions):
+        setpoints = self.muscle.post(copied)
+        if not same(copied, actions):
             self.findings.add("changes the set-points that it is given", when)
         self.handed_out.append((setpoints, setpoints.copy()))
         if before is not None:
@@ -193,7 +193,10 @@ class _FilterPair:
 
     def step(self, step: _Step, when: str) -> tuple[Any, ...]:
         """Run one step; return all results."""
-        seen, setpoints = self._pre_process(step.readings, when), self._post_process(step.actions, when)
+        observations, setpoints = (
+            self._pre_process(step.readings, when),
+            self._post_process(step.actions, when),
+        )
         final = self._pre_process(step.readings, when) if step.last else None
         reward = np.array([step.reward])
         row = Experience(
@@ -203,7 +206,7 @@ class _FilterPair:
             reward,
             step.reward,
             None,
-            seen,
+            observations,
             step.actions,
             terminated=step.terminated,
             final_observations=final,
@@ -219,15 +222,15 @@ class _FilterPair:
             )
         if (learned.muscle, learned.terminated, learned.truncated) != ("agent.0", step.terminated, False):
             self.findings.add("changes the muscle or the end of a row", f"{when}: {learned!r}")
-        given = {"weights": step.readings.copy()}
-        update = self.brain.brain_post(given)
-        if not same(given, {"weights": step.readings}):
+        weights = {"weights": step.readings.copy()}
+        update = self.brain.brain_post(weights)
+        if not same(weights, {"weights": step.readings}):
             self.findings.add("changes the update that it is given", when)
         news = self._exchange(when) if step.last or step.number % _EXCHANGE == 0 else None
-        return seen, setpoints, final, learned, update, news
+        return observations, setpoints, final, learned, update, news
 
     def _exchange(self, when: str) -> Any:
-        """Take the muscle's news to the brain and the brain's state to the muscle; return both."""
+        """Pass the muscle's news to the brain, and the brain's state to the muscle; return both."""
         news, again = self.muscle.news(), self.muscle.news()
         if again is not None:
             self.findings.add("gives the same news twice", f"{when}: {again!r}")
@@ -241,7 +244,7 @@ class _FilterPair:
 
 
 def _episode(chain: FilterChain, sensors: Layout, rng: np.random.Generator, steps: int) -> Iterator[_Step]:
-    """Yield what a muscle reads and does; some set-points are missing, in places all of them."""
+    """Yield the readings and actions of a muscle; in some steps, a part or all of the set-points are missing."""
     for number in range(steps):
         readings, actions = (sample_flat(_channels(part), rng) for part in (sensors, chain.actuators))
         actions[rng.random(len(actions)) < (0.0, 0.3, 1.0)[number % 3]] = np.nan
@@ -252,7 +255,7 @@ def _episode(chain: FilterChain, sensors: Layout, rng: np.random.Generator, step
 def _run_episode(
     first: _FilterPair, others: dict[str, _FilterPair], script: Sequence[_Step], when: str
 ) -> None:
-    """Let all pairs run through one episode and compare them with the ``first`` one."""
+    """Run one episode with all pairs, and compare them with the ``first`` one."""
     for pair in (first, *others.values()):
         pair.reset()
     others = dict(others)

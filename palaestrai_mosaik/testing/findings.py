@@ -1,24 +1,26 @@
-"""What the conformance checks share: their findings, and comparisons of values."""
+"""Findings of the conformance checks, and comparisons of values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.environment.faults import channel_faults
 from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.types import Space
+from palaestrai_mosaik.importing import broken_overrides
+from palaestrai_mosaik.types.value_rules import ValueRules
 
 T = TypeVar("T")
 
 
 class ConformanceError(PalaestraiMosaikError, AssertionError):
-    """A part does not keep its contract; ``findings`` lists all that was found."""
+    """A part breaks its contract; ``findings`` lists all broken rules."""
 
     def __init__(self, subject: str, findings: Sequence[str]):
         self.subject = subject
@@ -27,24 +29,24 @@ class ConformanceError(PalaestraiMosaikError, AssertionError):
 
 
 class Findings:
-    """Collects what a check finds out about one subject, one entry per broken rule."""
+    """Collects the rules broken by one subject, with one entry per rule."""
 
     def __init__(self, subject: str):
         self.subject = subject
         self._found: dict[str, tuple[str, int]] = {}
 
     def add(self, rule: str, detail: str) -> None:
-        """Note that ``rule`` is broken; the first detail is kept, the others are counted."""
+        """Add a broken rule. The first detail is kept, further ones are counted."""
         first, count = self._found.get(rule, (detail, 0))
         self._found[rule] = (first, count + 1)
 
     def raise_found(self) -> None:
-        """Raise :class:`ConformanceError` if anything was found."""
+        """Raise :class:`ConformanceError` if any rule is broken."""
         if self._found:
             raise self._error()
 
     def stop(self, rule: str, detail: str) -> ConformanceError:
-        """Note what makes it impossible to go on; return the error to raise."""
+        """Add a broken rule that prevents further checks; return the error to raise."""
         self.add(rule, detail)
         return self._error()
 
@@ -59,7 +61,7 @@ class Findings:
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:
-        """Surround a call of the subject's code: it must not raise, nor use global randomness."""
+        """Run a block that calls the subject's code, and check for exceptions and the use of global randomness."""
         before = seeding.global_state_digest()
         try:
             yield
@@ -75,18 +77,21 @@ class Findings:
 
 
 def build(factory: Callable[[], T], base: type) -> tuple[T, Findings]:
-    """Return a new subject, which must be a ``base``, and its empty findings."""
+    """Create a subject, which must be an instance of ``base``, and its empty findings."""
     findings = Findings(f"what {getattr(factory, '__name__', repr(factory))} returns")
     with findings.calling("the constructor"):
         subject = factory()
     if not isinstance(subject, base):
         raise findings.stop(f"is no {base.__name__}", f"it is a {type(subject).__name__}")
     findings.subject = type(subject).__name__
+    for fault in broken_overrides(type(subject), base):
+        findings.add("a method cannot be called", fault)
+    findings.raise_found()
     return subject, findings
 
 
 def build_another(factory: Callable[[], T], findings: Findings) -> T:
-    """Return a further subject of a factory."""
+    """Create another subject with the same factory."""
     with findings.calling("the constructor"):
         return factory()
 
@@ -94,20 +99,15 @@ def build_another(factory: Callable[[], T], findings: Findings) -> T:
 def check_channels(findings: Findings, kind: str, channels: Sequence[Any]) -> None:
     """Check the uids, spaces and values of sensors, actuators or rewards (``kind``).
 
-    Raises at once where a channel has no space, because nothing else can be checked then.
+    A broken rule that would stop a run raises :class:`ConformanceError` at once, because it prevents further checks.
     """
-    uids: list[str] = []
+    for rule, detail in channel_faults(kind, channels):
+        findings.add(rule, detail)
+    findings.raise_found()
     for channel in channels:
-        uid, space = getattr(channel, "uid", None), getattr(channel, "space", None)
-        if not isinstance(uid, str) or not uid:
-            findings.add(f"a {kind} has no uid", f"a uid is a text that is not empty, found {uid!r}")
-        elif uid in uids:
-            findings.add(f"several {kind}s have the same uid", repr(uid))
-        uids.append(str(uid))
-        if not isinstance(space, Space):
-            raise findings.stop(f"a {kind} has no space", f"{uid!r} has {space!r}")
+        uid, space = channel.uid, channel.space
         missing = channel.value is None
-        if missing and kind != "actuator":
+        if missing and kind != "actuator" and not channel.may_be_missing:
             findings.add(f"a {kind} has no initial value", repr(uid))
         elif not missing and not space.contains(channel.value):
             findings.add(
@@ -116,20 +116,22 @@ def check_channels(findings: Findings, kind: str, channels: Sequence[Any]) -> No
 
 
 def check_flat_values(findings: Findings, kind: str, channels: Sequence[Any], flat: Any, when: str) -> None:
-    """Check that the flat vector holds a member of the space of each channel.
+    """Check that all values of a flat vector are finite and lie in their spaces, by the rules of a run.
 
-    ``flat``: shape (sum of the spaces' sizes,).
+    ``flat`` has the shape (sum of the spaces' sizes,).
     """
-    start = 0
-    for channel in channels:
-        part = flat[start : start + channel.space.size]
-        start += channel.space.size
-        try:
-            value = channel.space.unflatten(part)
-        except ValueError:
-            value = part
-        if not channel.space.contains(value):
+    rules = ValueRules(channels)
+    wrong = rules.not_finite(flat) | rules.outside(flat)
+    for channel, part in zip(channels, rules.layout.slices, strict=True):
+        if not wrong[part].any():
+            continue
+        value = flat[part]
+        with suppress(ValueError):
+            value = channel.space.unflatten(value)
+        if np.isfinite(flat[part]).all():
             findings.add(f"a {kind} lies outside its space", f"{when}: {_located(channel, value)}")
+        else:
+            findings.add(f"a {kind} is not finite", f"{when}: {value!r} of {channel.uid!r}")
 
 
 def _located(channel: Any, value: Any) -> str:
@@ -137,16 +139,16 @@ def _located(channel: Any, value: Any) -> str:
 
 
 def sample_flat(channels: Sequence[Any], rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return a flat vector with a sample of the space of each channel."""
+    """Sample a value from each channel's space; return them as one flat vector."""
     parts = [channel.space.flatten(channel.space.sample(rng)) for channel in channels]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two values mean the same; NaN equals NaN.
+    """Return whether two values are equal; NaN equals NaN.
 
-    Looks into arrays, mappings, lists, tuples and dataclasses. Objects that cannot be
-    compared, or only by identity, cannot be told apart and count as the same.
+    Arrays, mappings, lists, tuples and dataclasses are compared by content. Objects that cannot be compared, or only by
+    identity, count as equal.
     """
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         x, y = np.asarray(a), np.asarray(b)

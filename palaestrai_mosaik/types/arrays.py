@@ -1,4 +1,4 @@
-"""Types of numpy arrays, by what they hold; vectors have one axis, matrices two."""
+"""Types of numpy arrays by element type; vectors have one axis, matrices two."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What environments and agents exchange: readings, set-points, rewards.
+"""Readings, set-points and rewards, the values that environments and agents exchange.
 
 The names are palaestrAI's. ``value``, ``space`` and ``uid`` are the current spellings;
-the older ones (``sensor_value``, ``observation_space``, ``setpoint``, ...) are kept as
+the older ones (``sensor_value``, ``observation_space``, ``setpoint``, ...) remain as
 read/write aliases, because published agents use them.
 """
 
@@ -21,14 +21,24 @@ def _alias(name: str) -> Any:
 
 
 class SensorInformation:
-    """A reading (``value``) of the sensor ``uid``, which lies in ``space``."""
+    """A reading (``value``) of the sensor ``uid``, which lies in ``space``.
 
-    __slots__ = ("space", "uid", "value")
+    Attributes:
+        value: the reading.
+        space: the space of the readings.
+        uid: the id of the sensor.
+        may_be_missing: whether a state may lack this reading. It matters in the declaration of an environment
+            (:class:`~palaestrai_mosaik.environment.EnvironmentBaseline`): if true, NaN stands for a
+            missing value there; if false, NaN is an error. Infinity is always an error.
+    """
 
-    def __init__(self, value: Any, space: Space, uid: str):
+    __slots__ = ("may_be_missing", "space", "uid", "value")
+
+    def __init__(self, value: Any, space: Space, uid: str, may_be_missing: bool = False):
         self.value = value
         self.space = space
         self.uid = uid
+        self.may_be_missing = may_be_missing
 
     sensor_value = _alias("value")
     observation_space = _alias("space")
@@ -42,13 +52,15 @@ class SensorInformation:
         return self.space.size
 
     def __repr__(self) -> str:
-        return f"SensorInformation(value={self.value!r}, space={self.space}, uid={self.uid!r})"
+        missing = ", may_be_missing=True" if self.may_be_missing else ""
+        return f"SensorInformation(value={self.value!r}, space={self.space}, uid={self.uid!r}{missing})"
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, SensorInformation)
             and self.uid == other.uid
             and self.space == other.space
+            and self.may_be_missing == other.may_be_missing
             and bool(np.array_equal(self.value, other.value))
         )
 
@@ -59,7 +71,7 @@ class ActuatorInformation:
     """A set-point (``value``) of the actuator ``uid``, which must lie in ``space``.
 
     Assigning a value outside the space raises :class:`~palaestrai_mosaik.errors.ActionError`;
-    ``None`` means that there is no set-point.
+    ``None`` means no set-point.
     """
 
     __slots__ = ("_space", "_value", "uid")
@@ -71,11 +83,19 @@ class ActuatorInformation:
         self.uid = uid
         self._value: Any = None
         if value is not None:
-            self.value = value
+            try:
+                self.value = value
+            except (AttributeError, TypeError):
+                if isinstance(space, Space):
+                    raise
+                raise ActionError(
+                    f"actuator {uid!r} has no space, but {space!r}; write ActuatorInformation(value, space, uid) with a "
+                    "space such as Box(0.0, 1.0, shape=())"
+                ) from None
 
     @property
     def space(self) -> Space:
-        """The space of the set-points; it cannot be exchanged, because values are checked against it."""
+        """The space of the set-points; read-only, because values are checked against it."""
         return self._space
 
     @property
@@ -115,14 +135,19 @@ class ActuatorInformation:
 
 
 class RewardInformation:
-    """A reward (``value``) named ``uid``, which lies in ``space``."""
+    """A reward (``value``) named ``uid``, which lies in ``space``.
 
-    __slots__ = ("space", "uid", "value")
+    ``may_be_missing``: whether a step may lack this reward, which is NaN then. It is declared only by adapters of
+    libraries in which an environment may leave rewards out; everywhere else, a reward of NaN is an error.
+    """
 
-    def __init__(self, value: Any, space: Space, uid: str):
+    __slots__ = ("may_be_missing", "space", "uid", "value")
+
+    def __init__(self, value: Any, space: Space, uid: str, may_be_missing: bool = False):
         self.value = value
         self.space = space
         self.uid = uid
+        self.may_be_missing = may_be_missing
 
     reward_value = _alias("value")
     observation_space = _alias("space")

@@ -19,8 +19,8 @@ class AgentRows:
     ``worker`` and ``episode`` (of the phase) are common to them. ``time`` (in mosaik ticks),
     ``step``, ``body``, ``environment_episode``, ``objective``, ``terminated`` and ``truncated``
     are (n,); ``readings`` (n, readings), ``setpoints`` (n, set-points), ``rewards`` (n, rewards).
-    ``wall``: seconds that the muscle took for each. ``proposed`` (n, set-points): what the agent
-    would have done, where its environment replays.
+    ``wall``: seconds of the muscle for each. ``proposed`` (n, set-points): the agent's own set-points, if
+    its environment replays recorded ones.
     """
 
     worker: int

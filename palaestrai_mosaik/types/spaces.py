@@ -1,25 +1,25 @@
-"""Spaces: which values a reading, a set-point or a reward may take, and how they are written as text.
+"""Spaces: the sets of values of readings, set-points and rewards, and their text form.
 
-The classes have the names and the meaning of Gymnasium's, and are value objects: they
-never change, compare by what they are, and hold no random state of their own.
+The classes have the names and the meaning of Gymnasium's, and are value objects: immutable, compared by
+value, and without a random state.
 
-What counts as a member (:meth:`Space.contains`):
+Membership (:meth:`Space.contains`):
 
-- Whatever *means the same value*: Python numbers, numpy scalars, 0-d and n-d arrays and
-  nested lists are alike. Where a space holds a single number, axes of length one do not
+- Different forms of the same value are equivalent: Python numbers, numpy scalars, 0-d and n-d arrays
+  and nested lists. In a space of a single number, axes of length one do not
   matter: ``3.0``, ``[3.0]`` and ``np.array(3.0)`` are one value.
-- Integers may be written as floats (``3.0`` is in ``Discrete(5)``, ``3.5`` is not), for
+- Integers may be written as floats (``3.0`` is in ``Discrete(5)``, ``3.5`` is not), because
   set-points travel in float64 vectors.
 - ``True`` and ``False`` are 1 and 0 in the integer spaces ``Discrete``,
-  ``MultiDiscrete`` and ``MultiBinary``; no ``Box`` holds them.
+  ``MultiDiscrete`` and ``MultiBinary``; no ``Box`` contains them.
 - NaN is in no space. Infinity is in a ``Box`` that is unbounded on that side.
 
-Every space also has a *flat* form, a float64 vector with one place per number (a
-``Discrete`` takes one place, it is not one-hot), and the bounds of these places, so that
-the set-points of many actuators can be checked in one go.
+Every space also has a *flat* form, a float64 vector with one element per number (a
+``Discrete`` has one element; it is not one-hot), and the bounds of these elements, so that
+the set-points of many actuators can be checked together.
 
-The text looks like a Python call, so Python's own parser makes the syntax tree; the tree
-is then read node by node against what a space may consist of. Nothing is evaluated.
+The text looks like a Python call, so Python's parser makes the syntax tree. The tree
+is then read node by node, with only the allowed elements of a space. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Space(ABC):
         dtype (numpy.dtype or None): type of a value's numbers; ``None`` for a ``Tuple``.
         size (int): numbers in the flat form of a value.
         flat_low (float64 vector of shape ``(size,)``): lower bounds of the flat form, inclusive; ``-inf``
-            where the space has no bound.
+            without a bound.
         flat_high (float64 vector of shape ``(size,)``): upper bounds of the flat form, inclusive; ``inf``
-            where the space has no bound.
-        flat_integral (bool vector of shape ``(size,)``): where the flat form must be a whole number.
-        rng (numpy.random.Generator or None): what :meth:`sample` draws from if it is given nothing; see
+            without a bound.
+        flat_integral (bool vector of shape ``(size,)``): mask of the elements that must be integers.
+        rng (numpy.random.Generator or None): the default generator of :meth:`sample`; see
             :meth:`bound`.
     """
 
@@ -65,7 +65,7 @@ class Space(ABC):
     _key: tuple[Any, ...]
 
     def _set(self, **attributes: Any) -> None:
-        """Set attributes while the object is being made; arrays become read-only."""
+        """Set attributes during construction; arrays become read-only."""
         for name, value in attributes.items():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
@@ -85,7 +85,7 @@ class Space(ABC):
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._key))
 
-    # Values that never change need no copies; a copied set-point samples as the original does.
+    # Immutable values need no copies; a copied set-point samples from the same generator as the original.
     def __copy__(self) -> Self:
         return self
 
@@ -93,11 +93,11 @@ class Space(ABC):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A pickled space is its meaning; a generator must not be duplicated in secret.
+        # only the value is pickled: a generator must not be duplicated implicitly
         return Space.from_string, (self.to_string(),)
 
     def bound(self, rng: np.random.Generator) -> Self:
-        """Return a copy, equal to this space, whose :meth:`sample` draws from ``rng``."""
+        """Return an equal space that samples from ``rng`` by default."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.__dict__["rng"] = rng
@@ -113,7 +113,7 @@ class Space(ABC):
 
     @abstractmethod
     def contains(self, value: Any) -> bool:
-        """Return whether ``value`` is a member (:mod:`.spaces` says what counts). Never raises."""
+        """Return whether ``value`` is a member, by the rules of :mod:`.spaces`. Never raises."""
 
     def __contains__(self, value: Any) -> bool:
         return self.contains(value)
@@ -130,49 +130,49 @@ class Space(ABC):
     def flatten(self, value: Any) -> FloatVector:
         """Return ``value`` as a new float64 vector of shape ``(size,)``.
 
-        Bounds are not checked (a reading may lie outside its space).
+        Bounds are not checked, since a reading may lie outside its space.
 
         Raises:
-            SpaceError: if ``value`` is not made of numbers or has another shape.
+            SpaceError: if ``value`` does not consist of numbers or has another shape.
         """
 
     @abstractmethod
     def unflatten(self, vector: npt.ArrayLike) -> Any:
-        """Return the value whose flat form is ``vector``, the inverse of :meth:`flatten`.
+        """Convert a flat vector to a value, the inverse of :meth:`flatten`.
 
-        A single number comes back as ``int`` or ``float``, others as arrays of the
+        A single number is returned as ``int`` or ``float``, others as arrays of the
         space's shape and dtype, a ``Tuple``'s as a tuple. Bounds are not checked.
 
         Raises:
-            SpaceError: if ``vector`` has another shape than ``(size,)``, or holds something other than a
-                whole number where one must be.
+            SpaceError: if ``vector`` has another shape than ``(size,)``, or a fraction for an integer.
         """
 
     def to_number(self, value: Any) -> float:
-        """Return the only number of ``value``, for a space of size 1: ``flatten(value)[0]``, but faster."""
+        """Return the only number of ``value`` in a space of size 1, like ``flatten(value)[0]`` but faster."""
         return float(self.flatten(value)[0])
 
     def from_number(self, number: float) -> Any:
-        """Return the value with this only number: ``unflatten([number])``, but faster."""
+        """Return the value with this only number, like ``unflatten([number])`` but faster."""
         return self.unflatten((number,))
 
     @abstractmethod
     def to_string(self) -> str:
-        """Return the text from which :meth:`from_string` makes an equal space."""
+        """Return the text form, which :meth:`from_string` parses to an equal space."""
 
     def __repr__(self) -> str:
         return self.to_string()
 
     @classmethod
     def from_string(cls, text: str) -> Self:
-        """Return the space that ``text`` describes, such as ``Box(low=0, high=1, shape=(2,))``.
+        """Parse a space such as ``Box(low=0, high=1, shape=(2,))``.
 
-        palaestrAI's and our own spellings are read: positional or named arguments,
+        The spellings of palaestrAI and of this package are accepted: positional or named arguments,
         ``inf`` or ``np.inf``, ``float32`` or ``np.float32``, nested lists and tuples.
         Nothing is evaluated. On a subclass, only that kind of space is accepted.
 
         Raises:
-            SpaceError: if the text cannot be read; says where, what was found and what is allowed.
+            SpaceError: if the text cannot be parsed; the message has the position, the text found there and
+                the allowed ones.
         """
 
         try:
@@ -191,15 +191,15 @@ class Space(ABC):
 
 
 class ArraySpace(Space):
-    """A space whose values are arrays of one dtype (a single number being a 0-d array)."""
+    """A space of arrays of one dtype; a single number is a 0-d array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     _integral: bool
-    #: a single number of float64
+    #: whether it is a single float64 number
     _plain: bool
     _takes_bool: ClassVar[bool] = True
-    #: bounds of the one number of a space of size 1, else NaN (which contains nothing)
+    #: bounds of the only number in a space of size 1, else NaN, which excludes every number
     _low: float
     _high: float
 
@@ -226,10 +226,10 @@ class ArraySpace(Space):
         )
 
     def _array(self, value: Any) -> npt.NDArray[Any] | None:
-        """Return ``value`` as an array of this space's shape, ``None`` if it cannot be one."""
+        """Return ``value`` as an array of this space's shape, or ``None`` if that is impossible."""
         try:
             array = np.asarray(value)
-        except (ValueError, TypeError, OverflowError):  # ragged lists, objects that refuse
+        except (ValueError, TypeError, OverflowError):  # ragged lists, objects without an array form
             return None
         kind = array.dtype.kind
         if kind not in "iuf" and not (kind == "b" and self._takes_bool):
@@ -284,21 +284,21 @@ class ArraySpace(Space):
 
 __all__ = ["Box", "Discrete", "MultiBinary", "MultiDiscrete", "Space", "Tuple"]
 
-#: Beyond this, float64 does not tell neighbouring integers apart.
+#: beyond this, float64 does not distinguish neighbouring integers
 LARGEST_INTEGER = 2**53
-#: Fewer values than this are drawn from a float64 (:meth:`Discrete.sample`).
+#: with fewer values than this, :meth:`Discrete.sample` draws from a float64
 _FEW = 2**32
 
 
 class Box(ArraySpace):
-    """Arrays (or, with shape ``()``, single numbers) within bounds, each inclusive.
+    """Arrays (or, with shape ``()``, single numbers) within inclusive bounds.
 
     Args:
-        low, high: bounds: one number for all places, or an array of the box's shape. Floating-point boxes may
-            be unbounded (``-inf``, ``inf``). Integer types know no infinity: there it stands for the type's
-            limit, or for 2**53 where that is nearer to zero, beyond which float64 vectors do not carry every
+        low, high: bounds: one number for all elements, or an array of the box's shape. Floating-point boxes may
+            be unbounded (``-inf``, ``inf``). For integer types, infinity stands for the type's limit, or for
+            2**53 if that is nearer to zero, beyond which float64 vectors do not represent every
             integer.
-        shape: when left out, that of ``low`` or ``high``, ``(1,)`` if both are numbers.
+        shape: by default, that of ``low`` or ``high``, or ``(1,)`` if both are numbers.
         dtype: any floating-point (up to 64 bits) or integer type.
 
     Raises:
@@ -332,8 +332,8 @@ class Box(ArraySpace):
         if not np.all(lower <= upper):
             raise SpaceError(f"a Box needs low <= high, found low={lower.tolist()}, high={upper.tolist()}")
         if kind.kind == "f":
-            # Narrow types round the bounds; the flat bounds take in both the bound as
-            # given and as rounded, so that either is a member.
+            # Narrow types round the bounds; the flat bounds include both the original and the
+            # rounded bound, so that either is a member.
             with np.errstate(over="ignore"):
                 lows, highs = lower.astype(kind), upper.astype(kind)
             self._define(extent, kind, np.minimum(lower, lows), np.maximum(upper, highs))
@@ -347,26 +347,26 @@ class Box(ArraySpace):
             high=highs,
             _has_low=np.isfinite(self.flat_low),
             _has_high=np.isfinite(self.flat_high),
-            # half the width, for the width itself may overflow
+            # half the width, because the full width may overflow
             _half_low=half_low,
             _half_span=np.where(np.isfinite(half_high - half_low), half_high - half_low, 0.0),
         )
         self._set(
             _bounded=bool((self._has_low & self._has_high).all()),
-            # of a space of size 1, as Python numbers, which are quicker
+            # Python numbers for spaces of size 1, because they are faster
             _single_half_low=self._low / 2,
             _single_half_span=float(self._half_span[0]),
         )
 
     def sample(self, rng: np.random.Generator | None = None) -> Any:
-        """Return a random member, each place independent of the others.
+        """Return a random member, with independent elements.
 
         As in Gymnasium: uniform between two bounds, exponential (scale 1) away from a
         single bound, standard normal without bounds; integers are uniform.
         """
         rng = rng or self.rng or self._generator(rng)
         if self._integral:
-            places: Any = rng.integers(
+            elements: Any = rng.integers(
                 self.flat_low.astype(np.int64), self.flat_high.astype(np.int64), endpoint=True
             )
         elif self._bounded:
@@ -374,31 +374,31 @@ class Box(ArraySpace):
                 number = (self._single_half_low + self._single_half_span * rng.random()) * 2
                 number = min(max(number, self._low), self._high)
                 return number if self._plain else float(self.dtype.type(number))
-            places = (self._half_low + self._half_span * rng.random(self.size)) * 2
+            elements = (self._half_low + self._half_span * rng.random(self.size)) * 2
         else:
-            places = self._sample_unbounded(rng)
+            elements = self._sample_unbounded(rng)
         with np.errstate(over="ignore"):
-            array = np.clip(places, self.flat_low, self.flat_high).astype(self.dtype)
+            array = np.clip(elements, self.flat_low, self.flat_high).astype(self.dtype)
         return array.item() if self.shape == () else array.reshape(self.shape)
 
     def _sample_unbounded(self, rng: np.random.Generator) -> FloatVector:
-        """Draw flat places of which some lack a bound."""
-        places = np.empty(self.size)
+        """Draw flat elements, some of them without a bound."""
+        elements = np.empty(self.size)
         has_low, has_high = self._has_low, self._has_high
         both, neither = has_low & has_high, ~has_low & ~has_high
         below, above = has_low & ~has_high, ~has_low & has_high
-        places[neither] = rng.standard_normal(int(neither.sum()))
-        places[below] = self.flat_low[below] + rng.standard_exponential(int(below.sum()))
-        places[above] = self.flat_high[above] - rng.standard_exponential(int(above.sum()))
-        places[both] = (self._half_low[both] + self._half_span[both] * rng.random(int(both.sum()))) * 2
-        return places
+        elements[neither] = rng.standard_normal(int(neither.sum()))
+        elements[below] = self.flat_low[below] + rng.standard_exponential(int(below.sum()))
+        elements[above] = self.flat_high[above] - rng.standard_exponential(int(above.sum()))
+        elements[both] = (self._half_low[both] + self._half_span[both] * rng.random(int(both.sum()))) * 2
+        return elements
 
     def to_string(self) -> str:
         low, high = (self._bounds_text(flat) for flat in (self.flat_low, self.flat_high))
         return f"Box(low={low}, high={high}, shape={self.shape}, dtype={self.dtype})"
 
     def _bounds_text(self, flat: FloatVector) -> str:
-        """Print one number where all places share it, else the nested list."""
+        """Return one number if all elements share it, otherwise the nested list."""
         array = flat.astype(np.int64) if self._integral else flat
         if (flat == flat[0]).all():
             return repr(array[0].item())
@@ -409,11 +409,11 @@ class Discrete(ArraySpace):
     """The integers ``start``, ``start + 1``, ..., ``start + n - 1``.
 
     Args:
-        n: how many, at least 1.
-        start: the first one. All must stay within plus and minus 2**53.
+        n: number of values, at least 1.
+        start: the first value. All must stay within plus and minus 2**53.
 
     Raises:
-        SpaceError: ``n`` or ``start`` is something else.
+        SpaceError: ``n`` or ``start`` is not an integer or out of range.
     """
 
     n: int
@@ -429,7 +429,7 @@ class Discrete(ArraySpace):
         self._define((), np.dtype(np.int64), first, first + count - 1)
 
     def sample(self, rng: np.random.Generator | None = None) -> int:
-        """Return a random member; all are equally likely."""
+        """Return a random member, uniformly distributed."""
         rng = rng or self.rng or self._generator(rng)
         if self.n < _FEW:
             # a fifth of the time of rng.integers; the bias is below n * 2**-53
@@ -449,7 +449,7 @@ class Discrete(ArraySpace):
 
 
 class MultiDiscrete(ArraySpace):
-    """Arrays of integers; the one at place ``i`` is 0, 1, ..., or ``nvec[i] - 1``."""
+    """Arrays of integers; the element at index ``i`` is 0, 1, ..., or ``nvec[i] - 1``."""
 
     nvec: npt.NDArray[np.int64]
 
@@ -463,7 +463,7 @@ class MultiDiscrete(ArraySpace):
         self._define(counts.shape, np.dtype(np.int64), np.zeros(counts.shape), counts - 1)
 
     def sample(self, rng: np.random.Generator | None = None) -> npt.NDArray[np.int64]:
-        """Return a random member, an int64 array; all are equally likely."""
+        """Return a random member, an int64 array, uniformly distributed."""
         return self._generator(rng).integers(self.nvec)
 
     def to_string(self) -> str:
@@ -471,7 +471,7 @@ class MultiDiscrete(ArraySpace):
 
 
 class MultiBinary(ArraySpace):
-    """Arrays of zeros and ones, of length ``n`` or, where ``n`` is a sequence, of that shape."""
+    """Arrays of zeros and ones, of length ``n``, or of the shape ``n`` if it is a sequence."""
 
     def __init__(self, n: SupportsInt | Sequence[int]):
         shape = _shape([n] if np.ndim(n) == 0 else n)  # type: ignore[arg-type, list-item]
@@ -481,11 +481,11 @@ class MultiBinary(ArraySpace):
 
     @property
     def n(self) -> int | tuple[int, ...]:
-        """The length, or the shape where there are several axes."""
+        """The length, or the shape if there are several axes."""
         return self.shape[0] if len(self.shape) == 1 else self.shape
 
     def sample(self, rng: np.random.Generator | None = None) -> npt.NDArray[np.int8]:
-        """Return a random member, an int8 array; all are equally likely."""
+        """Return a random member, an int8 array, uniformly distributed."""
         return self._generator(rng).integers(0, 2, self.shape, dtype=np.int8)
 
     def to_string(self) -> str:
@@ -493,7 +493,7 @@ class MultiBinary(ArraySpace):
 
 
 class Tuple(Space):
-    """Tuples with one value of each of ``spaces``: ``Tuple(a, b)`` or ``Tuple([a, b])``."""
+    """Tuples with one value from each of ``spaces``: ``Tuple(a, b)`` or ``Tuple([a, b])``."""
 
     spaces: tuple[Space, ...]
 
@@ -590,8 +590,8 @@ def _shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _box_shape(low: npt.NDArray[Any], high: npt.NDArray[Any], shape: Sequence[int] | None) -> tuple[int, ...]:
     arrays = [bound.shape for bound in (low, high) if bound.ndim]
-    given = arrays[0] if arrays else (1,)
-    extent = _shape(given if shape is None else shape)
+    default = arrays[0] if arrays else (1,)
+    extent = _shape(default if shape is None else shape)
     for bound in arrays:
         if bound != extent:
             raise SpaceError(f"the bounds of a Box must have its shape {extent} or be numbers, found {bound}")
@@ -601,7 +601,7 @@ def _box_shape(low: npt.NDArray[Any], high: npt.NDArray[Any], shape: Sequence[in
 def _integer_bounds(
     low: npt.NDArray[Any], high: npt.NDArray[Any], dtype: np.dtype[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Replace infinities by the type's limits; refuse bounds that the type cannot hold."""
+    """Replace infinities by the type's limits, and refuse bounds that the type cannot hold."""
     limits = np.iinfo(dtype)
     least, most = max(limits.min, -LARGEST_INTEGER), min(limits.max, LARGEST_INTEGER)
     low = np.where(low == -np.inf, least, low)
@@ -622,7 +622,7 @@ _KINDS: dict[str, type[Space]] = {
     "MultiBinary": MultiBinary,
     "Tuple": Tuple,
 }
-#: arguments in positional order, then how many of them are mandatory
+#: arguments in positional order, then the number of mandatory ones
 _ARGUMENTS: dict[str, tuple[tuple[str, ...], int]] = {
     "Box": (("low", "high", "shape", "dtype"), 2),
     "Discrete": (("n", "start"), 1),
@@ -636,12 +636,12 @@ _DTYPES: dict[str, type[np.generic]] = {
     **{"half": np.float16, "single": np.float32, "double": np.float64, "float": np.float64, "int": np.int64},
 }
 _NUMPY = ("np", "numpy")
-#: longer texts are shortened in messages
+#: longest text in messages
 _SHOWN = 100
 
 
 class _Reader:
-    """Reads one text; keeps it to say where something is wrong."""
+    """Parses one text, and quotes it in errors."""
 
     def __init__(self, text: str):
         self.text = text
@@ -685,7 +685,7 @@ class _Reader:
             raise self.error(str(error), node) from error
 
     def members(self, node: ast.Call) -> list[Space]:
-        """Read the spaces of a Tuple, given one by one or as one list or tuple."""
+        """Read the spaces of a Tuple, listed one by one or in one list or tuple."""
         if node.keywords:
             raise self.error(f"a Tuple takes spaces only, not {node.keywords[0].arg}=", node.keywords[0])
         nodes = node.args
@@ -698,20 +698,20 @@ class _Reader:
         allowed = f"allowed: {', '.join(names)}"
         if len(node.args) > len(names):
             raise self.error(f"too many arguments for {name}; {allowed}", node.args[len(names)])
-        found: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
+        nodes: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
         for keyword in node.keywords:
             key = keyword.arg
             if key not in names:
                 hint = did_you_mean(str(key), names)
                 raise self.error(f"unknown argument {key!r} of {name}{hint}; {allowed}", keyword)
-            if key in found:
+            if key in nodes:
                 raise self.error(f"argument {key!r} is given twice", keyword)
-            found[key] = keyword.value
+            nodes[key] = keyword.value
         for key in names[:mandatory]:
-            if key not in found:
+            if key not in nodes:
                 raise self.error(f"{name} lacks {key!r}; {allowed}", node)
         return {
-            key: self.dtype(value) if key == "dtype" else self.numbers(value) for key, value in found.items()
+            key: self.dtype(value) if key == "dtype" else self.numbers(value) for key, value in nodes.items()
         }
 
     def numbers(self, node: ast.expr) -> Any:
@@ -753,10 +753,11 @@ def _expected() -> str:
 
 
 def parse_space(text: str) -> Space:
-    """Return the space that ``text`` describes.
+    """Parse the text of a space.
 
     Raises:
-        SpaceError: if the text cannot be read; names the column, what was found and what is allowed.
+        SpaceError: if the text cannot be parsed; the message has the column, the text found there and the
+            allowed ones.
     """
     if not isinstance(text, str):
         raise SpaceError(f"the text of a space must be a string, found {text!r}")

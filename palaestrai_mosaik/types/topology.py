@@ -1,4 +1,4 @@
-"""How the parts of an environment are connected: nodes, edges, and the devices at the nodes."""
+"""The topology of an environment: nodes, edges, and the devices at the nodes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place of a topology, such as a bus of a grid.
+    """A node of a topology, such as a bus of a grid.
 
     Attributes:
-        id: its name within the topology; no other node has it.
-        name: what people call it.
-        x, y: where it is drawn; ``None`` where that is unknown. Only the proportions matter.
-        kind: what it is, such as ``bus``.
-        sensor: uid of the sensor whose reading describes it best (the voltage of a bus, say).
+        id: unique among the nodes of the topology.
+        name: a label for people.
+        x, y: the position in a drawing; ``None`` if unknown. Only the proportions matter.
+        kind: the kind of node, such as ``bus``.
+        sensor: uid of its most descriptive sensor, such as the voltage of a bus.
     """
 
     id: str
@@ -34,11 +34,11 @@ class Edge:
     """A connection of two nodes, such as a line of a grid.
 
     Attributes:
-        id: its name within the topology; no other edge has it.
+        id: unique among the edges of the topology.
         source, target: ids of the nodes at its ends.
-        name: what people call it.
-        kind: what it is, such as ``line``, ``trafo`` or ``switch``.
-        sensor: uid of the sensor whose reading describes it best (the loading of a line, say).
+        name: a label for people.
+        kind: the kind of edge, such as ``line``, ``trafo`` or ``switch``.
+        sensor: uid of its most descriptive sensor, such as the loading of a line.
         in_service: whether it connects its nodes before any agent acts.
         actuator: uid of the actuator that switches it on (1) and off (0).
     """
@@ -55,14 +55,14 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What is connected to a node, such as a load or a generator.
+    """A device at a node, such as a load or a generator.
 
     Attributes:
-        id: its name within the topology; no other device has it.
+        id: unique among the devices of the topology.
         node: id of its node.
-        name: what people call it.
-        kind: what it is, such as ``load``, ``sgen`` or ``storage``.
-        sensors, actuators: uids of all that it has.
+        name: a label for people.
+        kind: the kind of device, such as ``load``, ``sgen`` or ``storage``.
+        sensors, actuators: uids of all its channels.
     """
 
     id: str
@@ -78,11 +78,11 @@ class Topology:
     """Nodes, the edges between them, and the devices at them, each with its sensors and actuators.
 
     In the baseline of an environment, uids are those of its sensors and actuators; in a store,
-    they are those that are recorded (``grid.bus-3.vm_pu``). A channel of several numbers has one
+    they are the recorded ones (``grid.bus-3.vm_pu``). A channel of several numbers has one
     uid for each: ``levels[0]``, ``levels[1]``.
 
     Raises:
-        ContractError: an id occurs twice, or an edge or device names a node that does not exist.
+        ContractError: an id occurs twice, or an edge or device refers to a missing node.
     """
 
     nodes: tuple[Node, ...]
@@ -102,7 +102,7 @@ class Topology:
             _check(device.node, known, f"topology: device {device.id!r}", "node")
 
     def check(self, sensors: Iterable[str], actuators: Iterable[str], who: str) -> None:
-        """Raise :class:`ContractError` where it names a channel that ``who`` does not have.
+        """Raise :class:`ContractError` if the topology refers to a channel that ``who`` lacks.
 
         Args:
             sensors: uids of all sensors of the environment.
@@ -114,7 +114,7 @@ class Topology:
             _check(uid, known[kind], f"{who}: topology: {part}", kind)
 
     def _channels(self) -> Iterable[tuple[str, str, str]]:
-        """Yield each channel that is named: its kind, where, and its uid."""
+        """Yield the kind, owner and uid of each channel in the topology."""
         for node in self.nodes:
             if node.sensor is not None:
                 yield "sensor", f"node {node.id!r}", node.sensor
@@ -142,41 +142,41 @@ class Topology:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as plain data: three lists of mappings."""
-        # (asdict() copies each number, which takes most of a second for some thousand nodes)
+        """Return the topology as plain data: three lists of mappings."""
+        # not asdict(): it copies each number, which takes most of a second for some thousand nodes
         data: dict[str, Any] = {}
         for title, parts in (("nodes", self.nodes), ("edges", self.edges), ("devices", self.devices)):
             names = [field.name for field in fields(parts[0])] if parts else []
-            data[title] = [{name: getattr(one, name) for name in names} for one in parts]
+            data[title] = [{name: getattr(part, name) for name in names} for part in parts]
         for device in data["devices"]:
             device["sensors"], device["actuators"] = list(device["sensors"]), list(device["actuators"])
         return data
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Topology:
-        """Return what :meth:`to_data` was called on."""
+        """Rebuild a topology from the result of :meth:`to_data`."""
         devices = [
-            Device(**{**one, "sensors": tuple(one["sensors"]), "actuators": tuple(one["actuators"])})
-            for one in data["devices"]
+            Device(**{**entry, "sensors": tuple(entry["sensors"]), "actuators": tuple(entry["actuators"])})
+            for entry in data["devices"]
         ]
         return cls(
-            tuple(Node(**one) for one in data["nodes"]),
-            tuple(Edge(**one) for one in data["edges"]),
+            tuple(Node(**entry) for entry in data["nodes"]),
+            tuple(Edge(**entry) for entry in data["edges"]),
             tuple(devices),
         )
 
 
 def _ids(kind: str, parts: Iterable[Any]) -> dict[str, None]:
-    known: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for part in parts:
-        if part.id in known:
+        if part.id in ids:
             raise ContractError(f"topology: there are several {kind}s with the id {part.id!r}")
-        known[part.id] = None
-    return known
+        ids[part.id] = None
+    return ids
 
 
-def _check(name: str, known: Mapping[str, None], where: str, kind: str) -> None:
-    if name not in known:
+def _check(name: str, names: Mapping[str, None], where: str, kind: str) -> None:
+    if name not in names:
         raise ContractError(
-            f"{where} names the {kind} {name!r}, which does not exist{did_you_mean(name, list(known))}"
+            f"{where} names the {kind} {name!r}, which does not exist{did_you_mean(name, list(names))}"
         )

@@ -1,7 +1,7 @@
 """Many readings or set-points as one numpy vector that also acts as a sequence of objects.
 
-An agent that works on vectors pays for no object at all; one that works on
-``SensorInformation`` and ``ActuatorInformation`` gets them when it asks.
+For an agent that works on vectors, no objects are created; an agent that works on
+``SensorInformation`` and ``ActuatorInformation`` receives them on access.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.text import listed
 
 from .arrays import FloatVector
 from .information import ActuatorInformation, SensorInformation
@@ -22,17 +23,19 @@ from .spaces import Space
 
 T = TypeVar("T")
 
+_REMEDY = "; set `actuators_available[i].value`, or `actuators_available.vector`, and write `return actuators_available, data`"
+
 
 def initial_values(channels: Sequence[Any]) -> FloatVector:
-    """Return the values of sensors or actuators as one vector, NaN where a channel has none."""
+    """Return the values of sensors or actuators as one vector, NaN for a channel without a value."""
     parts = [np.full(c.space.size, np.nan) if c.value is None else c.space.flatten(c.value) for c in channels]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
 class Layout:
-    """Where each of several channels (sensors or actuators) lies in a flat vector.
+    """The positions of several channels (sensors or actuators) in a flat vector.
 
-    ``uids`` and ``spaces`` in order; channel ``i`` occupies ``slices[i]``.
+    ``uids`` and ``spaces`` are in order; channel ``i`` occupies ``slices[i]``.
     """
 
     def __init__(self, uids: Sequence[str], spaces: Sequence[Space]):
@@ -49,7 +52,7 @@ class Layout:
         self.integral = np.concatenate([s.flat_integral for s in self.spaces] or [np.empty(0, bool)])
         self.any_integral = bool(self.integral.any())
         self.all_integral = self.any_integral and bool(self.integral.all())
-        #: every channel is one real number
+        #: whether every channel is one real number
         self.plain = self.scalar and not self.any_integral
         self.low = np.concatenate([s.flat_low for s in self.spaces] or [np.empty(0)])
         self.high = np.concatenate([s.flat_high for s in self.spaces] or [np.empty(0)])
@@ -60,7 +63,7 @@ class Layout:
         return cls([channel.uid for channel in channels], [channel.space for channel in channels])
 
     def renamed(self, uids: Sequence[str]) -> Layout:
-        """Return the same layout under other ids."""
+        """Return the same layout with other ids."""
         layout = copy(self)
         layout.uids = tuple(uids)
         layout.index = {uid: i for i, uid in enumerate(layout.uids)}
@@ -73,7 +76,7 @@ class Layout:
         return layout
 
     def as_integers(self, vector: FloatVector) -> npt.NDArray[Any]:
-        """Return ``vector`` as int64, read-only, if all channels are integers and none is missing (NaN), else as it is."""
+        """Return ``vector`` as read-only int64 if all channels are integers without NaN, else unchanged."""
         if not self.all_integral or np.isnan(vector).any():
             return vector
         whole = vector.astype(np.int64)
@@ -81,7 +84,7 @@ class Layout:
         return whole
 
     def outside(self, vector: FloatVector) -> npt.NDArray[np.bool_]:
-        """Return where ``vector``, or each row of a matrix, is outside the spaces (NaN never is)."""
+        """Mark the numbers of a vector or matrix that are outside the spaces; NaN never is."""
         # every comparison with NaN is false
         wrong: npt.NDArray[np.bool_] = vector < self.low
         wrong |= vector > self.high
@@ -90,11 +93,11 @@ class Layout:
         return wrong
 
     def check(self, vector: FloatVector) -> None:
-        """Raise :class:`ActionError` naming the first set-point outside its space (NaN: none)."""
+        """Raise :class:`ActionError` naming the first set-point outside its space; NaN means no set-point."""
         wrong = self.outside(vector)
         if wrong.any():
-            place = int(np.argmax(wrong))
-            channel = next(i for i, part in enumerate(self.slices) if part.start <= place < part.stop)
+            index = int(np.argmax(wrong))
+            channel = next(i for i, part in enumerate(self.slices) if part.start <= index < part.stop)
             raise ActionError(
                 f"set-point {vector[self.slices[channel]].tolist()!r} of actuator "
                 f"{self.uids[channel]!r} is not in {self.spaces[channel]}"
@@ -128,7 +131,7 @@ class _Channels(Sequence[T], Generic[T]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class SensorReadings(_Channels[SensorInformation]):
-    """The readings that an agent sees; ``vector`` has them flat (read-only)."""
+    """The readings of an agent; ``vector`` has them flat (read-only)."""
 
     _layout: Layout
     vector: FloatVector
@@ -139,7 +142,7 @@ class SensorReadings(_Channels[SensorInformation]):
         if layout.plain:
             triples = zip(vector.tolist(), layout.spaces, layout.uids, strict=True)
         else:
-            # a whole number cannot be NaN: what is missing is None
+            # an integer cannot be NaN: None stands for a missing one
             values = [
                 None
                 if space.flat_integral.any() and np.isnan(vector[part]).any()
@@ -179,12 +182,16 @@ class ActuatorSetpoints(_Channels[ActuatorInformation]):
 
 
 def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
-    """Return the set-points of ``actions`` as a new vector in the order of ``layout``.
+    """Return the set-points of ``actions`` as a new vector in the order of ``layout``, NaN for unset ones.
 
-    ``actions``: what a muscle returned: the :class:`ActuatorSetpoints` that it was given,
-    or any sequence of ``ActuatorInformation``. Actuators without a set-point are NaN.
-    Raises :class:`ActionError` for a value outside its space, :class:`ContractError` for
-    an actuator that is not the agent's.
+    Args:
+        layout: the layout of the agent's actuators.
+        actions: the result of a muscle: its :class:`ActuatorSetpoints`, or any sequence of
+            ``ActuatorInformation``.
+
+    Raises:
+        ActionError: a value is outside its space.
+        ContractError: an actuator does not belong to the agent.
     """
     if isinstance(actions, ActuatorSetpoints):
         if actions.vector is not None:
@@ -193,13 +200,16 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
             except (TypeError, ValueError) as error:
                 raise ContractError(f"a set-point vector must have numbers only: {error}") from error
             if vector.shape != (layout.size,):
-                raise ContractError(f"set-point vector has shape {vector.shape}, expected ({layout.size},)")
+                raise ContractError(
+                    f"the vector of set-points has shape {vector.shape}, expected is ({layout.size},) for "
+                    f"{listed(layout.uids, 10)}"
+                )
             layout.check(vector)
             return vector
         objects: Any = actions._objects or ()
         if layout.scalar and objects:
             values = [a._value for a in objects]
-            # None becomes NaN in a float array; what is not a plain number goes the long way
+            # None becomes NaN in a float array; values that are not plain numbers are flattened below
             try:
                 vector = np.array(values, dtype=np.float64)
             except (TypeError, ValueError):
@@ -209,15 +219,15 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
                     return vector
     else:
         objects = actions
-        if not isinstance(objects, Iterable) or isinstance(objects, np.ndarray):
-            raise ContractError(f"propose_actions must return actuators, not {actions!r}")
+        if not isinstance(objects, Iterable) or isinstance(objects, np.ndarray | str):
+            raise ContractError(f"propose_actions must return actuators, not {actions!r}{_REMEDY}")
     vector = np.full(layout.size, np.nan)
     seen: set[str] = set()
     for actuator in objects:
         if not isinstance(actuator, ActuatorInformation):
-            raise ContractError(f"propose_actions must return actuators, not {actuator!r}")
-        place = layout.index.get(actuator.uid)
-        if place is None:
+            raise ContractError(f"propose_actions must return actuators, not {actuator!r}{_REMEDY}")
+        channel = layout.index.get(actuator.uid)
+        if channel is None:
             raise ContractError(
                 f"actuator {actuator.uid!r} is not one of the agent's"
                 + did_you_mean(actuator.uid, layout.uids)
@@ -226,7 +236,7 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
             raise ContractError(f"actuator {actuator.uid!r} was returned twice")
         seen.add(actuator.uid)
         if actuator.value is not None:
-            vector[layout.slices[place]] = layout.spaces[place].flatten(actuator.value)
-    # an object of the muscle's own making may have another space
+            vector[layout.slices[channel]] = layout.spaces[channel].flatten(actuator.value)
+    # an object that the muscle created may have another space
     layout.check(vector)
     return vector

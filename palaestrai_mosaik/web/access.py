@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
+#: a header ``Host``: a name or an address, and the port if it has one
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{0,5}))?", re.ASCII | re.IGNORECASE)
 #: the names by which a browser on the same machine reaches a server that listens there
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -45,7 +47,9 @@ class Access:
             return False
         host = host.lower()
         name = _split(host)[0]
-        return host in self.hosts or name in self.hosts or (self.any_address and _is_address(name))
+        return bool(name) and (
+            host in self.hosts or name in self.hosts or (self.any_address and _is_address(name))
+        )
 
     def is_own(self, origin: str | None, host: str | None) -> bool:
         """Whether ``origin`` (of the header) is the page that ``host`` has sent."""
@@ -75,12 +79,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """Return the name and the port of a header ``Host``."""
-    if host.startswith("[") and "]" in host:
-        name, _, port = host.partition("]")
-        return f"{name}]", port.removeprefix(":")
-    name, _, port = host.partition(":")
-    return name, port
+    """Return the name and the port of a header ``Host``, and two empty texts for any other text."""
+    found = _HOST.fullmatch(host)
+    return ("", "") if found is None else (found[1], found[2] or "")
 
 
 def _is_address(name: str) -> bool:
@@ -88,4 +89,4 @@ def _is_address(name: str) -> bool:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         return False
-    return urlsplit(f"//{name}").hostname is not None
+    return True

@@ -54,7 +54,7 @@ def check_text(
             )
             warnings = spec.warnings
             with only_modules(modules):
-                check_design(spec)
+                warnings = [*warnings, *check_design(spec).failing]
         except DocumentError as error:
             problems = error.problems
     else:
@@ -87,8 +87,7 @@ def _check_run(
         if error.partial is None:
             return None, "", error.problems, ()
         return None, "", *check_document(error.partial, error.problems)
-    problems, warnings = check_document(document)
-    return document.uid, describe(document), problems, [*document.warnings, *warnings]
+    return document.uid, describe(document), *check_document(document)
 
 
 def _data(problems: Iterable[Problem], name: str, text: str) -> list[dict[str, Any]]:

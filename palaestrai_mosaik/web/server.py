@@ -195,6 +195,11 @@ def _safe(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Reque
             return _refused(404 if missing else 409, str(error))
         except ClientDisconnect:
             return Response(status_code=400)
+        except OSError as error:
+            # the page does not read or write what lies in the folder: a link, a file of another user, a full disk
+            why = error.strerror or str(error)
+            place = "" if error.filename is None else f"{error.filename}: "
+            return _refused(409 if request.method == "POST" else 404, f"{place}{why}")
         except Exception as error:
             logger.exception("%s %r", request.method, request.url.path)
             return _refused(500, f"the server has failed ({type(error).__name__}); its log says why")

@@ -14,6 +14,7 @@ from typing import Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.runner.interrupt import HANGUP, ending_signals, leave_terminal
 
 from .access import Access, is_loopback, names_of
 from .resources import Source
@@ -133,7 +134,7 @@ class _Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {one: signal.signal(one, self._end) for one in (signal.SIGINT, signal.SIGTERM)}
+        before = {one: signal.signal(one, self._end) for one in ending_signals()}
         try:
             yield
         finally:
@@ -141,7 +142,10 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        self.force_exit = self.should_exit
+        if number == HANGUP:
+            leave_terminal()
+        else:
+            self.force_exit = self.should_exit
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -155,7 +159,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(source: Source, listening: Listening, ready: Callable[[], None] = lambda: None) -> None:
-    """Show ``source`` until a signal (SIGINT, SIGTERM) ends the server; what the page has started goes on.
+    """Show ``source`` until a signal (SIGINT, SIGTERM, SIGHUP) ends the server; what the page has started goes on.
 
     ``ready`` is called when the page can be opened.
     """

@@ -30,7 +30,7 @@ class Spheres(BatchEnvironment):
     """One step; the reward is minus the squared distance of the ``size`` set-points from ``TARGET``."""
 
     def __init__(self, batch: int = 1, first: int = 0, size: int = 3):
-        super().__init__(batch, first, max_steps=1)
+        super().__init__(batch=batch, first=first, max_steps=1)
         self.size = size
         self.observation_shapes = ((size - 1,),)
         self.action_shapes = ((size,),)

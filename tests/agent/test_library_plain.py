@@ -137,12 +137,12 @@ def test_the_end_of_a_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "first column must be step or time, not "),
-        ("zeit,e.q\n0,1\n", "script.csv:1: the first column must be step or time, not .'zeit'"),
-        ("step,e.q,e.tap,e.q\n0,1,1,1\n", "several columns 'e.q'"),
+        ("", "first column must be called step or time"),
+        ("zeit,e.q\n0,1\n", "script.csv:1: the first column must be called step or time"),
+        ("step,e.q,e.tap,e.q\n0,1,1,1\n", "script.csv:1: columns 2 and 4 have the same name"),
         ("step,e.q,e.tap\n", "no rows"),
         ("step,e.q,e.tap\n0,1\n", "script.csv:2: 2 cells, but 3 columns"),
-        ("step,e.q,e.tap\n0,1,1\n\n1,x,1\n", "script.csv:4: column 'e.q' holds 'x', not a number"),
+        ("step,e.q,e.tap\n0,1,1\n\n1,x,1\n", "script.csv:4: column 2 holds no number"),
         ("step,e.q,e.tap\n1,1,1\n1,1,1\n", "script.csv:3: step 1 is not above 1"),
         ("step,e.q,e.tap\n0.5,1,1\n", "script.csv:2: step 0.5 is not a whole number"),
         ("time,e.q,e.tap\nnan,1,1\n", "script.csv:2: time nan"),
@@ -152,7 +152,7 @@ def test_the_end_of_a_script(tmp_path: Path) -> None:
         ("step,e.q\n0,1\n", "actuator 'e.tap' of 'agent.0' has no column"),
         (
             "step,e.q,e.tip,e.tap\n0,1,1,1\n",
-            "column 'e.tip' is no actuator of 'agent.0' .did you mean 'e.tap'",
+            "column 3 is no actuator of 'agent.0' .did you mean 'e.tap'",
         ),
         ("step,e.q,e.tap\n0,1,1\n1,5,1\n", r"script.csv:3: 5 for 'e.q' is not in Box\("),
         ("step,e.q,e.tap\n0,1,0.5\n", "script.csv:2: 0.5 for 'e.tap' is not in Discrete"),
@@ -179,7 +179,7 @@ def test_a_script_for_one_incarnation_is_for_all(tmp_path: Path) -> None:
         muscle = ScriptedMuscle(str(file))
         muscle.uid = f"a.0.{body}"
         muscle.setup()
-        with pytest.raises(ContractError, match=f"column 'e.{1 - body}.u' is no actuator of 'a.0.{body}'"):
+        with pytest.raises(ContractError, match=f"column {3 - body} is no actuator of 'a.0.{body}'"):
             muscle._arranged(offered)
 
 

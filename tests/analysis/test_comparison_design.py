@@ -77,6 +77,52 @@ def test_differences_under_common_seeds_are_free_of_noise(results):
     assert algorithm.levels["mean"].mean() == pytest.approx(frame["y"].mean())
 
 
+ALGORITHMS = {"path": f"{PLACE}.x1", "levels": [0, 1], "labels": ["idle", "cem"]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "settings"),
+    [
+        # no two rows share a setting
+        (
+            {
+                "factors": {"algorithm": ALGORITHMS, "load": {"path": f"{PLACE}.x2", "low": 0, "high": 20}},
+                "sampler": {"name": "lhs", "n": 10},
+            },
+            {"idle": 5, "cem": 5},
+        ),
+        # one level has another factor, and is taken over all of its values
+        (
+            {
+                "factors": {
+                    "algorithm": ALGORITHMS,
+                    "clip": {"path": f"{PLACE}.x2", "levels": [1, 2, 3], "when": 'algorithm == "cem"'},
+                },
+                "sampler": {"name": "factorial"},
+            },
+            {"idle": 1, "cem": 3},
+        ),
+        # levels are compared setting by setting
+        (
+            {
+                "factors": {"algorithm": ALGORITHMS, "grid": FACTORS["grid"]},
+                "sampler": {"name": "factorial"},
+            },
+            {"idle": 2, "cem": 2},
+        ),
+    ],
+    ids=["lhs", "nested", "factorial"],
+)
+def test_the_settings_of_the_levels_are_those_that_the_best_was_chosen_from(tmp_path, keys, settings):
+    executed(tmp_path, **keys, repetitions=2, analysis={"compare": ["algorithm"], "resamples": 20})
+    assert main(["report", str(tmp_path / "out"), "--quiet"]) == 0
+    (file,) = (tmp_path / "out/report").glob("comparison-*-levels.csv")
+    table = pd.read_csv(file, index_col="level")
+    assert table["settings"].to_dict() == settings
+    page = (tmp_path / "out/report/index.html").read_text(encoding="utf-8")
+    assert f"chosen from {sum(settings.values())} settings" in page
+
+
 def test_combinations_and_baselines(results):
     (both,) = compare_design(results, ["algorithm", "grid"], baseline="idle")
     assert len(both.levels) == 6

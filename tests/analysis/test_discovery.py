@@ -28,7 +28,7 @@ from palaestrai_mosaik.design.model import Axis, DesignSpec, OutcomeSpec
 from palaestrai_mosaik.design.samplers import sample
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
-pytest.importorskip("ema_workbench", reason="the extra discovery is not installed")
+pytest.importorskip("sklearn", reason="the extra discovery is not installed")
 
 #: outcome of a row's values; the second argument is the number of the repetition
 Outcome = Callable[[Mapping[str, Any], int], float]
@@ -74,7 +74,7 @@ def planted(values: Mapping[str, Any], number: int = 0) -> float:
 @pytest.mark.parametrize("count", [3, 5, 8])
 def test_planted_boxes_are_found(count: int) -> None:
     factors = [number(f"x{i}") for i in range(count)]
-    found = found_in(Made(design(factors, "lhs", 400), planted, resamples=4))
+    found = found_in(Made(design(factors, "lhs", 250), planted, resamples=4))
     # on points that were not used: where the box is, not where points happened to be
     grid = np.random.default_rng(1).random((20_000, count))
     true = (grid[:, 0] > 0.5) & (grid[:, 1] < 0.6) & (grid[:, 2] > 0.3)
@@ -162,7 +162,7 @@ def test_inactive_factors() -> None:
         # it holds where the factor is inactive, too
         return float(values["mode"] == "off" or values["gain"] > 0.5)
 
-    spec = design(factors, "lhs", 300)
+    spec = design(factors, "lhs", 160)
     (one,) = of(found_in(Made(spec, high)), "PRIM")[:1]
     assert one.rule.startswith("(gain >= 0.") and one.rule.endswith("or gain is inactive)")
     assert one.figures["coverage"] > 0.95 and one.figures["density"] > 0.95
@@ -202,7 +202,7 @@ def test_repetitions_are_counted_by_their_settings() -> None:
     assert found.title == "y > 0 holds in 90 of 240 runs (37.5 %)"
     assert one.figures["settings"] == 30 and one.figures["settings_some"] == 30
     assert one.figures["runs"] == 120 and one.figures["holds"] == 90 and one.figures["settings_all"] == 0
-    assert one.figures["density"] == 0.75 and one.figures["coverage"] == 1
+    assert one.figures["density"] == pytest.approx(0.75, abs=0.05) and one.figures["coverage"] == 1
     shares = found.settings()
     assert set(shares.loc[shares["CART 1"], "share"]) == {0.75}
     assert set(shares.loc[~shares["CART 1"], "share"]) == {0.0}
@@ -318,19 +318,45 @@ def test_a_design_of_one_factor() -> None:
     assert discovery_figure(found, "CART").axes
 
 
-def test_chance_is_no_box() -> None:
-    rng = np.random.default_rng(3)
-    results = Made(design([number(f"x{i}") for i in range(4)], "lhs", 200), lambda v, _: rng.random() < 0.3)
+@pytest.mark.parametrize("repetitions", [1, 3])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_chance_is_no_box(repetitions: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    # common seeds: each is as good or bad in all rows
+    worth = rng.normal(size=repetitions) * (repetitions > 1)
+    spec = design([number(f"x{i}") for i in range(5)], "lhs", 120)
+    found = found_in(Made(spec, lambda _, n: rng.normal() + worth[n] - 0.7, repetitions, resamples=2))
+    assert found.boxes == () and not found.refused
+    assert found.nothing_found == "nothing found: no box in which y > 0 holds more often than chance explains"
+    assert {note.partition(":")[0] for note in found.notes} == {"PRIM finds no box", "CART finds no box"}
+
+
+def test_figures_are_of_settings_that_did_not_choose_the_box() -> None:
+    """y > 0 holds in 8 of 10 runs within a box and in 1 of 10 outside, which the best box of 150 runs looks better than."""
+    rng = np.random.default_rng(5)
+    factors = [number(f"x{i}") for i in range(4)]
+    results = Made(
+        design(factors, "lhs", 150),
+        lambda v, _: float(rng.random() < (0.8 if planted(v) else 0.1)),
+        resamples=2,
+    )
     found = found_in(results)
-    # the interval of what resamples find, on runs that they have not seen, tells it
-    for one in found.boxes:
-        assert one.figures["density_low"] < 0.45
-    assert any("finds no box" in note or "is not stable" in note for note in found.notes)
+    grid = np.random.default_rng(1).random((20_000, 4))
+    true = np.where((grid[:, 0] > 0.5) & (grid[:, 1] < 0.6) & (grid[:, 2] > 0.3), 0.8, 0.1)
+    columns = [Column(column.axis, grid[:, i], "number") for i, column in enumerate(found.columns)]
+    for one in (of(found, "PRIM")[0], of(found, "CART")[0]):
+        inside, told = one.box.contains(columns), one.figures
+        assert (
+            told["density"] < told["holds"] / told["runs"] and told["coverage"] < told["holds"] / found.holds
+        )
+        for name, value in (("coverage", true[inside].sum() / true.sum()), ("density", true[inside].mean())):
+            assert told[f"{name}_low"] <= told[name] <= told[f"{name}_high"]
+            assert told[f"{name}_low"] <= value <= told[f"{name}_high"]
 
 
 def test_same_results_same_boxes_in_any_order() -> None:
     factors = [levels("controller", "b", "a", "c"), number("x0"), number("x1"), number("x2")]
-    results = Made(design(factors, "lhs", 150), planted)
+    results = Made(design(factors, "lhs", 100), planted, resamples=3)
     one = found_in(results)
     again = found_in(results)
     for table in (box_table, limit_table, trajectory_table, setting_table):
@@ -346,10 +372,10 @@ def test_quasi_p_by_hand() -> None:
     """Of 8 settings, 4 in the box; all of those fail, and 4 of the 8: p = 0.5 ** 4."""
     column = Column(Axis("x", (number("x"),)), np.arange(8.0), "number")
     points = Points((column,), np.arange(8), np.arange(8) >= 4, np.arange(8))
-    assert quasi_p(points, Box({0: (3.5, math.inf)}), 0, "lower") == pytest.approx(0.5**4)
+    assert quasi_p(points, Box({0: (3.5, math.inf)})) == {(0, "lower"): pytest.approx(0.5**4)}
     # three more runs of each setting say nothing more
     thrice = points.only(np.repeat(np.arange(8), 3))
-    assert quasi_p(thrice, Box({0: (3.5, math.inf)}), 0, "lower") == pytest.approx(0.5**4)
+    assert quasi_p(thrice, Box({0: (3.5, math.inf)})) == {(0, "lower"): pytest.approx(0.5**4)}
 
 
 def test_limits_are_round_numbers_that_leave_the_rows_as_they_are() -> None:

@@ -197,17 +197,16 @@ def test_what_no_run_has_is_told_with_what_there_is(store, of, keys, message):
 
 
 @pytest.mark.parametrize("step", ["sum", "median"])
-def test_an_objective_that_no_agent_has_is_told_with_what_there_is(store, step):
-    run = record(store, "one", objective=None)
-    with pytest.raises(StoreError) as told:
-        value(store, run, "objective", step=step)
-    assert str(told.value) == (
-        "outcome 'y': no agent of this phase has an objective (agents: a); take something else, such as a "
-        "reward (reward.NAME; there are: grid.r)"
-    )
-    # of several runs, those that have one give it
-    other = record(store, "two")
-    assert list(take(store, [run, other], OutcomeSpec("y", "objective", step=step))) == [other]
+def test_an_agent_without_an_objective_has_the_sum_of_its_rewards(store, step):
+    run, other = record(store, "one", objective=None), record(store, "two")
+    wanted = {"sum": (3 + 33) / 2, "median": (1 + 11) / 2}[step]
+    assert value(store, run, "objective", step=step) == value(store, run, "objective", step=step, agent="a")
+    assert take(store, [run, other], OutcomeSpec("y", "objective", step=step)) == {run: wanted, other: wanted}
+    assert default_outcomes(store, [run]) == (OutcomeSpec("objective", "objective", better="higher"),)
+    several = record(store, "three", agents=("a", "b"), objective=None)
+    with pytest.raises(StoreError, match=r"several agents have objective: .* \(a, b\)"):
+        value(store, several, "objective", step=step)
+    assert [one.name for one in default_outcomes(store, [several])] == ["objective.a", "objective.b"]
 
 
 @pytest.mark.parametrize("of", ["objective", "steps", "reward.grid.r", "reading.grid.bus.1"])

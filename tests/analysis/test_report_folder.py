@@ -246,7 +246,7 @@ def test_learning_curves_are_those_of_the_leading_factor(tmp_path: Path) -> None
         "levels: [0, 2]", "low: 0, high: 1"
     )
     design = design.replace("repetitions: 2", "sampler: {name: lhs, n: 30}")
-    design = design.replace("methods: [anova], compare: [x1], ", "methods: [rbd_fast], ")
+    design = design.replace("methods: [anova], compare: [x1], ", "methods: [pawn], ")
     (tmp_path / "design.yml").write_text(design)
     folder = tmp_path / "additive"
     assert main(["generate", str(tmp_path / "design.yml"), "--output", str(folder), "--quiet"]) == 0

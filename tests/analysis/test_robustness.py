@@ -169,7 +169,38 @@ def test_scenarios_with_lost_runs_are_left_out_for_all() -> None:
     (found,) = ask(made)
     assert set(found.table["scenarios"]) == {2} and set(found.table["lost"]) == {1}
     assert values_of(found, "regret_max") == {"a": 6, "b": 3, "c": 0}
-    assert any(text.startswith("1 scenario of 3 left out") for text in found.warnings)
+    (warning,) = found.warnings
+    assert warning.startswith("2 runs without a finite value") and "1 scenario of 3 left out" in warning
+    # a might have given 7.5 there, as b did: then c would have a regret of 3.5, and b of 3
+    assert best_of(found, "regret_max") == set()
+    # c has a mean of 20/3, b of 19/3, and a of 31/6 at most
+    assert best_of(found, "mean") == {"c"}
+    # nobody knows how much a varies
+    assert best_of(found, "std") == best_of(found, "mean_variance") == set()
+
+
+def test_a_level_that_crashes_where_it_is_bad_is_not_robust() -> None:
+    made = results()
+    # the second seed of a in the last scenario, where it is bad
+    made.frame.loc[made.frame["y"].isin([2.5]), "status"] = "failed"
+    found, often = ask(made, satisfice=["y >= 5"])
+    # what all levels finished there: the first seeds
+    assert values_of(found, "worst") == {"a": 1.5, "b": 4.5, "c": 4}
+    assert best_of(found, "worst") == {"b"} and best_of(found, "regret_max") == {"b"}
+    assert values_of(often, "satisficing") == pytest.approx({"a": 2 / 3, "b": 2 / 3, "c": 2 / 3})
+    # both seeds of b hold it everywhere; no lost run of a could make that better
+    assert best_of(often, "satisficing") == {"b"}
+
+
+def test_what_no_level_finished_says_nothing_of_their_order() -> None:
+    made = results()
+    first = made.frame["y"].isin([9.5, 10.5, 6.5, 7.5, 3.5, 4.5]) & made.frame["row"].isin(
+        [i for i, one in enumerate(made.folder.values()) if one["load"] == 0]
+    )
+    made.frame.loc[first, "status"] = "failed"
+    found, often = ask(made, satisfice=["y >= 5"])
+    assert values_of(found, "mean") == {"a": 4, "b": 6, "c": 8} and best_of(found, "mean") == {"c"}
+    assert best_of(often, "satisficing") == {"b", "c"}
 
 
 def test_levels_without_a_common_scenario_have_no_regret() -> None:

@@ -1,4 +1,4 @@
-"""Who writes files: ``palaestrai_mosaik.files`` alone, so that nothing in a folder leads a writer out of it."""
+"""Who writes files, and who resolves links: ``palaestrai_mosaik.files`` alone, so that no link in a folder leads out of it."""
 
 from __future__ import annotations
 
@@ -85,11 +85,10 @@ JUDGED: dict[str, dict[str, str]] = {
     "execution/run_store.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
     },
-    "execution/processes.py": {"os.open": "the null device"},
     "execution/fork_server.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
     },
-    "cli/common.py": {"os.open": "the null device"},
+    "printing.py": {"os.open": "the null device"},
     "cli/answers.py": {".to_json": "gives text"},
     "palaestrai/brain.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
@@ -219,3 +218,119 @@ def test_a_new_writer_would_be_found(text: str, use: str) -> None:
 )
 def test_what_reads_is_none(text: str) -> None:
     assert writes_in(text) == set()
+
+
+#: what replaces a path by where its links lead, and the method of paths that does, without arguments
+RESOLVERS, RESOLVE = {"realpath", "readlink"}, "resolve"
+#: what makes a folder a root, below which no link is followed: a folder that the user has named, not a place in it
+ROOTS = {"add_root", "real_root", "trust"}
+
+#: file -> why links are resolved there; nothing is written to the result
+RESOLVES = {
+    "design/merge.py": "documents that extend one another in a circle",
+    "execution/cluster/submit.py": "whether a job of the scheduler executes the script of this folder",
+    "palaestrai/results/database.py": "a database of palaestrAI, which is read",
+    "runner/checkpoint.py": "who can write to the folders above the user's key",
+    "simulation/remote_environment.py": "folders that another interpreter imports from",
+    "web/data/design_search.py": "whether two stores are the same",
+}
+#: file -> why a joined path is a root there
+JOINS = {
+    "design/folder.py": "the search's folder is above the one that confirms it, and is a root as well",
+    "environment/grid/network.py": "the cache of the user, of which the file is named",
+}
+
+
+def resolvers_in(text: str) -> set[str]:
+    """Return what in a module's text replaces paths by where their links lead."""
+    tree = ast.parse(text)
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in ("os", "os.path")
+        for alias in node.names
+    }
+    called = {
+        node.func.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args
+    }
+    return (RESOLVERS & names) | ({RESOLVE} & called)
+
+
+def joined_roots_in(text: str) -> set[str]:
+    """Return the calls in a module's text that make a root of something below or beside another folder."""
+    found = set()
+    for call in ast.walk(ast.parse(text)):
+        if not isinstance(call, ast.Call):
+            continue
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name in ROOTS and not all(_is_name(argument) for argument in call.args):
+            found.add(ast.unparse(call))
+    return found
+
+
+def _is_name(argument: ast.expr) -> bool:
+    """Whether an argument is a folder that has a name already: ``folder``, ``self.folder``, ``Path(folder)``."""
+    if isinstance(argument, ast.Call) and ast.unparse(argument.func) == "Path":
+        return len(argument.args) == 1 and _is_name(argument.args[0])
+    if isinstance(argument, ast.Attribute):
+        return argument.attr not in ("parent", "parents") and _is_name(argument.value)
+    return isinstance(argument, ast.Name)
+
+
+def _modules() -> dict[str, str]:
+    return {
+        name: path.read_text(encoding="utf-8")
+        for path in ROOT.rglob("*.py")
+        if (name := path.relative_to(ROOT).as_posix()) != HOME
+    }
+
+
+def test_nobody_else_resolves_links() -> None:
+    """A place below a folder that the user has named is reached through ``files``, which follows no link to it."""
+    found = {name for name, text in _modules().items() if resolvers_in(text)}
+    assert found == set(RESOLVES), (
+        "files.real_root resolves what the user has named; other uses are judged here"
+    )
+
+
+def test_a_place_in_a_folder_is_no_root_of_its_own() -> None:
+    found = {name for name, text in _modules().items() if joined_roots_in(text)}
+    assert found == set(JOINS), "a root is a folder that the user has named; other uses are judged here"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\nos.path.realpath(folder / 'x')",
+        "from os.path import realpath as real\nreal(folder)",
+        "from os.path import realpath",
+        "(folder / 'x').resolve()",
+        "path.readlink()",
+        "import os\nos.readlink(path)",
+        "list(map(os.path.realpath, paths))",
+    ],
+)
+def test_a_new_resolver_would_be_found(text: str) -> None:
+    assert resolvers_in(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("files.add_root(folder)", False),
+        ("files.real_root(self.path)", False),
+        ("add_root(Path(folder))", False),
+        ("files.add_root(folder / 'confirm')", True),
+        ("files.real_root(folder.parent)", True),
+        ("files.add_root(Path(folder, 'confirm'))", True),
+        ("files.add_root(folder.joinpath('confirm'))", True),
+        ("files.add_root(os.path.join(folder, name))", True),
+        ("trust(path.parents[1])", True),
+    ],
+)
+def test_a_new_root_below_another_one_would_be_found(text: str, found: bool) -> None:
+    assert bool(joined_roots_in(text)) == found

@@ -25,10 +25,10 @@ from discovery import columns_of
 from scipy.stats import qmc
 
 from palaestrai_mosaik.analysis import Results
-from palaestrai_mosaik.analysis.discovery.algorithms import METHODS, FoundLimits, Points
+from palaestrai_mosaik.analysis.discovery.algorithms import METHODS, MOST_BOXES, FoundLimits, Points
 from palaestrai_mosaik.analysis.discovery.boxes import Box
 from palaestrai_mosaik.analysis.discovery.conditions import label_runs, parse_condition
-from palaestrai_mosaik.analysis.discovery.discover import MOST_BOXES, points_of, shares
+from palaestrai_mosaik.analysis.discovery.discover import points_of, shares
 from palaestrai_mosaik.analysis.discovery.surrogate import Relabelling
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.load import from_mapping

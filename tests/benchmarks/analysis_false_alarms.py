@@ -7,7 +7,8 @@ from a normal distribution, whatever its factors are. Rows that differ in an ina
 one run. Printed is, for each factor and pair, the share of ``--times`` drawn studies in which
 ``arsenai analyse`` tells it from chance: the F test of the analysis of variance at 5 %, or PAWN
 above the row (irrelevant). ``+-`` is the standard error of a share that is 5 %. ``--lost`` is the
-share of executed runs that fail.
+share of executed runs that fail. With ``--effect``, the outcomes of the first level of the first factor are higher by so
+many standard deviations of a run: the share of that factor is then the power.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lost", type=float, default=0.0)
+    parser.add_argument("--effect", type=float, default=0.0)
     chosen = parser.parse_args(argv)
     error = (LEVEL * (1 - LEVEL) / chosen.times) ** 0.5
     for name in chosen.designs or DESIGNS:
         with tempfile.TemporaryDirectory() as place:
-            noise = Noise(Path(place, "design"), lost=chosen.lost, **DESIGNS[name])
+            noise = Noise(Path(place, "design"), lost=chosen.lost, effect=chosen.effect, **DESIGNS[name])
             shares = alarms(noise, chosen.times, chosen.seed)
         print(f"{name}: {len(noise.frame)} runs, {len(noise.executed)} executed")
         for factor, share in shares.items():

@@ -8,9 +8,14 @@ of the ``--shapes`` is correlated by the shared seed: by ``--correlations`` betw
 * ``unpaired``: every run has a seed of its own (``policy: independent``);
 * ``nested``: no setting occurs with two levels; all rows share the seeds of their repetitions.
 
-``alarms``: per cent of the trials in which a pair has a corrected p of at most 5 %. ``covered``: per cent of
-``--intervals`` trials in which the interval of the difference of the first pair holds 0; ``level``: in which
-that of the first level's mean holds the true one. A trial draws seeds; the settings stay.
+``alarms``: per cent of the trials in which a pair has a corrected p of at most 5 %, of the difference of means;
+``t``: the same by Student's or Welch's t alone; ``improvement``: of the probability of improvement. The interval of a
+difference holds 0 in all other trials of two levels. ``level``: per cent of ``--intervals`` trials in which the interval
+of the first level's mean holds the true one. A trial draws seeds; the settings stay. ``--effect``: what is added
+to the first level, for power; ``--lost``: the share of runs that are lost; ``--scale``: how much more the first level varies.
+``--lose``: which runs these are: ``any``, ``bad`` (the lowest ones of all levels) or ``first`` (the lowest ones of the
+first level). ``winner``: per cent of ``--winners`` trials in which ``compare`` calls a level better than another;
+``finished``: in which it would if lost runs did not count.
 
     python tests/benchmarks/comparison_false_alarms.py [--trials 2000] [--seeds 3 5 10 30] [--csv FILE]
 
@@ -31,9 +36,16 @@ import pandas as pd
 from scipy import stats
 
 from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
-from palaestrai_mosaik.analysis.comparison.hypothesis_tests import holm, rank_sum, signed_rank, two_way
 from palaestrai_mosaik.analysis.comparison.pairs import by_seed
 from palaestrai_mosaik.analysis.comparison.resampling import UnpairedRuns
+from palaestrai_mosaik.analysis.comparison.studentized import (
+    improvement,
+    nested_improvement,
+    nested_means,
+    paired_means,
+    unpaired_means,
+)
+from palaestrai_mosaik.design.methods.significance import holm
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -46,7 +58,9 @@ SHAPES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "binary": lambda z: np.where(z > 0, 0.5, -0.5),
 }
 DESIGNS = ("paired", "unpaired", "nested")
+LOSE = ("any", "bad", "first")
 LEVEL = 0.05
+TESTS = ("alarms", "t", "improvement")
 
 
 def noise(
@@ -65,19 +79,40 @@ def noise(
 
 
 def tested(design: str, values: FloatArray, draw: np.random.Generator) -> FloatArray:
-    """Return p of each pair of levels, by the tests of comparisons: ``values`` (levels, settings, seeds)."""
+    """Return p of each pair of levels, (tests, pairs): of means, of t alone, of improvement.
+
+    ``values``: (levels, settings, seeds), NaN where a run is lost.
+    """
     _, settings, seeds = values.shape
+    confidence = 1 - LEVEL
     found = []
     for a, b in combinations(values, 2):
+        there = np.isfinite(a) & np.isfinite(b) if design == "paired" else np.ones(a.shape, dtype=bool)
+        x = [one[kept & np.isfinite(one)] for one, kept in zip(a, there, strict=True)]
+        y = [one[kept & np.isfinite(one)] for one, kept in zip(b, there, strict=True)]
+        t = math.nan
         if design == "paired":
-            p, _ = signed_rank(by_seed(list(a - b), [np.arange(seeds)] * settings))
+            numbers = [np.flatnonzero(kept) for kept in there]
+            contributions, weights = by_seed([p - q for p, q in zip(x, y, strict=True)], numbers)
+            means = paired_means(contributions, weights, confidence, draw)
+            chance = improvement(x, y, numbers, confidence, draw)
+            t = stats.ttest_1samp(contributions, 0).pvalue
         elif design == "unpaired":
-            p, _ = rank_sum(list(a), list(b), draw)
+            means, chance = (
+                unpaired_means(x, y, confidence, draw),
+                improvement(x, y, None, confidence, draw),
+            )
+            if settings == 1:
+                t = stats.ttest_ind(x[0], y[0], equal_var=False).pvalue
         else:
             rows, repetitions = np.indices((settings, seeds)).reshape(2, -1)
-            p, _ = two_way(*(UnpairedRuns.of(side.ravel(), rows, repetitions) for side in (a, b)))
-        found.append(p)
-    return np.array(found)
+            sides = [
+                UnpairedRuns.of(one[kept], rows[kept], repetitions[kept])
+                for one, kept in ((side.ravel(), np.isfinite(side.ravel())) for side in (a, b))
+            ]
+            means, chance = nested_means(*sides, confidence), nested_improvement(*sides, confidence)
+        found.append((means.p, t, chance.p))
+    return np.array(found).T
 
 
 def planned(design: str, levels: int, settings: int, seeds: int) -> pd.DataFrame:
@@ -98,18 +133,39 @@ def trials(case: argparse.Namespace, seed: int) -> dict[str, float]:
 
     def values() -> FloatArray:
         z = noise(case.levels, case.settings, case.seeds, between, draw)
-        return np.asarray(SHAPES[case.shape](z))
+        found = np.asarray(SHAPES[case.shape](z))
+        found[0] = case.scale * found[0] + case.effect
+        # what is low is bad
+        score = draw.random(found.shape) if case.lose == "any" else stats.norm.cdf(z)
+        if case.lose == "first":
+            score[1:] = 1.0
+        found[score < case.lost] = math.nan
+        return found
 
-    alarms = [bool((holm(tested(case.design, values(), draw)) <= LEVEL).any()) for _ in range(case.trials)]
+    drawn = [[_alarm(p) for p in tested(case.design, values(), draw)] for _ in range(case.trials)]
+    alarms = dict(zip(TESTS, np.array(drawn, dtype=float).reshape(-1, len(TESTS)).T, strict=True))
     frame = planned(case.design, case.levels, case.settings, case.seeds)
-    covered, level = [], []
+    level = []
     for trial in range(case.intervals):
         options = ComparisonOptions(common_seeds=common, seed=trial)
         found = compare(frame.assign(y=values().ravel()), "agent", "y", ["setting"], options)
-        pair, first = found.pairs.iloc[0], found.levels.iloc[0]
-        covered.append(_holds(pair["difference_low"], pair["difference_high"]))
-        level.append(_holds(first["mean_low"], first["mean_high"]))
-    return {"alarms": _share(alarms), "covered": _share(covered), "level": _share(level)}
+        first = found.levels.iloc[0]
+        level.append(_holds(first["mean_low"] - case.effect, first["mean_high"] - case.effect))
+    named = []
+    for trial in range(case.winners):
+        options = ComparisonOptions(common_seeds=common, seed=trial, better="higher", resamples=1)
+        pairs = compare(frame.assign(y=values().ravel()), "agent", "y", ["setting"], options).pairs
+        named.append(((pairs["favours"] != "").any(), (pairs["p_holm"] <= LEVEL).any()))
+    winner, finished = zip(*named, strict=True) if named else ((), ())
+    return {
+        **{name: _share(list(one)) for name, one in alarms.items()},
+        **{"level": _share(level), "winner": _share(list(winner)), "finished": _share(list(finished))},
+    }
+
+
+def _alarm(p: FloatArray) -> float:
+    """Return whether a pair is told to differ; NaN where no pair is tested."""
+    return math.nan if np.isnan(p).all() else float((holm(p) <= LEVEL).any())
 
 
 def _holds(low: float, high: float) -> float:
@@ -138,6 +194,11 @@ def cases(arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
                 levels=levels,
                 correlation=correlation,
                 between_levels=arguments.between_levels,
+                effect=arguments.effect,
+                lost=arguments.lost,
+                lose=arguments.lose,
+                winners=arguments.winners,
+                scale=arguments.scale,
                 trials=arguments.trials,
                 intervals=arguments.intervals,
             )
@@ -155,12 +216,20 @@ def main() -> None:
     parser.add_argument("--correlations", type=float, nargs="+", default=[0.0, 0.1, 0.3, 0.6, 0.9])
     parser.add_argument("--between-levels", type=float, default=0.3)
     parser.add_argument("--intervals", type=int, default=0, help="trials of intervals, which take longer")
+    parser.add_argument("--effect", type=float, default=0.0)
+    parser.add_argument("--lost", type=float, default=0.0)
+    parser.add_argument("--lose", choices=LOSE, default="any")
+    parser.add_argument(
+        "--winners", type=int, default=0, help="trials of whole comparisons, which take longer"
+    )
+    parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--csv")
     arguments = parser.parse_args()
     rows = []
     shown = ("design", "shape", "settings", "seeds", "levels", "correlation")
-    print(*(f"{name:>11}" for name in (*shown, "alarms %", "covered %", "level %")))
+    shares = (*TESTS, "level", "winner", "finished")
+    print(*(f"{name:>11}" for name in (*shown, *(f"{name} %" for name in shares))))
     for case in cases(arguments):
         told = {name: getattr(case, name) for name in shown}
         row = told | trials(case, arguments.seed)

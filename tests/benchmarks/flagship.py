@@ -55,7 +55,7 @@ from mosaik.async_scenario import AsyncWorld
 from palaestrai_mosaik.environment.grid import GridReward
 from palaestrai_mosaik.environment.grid.environment import GridEnvironment
 from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
-from palaestrai_mosaik.environment.grid.simulators import GridSimulator
+from palaestrai_mosaik.environment.grid.simulators import GridSimulator, PowerGridSimulator
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.brains import BrainKeeper
@@ -136,7 +136,9 @@ class Loop:
         #: attribute -> (places among the readings, places in the attribute)
         self.wiring: dict[str, Any] = defaultdict(lambda: ([], []))
         for i, sensor in enumerate(plan.sensors):
-            put, take = self.wiring[sensor.attribute]
+            # of the grid, by the names of its result
+            known_as = PowerGridSimulator.RESULTS.get(sensor.attribute, sensor.attribute)
+            put, take = self.wiring[known_as]
             put.append(i)
             take.append(sensor.index or 0)
         self.wiring = {name: (np.array(put), np.array(take)) for name, (put, take) in self.wiring.items()}
@@ -153,10 +155,11 @@ class Loop:
     def powers(self, t: int) -> tuple[np.ndarray, ...]:
         """Return the injections of step ``t``."""
         profiles = self.shells["Profiles"]
-        load_p, load_q, sgen_p, storage_p = profiles.profiles.at(profiles.start + t)
+        load_p, load_q, sgen_p, storage_p, gen_p = profiles.profiles.at(profiles.start + t)
         inverters = self.shells["Inverters"].inverters
         inverters.q_set.accept(self.setpoints)
-        return load_p, load_q, *inverters.step(sgen_p), self.shells["Storages"].storages.step(storage_p)[0]
+        exchanged = self.shells["Storages"].storages.step(storage_p)[0]
+        return load_p, load_q, *inverters.step(sgen_p), exchanged, gen_p
 
     def read(self) -> np.ndarray:
         """Return all sensors' values after the power flow."""

@@ -37,11 +37,11 @@ def states(grid: Grid, first: int, count: int) -> list[Powers]:
     rng = np.random.default_rng(first)
     found = []
     for step in range(first, first + count):
-        load_p, load_q, sgen_p, storage_p = grid.profiles.at(step)
+        load_p, load_q, sgen_p, storage_p, gen_p = grid.profiles.at(step)
         if grid.profiles.steps is None:
             factor = rng.uniform(0.9, 1.0, len(load_p))
             load_p, load_q = load_p * factor, load_q * factor
-        found.append((load_p, load_q, sgen_p, q, storage_p))
+        found.append((load_p, load_q, sgen_p, q, storage_p, gen_p))
     return found
 
 
@@ -60,13 +60,12 @@ def with_pandapower(grid: Grid) -> Callable[..., Any]:
     net = grid.net
 
     def step(*powers: np.ndarray) -> Any:
-        net.load["p_mw"], net.load["q_mvar"], net.sgen["p_mw"], net.sgen["q_mvar"], net.storage["p_mw"] = (
-            powers
-        )
+        net.load["p_mw"], net.load["q_mvar"], net.sgen["p_mw"], net.sgen["q_mvar"] = powers[:4]
+        net.storage["p_mw"], net.gen["p_mw"] = powers[4:]
         pp.runpp(net, init="results")
         return net.res_bus.vm_pu.to_numpy(), net.res_line.loading_percent.to_numpy()
 
-    net.load["scaling"] = net.sgen["scaling"] = net.storage["scaling"] = 1.0
+    net.load["scaling"] = net.sgen["scaling"] = net.storage["scaling"] = net.gen["scaling"] = 1.0
     pp.runpp(net)
     return step
 

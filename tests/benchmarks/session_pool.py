@@ -72,7 +72,7 @@ def measure(directory: Path, batch: int, repeat: int) -> dict[str, float]:
     rng = np.random.default_rng(1)
     pool = SessionPool.open(directory)
     chosen = pool.sample(batch, rng)
-    environment = SessionPoolEnvironment(source={"pool": str(directory)}, batch=batch)
+    environment = SessionPoolEnvironment(source={"pool": str(directory)}, rng_seed=None, batch=batch)
     environment.rng = rng
     environment.setup()
     stepper = BatchStepper(environment)

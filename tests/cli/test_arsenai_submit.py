@@ -7,8 +7,9 @@ import re
 
 import pytest
 import yaml
-from execution.folders import make_folder, statuses, until
+from execution.folders import make_folder, statuses
 from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
+from support.waiting import until
 
 from palaestrai_mosaik.cli import execution
 from palaestrai_mosaik.cli.arsenai import main

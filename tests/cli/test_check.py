@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from support.documents import agent, document, environment, named, phase
+from support.documents import (
+    AGENT_OBJECTIVE,
+    MAX_EPISODES,
+    VANILLA_RUN,
+    agent,
+    document,
+    environment,
+    named,
+    phase,
+)
 
 from palaestrai_mosaik.agent import Brain, Muscle, Objective
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.experiment import dumps
 from palaestrai_mosaik.runner import execute
 
+#: the first phase of documents
+ONE = "schedule.0.one"
 CROSS_ENTROPY = "palaestrai_mosaik.agent.library.cross_entropy"
 
 
@@ -115,6 +128,90 @@ def test_no_mistake_is_reported_for_what_follows_from_another(check: Any) -> Non
     assert "no.such" in lines[2]
 
 
+class Misspelt(Picky):
+    def prepare_modle(self) -> None:
+        """Never called."""
+
+
+def changed(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """Return the document with another value at ``path``; ``None`` takes the key away."""
+    data = copy.deepcopy(data)
+    *way, last = (int(key) if key.isdecimal() else key for key in path.split("."))
+    at: Any = data
+    for key in way:
+        at = at[key]
+    if value is None:
+        del at[last]
+    else:
+        at[last] = value
+    return data
+
+
+#: mistakes and slips that have nothing to do with one another: where, what instead, what is said of it
+APART: list[tuple[str, Any, str]] = [
+    ("seed", -1, "-1 is a seed as any other"),
+    (f"{ONE}.agents.0.muscle", named(f"{__name__}:Pciky"), "no class 'Pciky'"),
+    (f"{ONE}.agents.1.muscle", {"nmae": "dummy"}, "unknown key 'nmae'"),
+    (f"{ONE}.agents.0.sensors.0", "myenv.77", "no sensor 'myenv.77'"),
+    (f"{ONE}.agents.0.sensors.1", 5, "sensors must be a non-empty string, found the number 5"),
+    (f"{ONE}.agents.1.sensors.0", "myenw.1", "'myenw.1' must start with"),
+    (f"{ONE}.agents.1.actuators.0", "myenv.78", "no actuator 'myenv.78'"),
+    (f"{ONE}.agents.3.sensors.0", "second.79", "no sensor 'second.79'"),
+    (f"{ONE}.agents.0.filters.0.params.low", 3, "takes no parameter 'low'"),
+    (f"{ONE}.agents.1.filters.0", 3, "an entry of filters must be a name"),
+    (f"{ONE}.agents.0.brain.params.elites", 99, "1 < elites <= population"),
+    (f"{ONE}.agents.0.objective.params.rewrad", "all", "takes no parameter 'rewrad'"),
+    (f"{ONE}.agents.2.muscle", named(f"{__name__}:Misspelt"), "did you mean 'prepare_model'?"),
+    (f"{ONE}.agents.2.snapshots", {"best": True}, "'snapshots' has no effect"),
+    (f"{ONE}.environments.2.environment.name", "no.such:Place", "no.such"),
+    (f"{ONE}.environments.1.reward", "no.such:Reward", "no.such"),
+    (
+        "run_config.conditions.1.params",
+        {"abc": {"phase_avg3": 1.0}},
+        "there is no agent 'abc'",
+    ),
+    ("run_config.conditions.0.params.most", 3, "takes no parameter 'most'"),
+    ("run_config.conditions.2", 3, "must be a name"),
+    (f"{ONE}.simulation.name", "vanila", "'vanila'"),
+    ("schedule.1.two.phase_config.mode", "tset", "'tset'"),
+    ("schedule.1.two.agents.0.sensors.0", "myenv.80", "no sensor 'myenv.80'"),
+]
+
+
+def apart() -> dict[str, Any]:
+    """Return a sound document in which all of these mistakes can be made."""
+    filters = named("norm")
+    first = {**own("a", 0, 1), "brain": named(f"{CROSS_ENTROPY}:CrossEntropyBrain", elites=2, population=4)}
+    first |= {
+        "objective": named(f"{__name__}:OnlyKnownRewards", reward="myenv.Dummy Reward"),
+        "filters": [filters],
+    }
+    fourth = {**own("d"), "sensors": ["second.0"], "actuators": ["second.0"]}
+    agents = [first, own("b", filters=[dict(filters, params={})]), own("c"), fourth]
+    data = plain()
+    one = phase([environment(), environment("second"), environment("third")], agents)
+    data["schedule"] = [{"one": one}, {"two": {"phase_config": {"mode": "test"}, "agents": [own("a")]}}]
+    conditions = [named(MAX_EPISODES), named(AGENT_OBJECTIVE), named(VANILLA_RUN)]
+    conditions[1]["params"] = {"a": {"phase_avg3": 1.0}}
+    return {**data, "run_config": {"conditions": conditions}}
+
+
+def test_no_mistake_hides_another(check: Any) -> None:
+    def told(data: dict[str, Any]) -> set[str]:
+        # without lines, which move, and the last one, which counts problems
+        lines = check(data)[0]
+        return {re.sub(r":\d+: ", ": ", line) for line in lines if not re.search(r": \d+ problems?$", line)}
+
+    assert told(apart()) == set()
+    together, each = apart(), set()
+    for path, value, said in APART:
+        alone = told(changed(apart(), path, value))
+        assert any(said in line for line in alone), (said, alone)
+        each |= alone
+        together = changed(together, path, value)
+    assert told(together) == each
+
+
 def test_brains_and_objectives_are_set_up(check: Any) -> None:
     brain = {**own("a"), "brain": named(f"{__name__}:PickyBrain")}
     objective = own("b", objective=named(f"{__name__}:OnlyKnownRewards", reward="dummy_rewrad"))
@@ -160,6 +257,19 @@ def test_slips_are_warned_of(check: Any) -> None:
     assert "environment 'myenw' is new in phase 'two' (did you mean 'myenv'?)" in lines[1]
     assert "5000 workers are as many processes" in lines[2]
     assert check(later(phase_config={"workers": 2})) == ([], 0)
+
+
+def test_the_cascade_of_the_specification_is_a_note_for_those_who_ask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = phase(agents=[agent("a"), agent("b", 5)], controller="palaestrai.simulation:Vanilla")
+    path = tmp_path / "run.yml"
+    path.write_text(document(first, {"agents": [{"name": "a"}]}).text)
+    for options, said in (([], False), (["--verbose"], True)):
+        assert main(["check", str(path), *options]) == 0
+        told = capsys.readouterr().err
+        assert ("note: " in told and "in palaestrAI, they would not" in told) == said
+        assert "warning" not in told
 
 
 def test_nothing_is_made_of_a_document_with_modules_that_are_not_allowed(

@@ -200,7 +200,8 @@ def test_searches_as_json(told: Callable[..., Any]) -> None:
     Path("study.yml").write_text(design.replace("episode: mean}", "episode: mean, better: lower}"))
     found = told("arsenai tune study.yml -o search --executor inline")
     assert (found["settings"], found["settled"], found["ended_by"]) == ({"complete": 2}, 2, "2 runs")
-    assert set(found["best"][0]) == {"setting", "factors", "outcomes", "fresh_seeds"}
+    keys = {"setting", "factors", "outcomes", "fresh_seeds", "pruned", "recommended"}
+    assert set(found["best"][0]) == keys
     assert told("arsenai status search")["settings"] == {"complete": 2}
     assert told("arsenai resume search --executor inline")["settled"] == 0
     assert len(told("arsenai analyse search")["search"]["history"]) == 2

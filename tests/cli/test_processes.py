@@ -23,7 +23,7 @@ def run(*arguments, **options):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
         env=ENVIRONMENT,
         **options,
     )
@@ -59,7 +59,7 @@ def test_a_run_imports_neither_pandas_nor_matplotlib(tmp_path):
         text=True,
         check=False,
         env=ENVIRONMENT,
-        timeout=60,
+        timeout=600,
         cwd=tmp_path,
     )
     assert ended.returncode == 0, ended.stderr
@@ -76,7 +76,7 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path):
         first = process.stderr.readline()  # the first phase has begun
         time.sleep(1.0)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=600)
     assert first.startswith("phase train")
     assert process.returncode == 130
     assert "Traceback" not in err
@@ -101,7 +101,7 @@ def test_ctrl_c_ends_all_runs_of_a_command(tmp_path):
     ) as process:
         process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert err.rstrip().endswith("0 of 2 runs finished")
 
@@ -117,7 +117,7 @@ def test_a_closed_pipe_is_no_error(arguments):
         text=True,
         check=False,
         env=ENVIRONMENT,
-        timeout=60,
+        timeout=600,
     )
     os.close(writer)
     assert ended.stderr == ""
@@ -135,6 +135,6 @@ def test_arsenai_is_a_command():
         text=True,
         check=False,
         env=ENVIRONMENT,
-        timeout=60,
+        timeout=600,
     )
     assert (ended.returncode, ended.stdout) == (2, "")

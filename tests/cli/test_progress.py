@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
-import os
-import pty
 import re
 import shutil
-import struct
-import sys
-import termios
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from support.documents import WALK
+from support.terminals import terminal
 
-from palaestrai_mosaik import progress
+from palaestrai_mosaik import printing, progress
 from palaestrai_mosaik.cli import arsenai, main, output
 from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.progress import CountProgress, PartsProgress
@@ -76,33 +68,6 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Show all progress, however short the work is."""
     monkeypatch.setattr(progress, "LINES", 0.0)
     monkeypatch.setattr(progress, "_BAR", 0.0)
-
-
-@contextmanager
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Let standard output and error be a terminal; what is yielded returns what it got, once the block is over."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    got: list[bytes] = []
-
-    def read() -> None:
-        while True:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # its other end is closed
-                return
-            if not data:
-                return
-            got.append(data)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    with monkeypatch.context() as patched, os.fdopen(theirs, "w", buffering=1) as stream:
-        patched.setattr(sys, "stdout", stream)
-        patched.setattr(sys, "stderr", stream)
-        yield lambda: b"".join(got).decode()
-    reader.join()
-    os.close(ours)
 
 
 #: commands after each other, and the bars and lines of each: its name, what is done, of what
@@ -201,7 +166,7 @@ def test_a_bar_is_gone_where_the_work_fails(at_once: None, monkeypatch: pytest.M
         one(1, 3)
         raise KeyboardInterrupt
     assert "1/3" in got() and got().endswith("\r")
-    assert progress._shown == []
+    assert printing._giving_way == []
 
 
 def test_lines_come_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

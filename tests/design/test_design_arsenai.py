@@ -142,6 +142,19 @@ def test_agents_that_a_later_phase_does_not_list_are_gone_from_it() -> None:
     assert again.canonical == canonical
 
 
+def test_a_phase_without_agents_has_all_those_of_the_alternative_that_was_chosen() -> None:
+    text = FILE.read_text().replace("agents: [[ppo], [rule]]", "agents: [[ppo, attacker], [rule, attacker]]")
+    text = text.replace('      agents: [["$req(phase=0, index=0)", attacker]]\n', "")
+    text = text.replace("rule: [local]\n", "rule: [local]\n        attacker: [local]\n")
+    text = text.replace("rule: [left]\n", "rule: [left]\n        attacker: [right]\n")
+    for learner in ("ppo", "rule"):
+        built = DocumentBuilder(loads(text)).build({**ROW, "train.agents": f"{learner}+attacker"})
+        for phase in built["schedule"]:
+            (body,) = phase.values()
+            assert [one["name"] for one in body["agents"]] == ["defender", "attacker"]
+            assert ("brain" in body["agents"][0]) == (learner == "ppo")
+
+
 def test_the_order_of_agents_is_that_of_the_phase() -> None:
     """Agents that take turns act in the document's order."""
     text = FILE.read_text().replace("agents: [[ppo], [rule]]", "agents: [[ppo, attacker], [rule, attacker]]")

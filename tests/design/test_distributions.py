@@ -15,6 +15,7 @@ from support.factors import levels as levels_of
 from palaestrai_mosaik.design import distributions
 from palaestrai_mosaik.design.decode import decode
 from palaestrai_mosaik.design.model import Axis, Factor
+from palaestrai_mosaik.design.samplers import sample
 
 UNIT = np.concatenate(([0.0, 1e-12], np.linspace(0.001, 0.999, 57), [1 - 1e-12, 1.0]))
 
@@ -66,12 +67,75 @@ def test_whole_numbers_have_equal_shares_and_include_the_last() -> None:
         assert distributions.values(third, np.array([edge])).tolist() == [1]
 
 
-def test_other_whole_numbers_are_rounded_and_stay_inside() -> None:
-    factor = number(low=1, high=1000, kind="int", dist="loguniform")
-    oracle = np.rint(stats.loguniform(1, 1000).ppf(UNIT[1:-1]))
-    np.testing.assert_array_equal(distributions.values(factor, UNIT[1:-1]), oracle)
+WHOLE = np.arange(1, 1001)
+LOGNORMAL = stats.lognorm(2.0, scale=math.exp(3))
+
+#: a factor of whole numbers, and the probability of each
+SHARES = [
+    (
+        # uniform in the logarithm from 1/2 to 1000 1/2, rounded
+        number(low=1, high=1000, kind="int", dist="loguniform"),
+        np.log((WHOLE + 0.5) / (WHOLE - 0.5)) / np.log(1000.5 / 0.5),
+    ),
+    (
+        number(low=3, high=7, kind="int", dist="loguniform"),
+        np.log([3.5 / 2.5, 4.5 / 3.5, 5.5 / 4.5, 6.5 / 5.5, 7.5 / 6.5]) / np.log(7.5 / 2.5),
+    ),
+    (
+        number(low=1, high=5, kind="int", dist="normal", params={"mean": 3, "std": 50}),
+        np.diff(stats.norm(3, 50).cdf(np.arange(0.5, 6))) / np.diff(stats.norm(3, 50).cdf([0.5, 5.5])),
+    ),
+    (
+        number(low=0, high=3, kind="int", dist="lognormal", params={"mean": 3, "std": 2}),
+        np.diff(LOGNORMAL.cdf([0, 0.5, 1.5, 2.5, 3.5])) / LOGNORMAL.cdf(3.5),
+    ),
+    (
+        number(low=2, high=4, kind="int", dist="lognormal", params={"mean": 3, "std": 2}),
+        np.diff(LOGNORMAL.cdf([1.5, 2.5, 3.5, 4.5])) / np.diff(LOGNORMAL.cdf([1.5, 4.5])),
+    ),
+    # by hand: a triangle over 4 cells that falls from its left edge, and one over 3 with the mode in the middle
+    (
+        number(low=0, high=3, kind="int", dist="triangular", params={"mode": 0}),
+        np.array([7, 5, 3, 1]) / 16,
+    ),
+    (
+        number(low=0, high=3, kind="int", dist="triangular", params={"mode": 3}),
+        np.array([1, 3, 5, 7]) / 16,
+    ),
+    (
+        number(low=1, high=3, kind="int", dist="triangular", params={"mode": 2}),
+        np.array([2, 5, 2]) / 9,
+    ),
+]
+
+
+@pytest.mark.parametrize(("factor", "expected"), SHARES, ids=lambda one: getattr(one, "dist", ""))
+def test_every_whole_number_has_a_whole_cell_also_at_the_ends(factor: Factor, expected: np.ndarray) -> None:
+    n = 2**20
+    found, counts = np.unique(distributions.values(factor, (np.arange(n) + 0.5) / n), return_counts=True)
+    assert found.tolist() == list(range(int(factor.low or 0), int(factor.high or 0) + 1))
+    np.testing.assert_allclose(counts / n, expected, atol=2 / n)
+    # the position of a number is the middle of its share
+    edges = np.concatenate(([0.0], np.cumsum(expected)))
+    positions = [distributions.position(factor, value) for value in found]
+    np.testing.assert_allclose(positions, (edges[:-1] + edges[1:]) / 2, atol=1e-12)
+    assert distributions.values(factor, np.array([0.0, 1.0])).tolist() == [factor.low, factor.high]
+
+
+def test_a_design_takes_the_first_whole_number_as_often_as_its_probability_says() -> None:
+    spec = design([number("k", 1, 1000, kind="int", dist="loguniform")], "lhs", 512)
+    found = [row["k"] for row in decode(spec, sample(spec).unit)]
+    # 512 log 3 / log 2001 is 74.0; a latin hypercube has a row in each 512th
+    assert found.count(1) in (73, 74, 75)
+    assert set(found) <= set(range(1, 1001))
+
+
+def test_whole_numbers_without_an_end_are_rounded() -> None:
     free = number(low=0, high=None, kind="int", dist="normal", params={"mean": 1, "std": 2})
     assert distributions.values(free, UNIT[:-1]).min() == 0
+    both = number(low=None, high=None, kind="int", dist="normal", params={"mean": 1, "std": 20})
+    inner = UNIT[1:-1]
+    np.testing.assert_array_equal(distributions.values(both, inner), np.rint(stats.norm(1, 20).ppf(inner)))
 
 
 def test_levels_have_the_shares_of_their_weights() -> None:

@@ -83,6 +83,19 @@ def test_a_path_that_leads_nowhere_says_where_it_ends(path: str, fault: str) -> 
     assert fault in found.fault
 
 
+@pytest.mark.parametrize("muscle", ["m:M", {"name": "m:M"}, {"name": "m:M", "params": None}])
+def test_create_makes_the_params_of_a_class(muscle: object) -> None:
+    document = {"agents": [{"name": "a", "muscle": muscle}]}
+    changes = Changes()
+    for key, value in (("gain", 1.0), ("bias", 2.0)):
+        path = Path.parse(f"agents.a.muscle.params.{key}")
+        assert path.find(document).fault is not None
+        changes.set(path.find(document, create=True).keys, value)
+    made = {"name": "m:M", "params": {"gain": 1.0, "bias": 2.0}}
+    assert changes.applied(document) == {"agents": [{"name": "a", "muscle": made}]}
+    assert Path.parse("agents.a.params.gain.x").find(document, create=True).fault is not None
+
+
 def test_create_makes_the_last_key_only() -> None:
     new = Path.parse(f'{P}.agents."a.b".muscle.params.new')
     assert new.find(DOCUMENT).fault is not None

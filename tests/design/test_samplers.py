@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from SALib.sample import fast_sampler, finite_diff, morris, sobol
+from SALib.sample import fast_sampler, morris, sobol
 from scipy.stats import qmc
 from support.factors import design, levels, number
 
@@ -55,7 +55,9 @@ def test_a_sample_lies_in_the_cube_and_is_the_design_s_alone(name: str) -> None:
     assert len(first.unit) == (rows if spec.max_runs is None else min(rows, spec.max_runs))
 
 
-@pytest.mark.parametrize("name", ["sobol", "morris", "fast", "lhs", "random", "adaptive", "factorial"])
+@pytest.mark.parametrize(
+    "name", ["sobol", "finite_differences", "morris", "fast", "lhs", "random", "adaptive", "factorial"]
+)
 def test_another_seed_gives_another_sample(name: str) -> None:
     spec = SPECS[name]
     other = design(spec.axes, name, spec.sampler.n, spec.sampler.options, seed=8, max_runs=spec.max_runs)
@@ -64,8 +66,12 @@ def test_another_seed_gives_another_sample(name: str) -> None:
 
 def test_sobol_is_saltelli_s_sample_in_the_unit_cube() -> None:
     found = sample(SPECS["sobol"])
-    oracle = sobol.sample(dict(PROBLEM), 16, seed=generator(7, "sample", "sobol"))
-    np.testing.assert_array_equal(found.unit, oracle)
+    # eight randomisations take turns
+    for i in range(8):
+        seed = generator(7, "sample", "sobol", "randomization", i)
+        oracle = sobol.sample(dict(PROBLEM), 2, seed=seed)
+        np.testing.assert_array_equal(found.unit[found.block % 8 == i], oracle)
+    assert found.arguments["randomizations"] == 8
     assert found.block.tolist() == [i for i in range(16) for _ in range(8)]
     # within a block: A, then A with one column of B, ..., B
     block = found.unit[:8]
@@ -77,8 +83,11 @@ def test_sobol_is_saltelli_s_sample_in_the_unit_cube() -> None:
 
 
 def test_a_larger_sobol_sample_begins_with_the_smaller_one() -> None:
-    small, large = (sample(design(THREE, "sobol", n)) for n in (16, 32))
-    np.testing.assert_array_equal(small.unit, large.unit[: len(small.unit)])
+    large = sample(design(THREE, "sobol", 32))
+    for n in (2, 4, 8, 16):
+        small = sample(design(THREE, "sobol", n))
+        np.testing.assert_array_equal(small.unit, large.unit[: len(small.unit)])
+        assert small.arguments["randomizations"] == min(n, 8)
     small, large = (sample(design(THREE, "random", n)) for n in (7, 30))
     np.testing.assert_array_equal(small.unit, large.unit[:7])
     small, large = (sample(design([number("a")], "finite_differences", n)) for n in (7, 30))
@@ -144,8 +153,14 @@ def test_fast_has_a_curve_per_factor() -> None:
 def test_finite_differences_step_once_along_every_axis() -> None:
     spec = design([number(name) for name in "abc"], "finite_differences", 9, {"delta": 0.1})
     found = sample(spec)
-    np.testing.assert_array_equal(found.unit, finite_diff.sample(dict(PROBLEM), 9, delta=0.1))
     blocks = found.unit.reshape(9, 4, 3)
+    # eight randomisations take turns: the ninth point is the second one of the first
+    for i in range(8):
+        seed = generator(7, "sample", "finite_differences", "randomization", i)
+        oracle = qmc.Sobol(3, seed=seed).random_base2(1)
+        np.testing.assert_array_equal(blocks[i::8, 0], oracle[: len(blocks[i::8])])
+    steps = np.diagonal(blocks[:, 1:], axis1=1, axis2=2)
+    np.testing.assert_array_equal(steps, np.minimum(1.1 * blocks[:, 0], 1.0))
     for axis in range(3):
         moved = blocks[:, 1 + axis] != blocks[:, 0]
         assert (moved == (np.arange(3) == axis)).all()

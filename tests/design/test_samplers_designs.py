@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +147,99 @@ def test_fractions_have_the_rows_and_resolution_of_the_tables(
     assert resolution(columns) == reached
 
 
+def word_lengths(columns: Sequence[int]) -> list[int]:
+    """Return the numbers of words of 0, 1, 2, ... columns, by MacWilliams' identity."""
+    n, rows = len(columns), 2 ** max(columns).bit_length()
+    high = [sum((row & column).bit_count() % 2 for column in columns) for row in range(rows)]
+    return [
+        sum(
+            times * sum((-1) ** k * comb(w, k) * comb(n - w, length - k) for k in range(length + 1))
+            for w, times in Counter(high).items()
+        )
+        // rows
+        for length in range(n + 1)
+    ]
+
+
+# Chen, Sun and Wu (1993): words of 3, 4, 5, ... letters of the designs with minimum aberration; those of
+# 32 rows with 6 to 11 factors are in Box, Hunter and Hunter, too
+FEWEST_WORDS = {
+    (5, 4): (16, [0, 0, 1]),
+    (6, 4): (16, [0, 3, 0]),
+    (7, 4): (16, [0, 7, 0]),
+    (8, 4): (16, [0, 14, 0]),
+    (6, 5): (32, [0, 0, 0, 1]),
+    (9, 4): (32, [0, 6, 8, 0, 0, 1]),
+    (10, 4): (32, [0, 10, 16, 0, 0, 5]),
+    (11, 4): (32, [0, 25, 0, 27, 0, 10]),
+    (12, 4): (32, [0, 38, 0, 52]),
+    (13, 4): (32, [0, 55, 0, 96]),
+    (14, 4): (32, [0, 77, 0, 168]),
+    (15, 4): (32, [0, 105, 0, 280]),
+    (16, 4): (32, [0, 140, 0, 448]),
+    (8, 5): (64, [0, 0, 2, 1]),
+    (17, 4): (64, [0, 59, 108]),
+    (18, 4): (64, [0, 78, 144]),
+    (19, 4): (64, [0, 100, 192]),
+    (20, 4): (64, [0, 125, 256]),
+    (21, 4): (64, [0, 204, 0]),
+    (22, 4): (64, [0, 250, 0]),
+    (23, 4): (64, [0, 304, 0]),
+    (24, 4): (64, [0, 365, 0]),
+    (25, 4): (64, [0, 435, 0]),
+    (26, 4): (64, [0, 515, 0]),
+    (27, 4): (64, [0, 605, 0]),
+    (28, 4): (64, [0, 706, 0]),
+    (29, 4): (64, [0, 819, 0]),
+    (30, 4): (64, [0, 945, 0]),
+    (31, 4): (64, [0, 1085, 0]),
+    (32, 4): (64, [0, 1240, 0]),
+    (5, 3): (8, [2, 1, 0]),
+    (6, 3): (8, [4, 3, 0]),
+    (7, 3): (8, [7, 7, 0]),
+    (17, 3): (32, [8, 140, 112]),
+    (20, 3): (32, [32, 188, 480]),
+    (25, 3): (32, [76, 442, 1656]),
+    (28, 3): (32, [112, 707, 3024]),
+    (31, 3): (32, [155, 1085, 5208]),
+}
+
+
+@pytest.mark.parametrize(("factors", "wanted"), FEWEST_WORDS)
+def test_fractions_have_minimum_aberration(factors: int, wanted: int) -> None:
+    rows, fewest = FEWEST_WORDS[factors, wanted]
+    spec = design([number(f"x{i}") for i in range(factors)], "fractional_factorial")
+    spec = replace(spec, sampler=replace(spec.sampler, options={"resolution": wanted}))
+    assert len(sample(spec).unit) == rows
+    assert word_lengths(generate(factors, wanted))[: 3 + len(fewest)] == [1, 0, 0, *fewest]
+
+
+def test_no_fraction_of_sixteen_rows_has_fewer_words() -> None:
+    """All sets of columns there are, by the power moments of the rows."""
+    signs = np.array([[1 - 2 * ((x & c).bit_count() % 2) for c in range(1, 16)] for x in range(16)])
+    chosen = (np.arange(2**15)[:, None] >> np.arange(15)) & 1
+    sums = chosen @ signs.T
+    for factors in range(5, 16):
+        own = sums[(chosen.sum(axis=1) == factors) & ((sums == factors).sum(axis=1) == 1)]
+        moments = np.stack([(own**power).sum(axis=1) for power in range(3, 10)], axis=1)
+        columns = generate(factors, 4 if factors < 9 else 3)
+        found = signs[:, np.array(columns) - 1].sum(axis=1)
+        assert tuple((found**power).sum() for power in range(3, 10)) == min(map(tuple, moments))
+
+
+def test_fractions_that_had_the_fewest_words_are_as_they_were() -> None:
+    expected = {
+        (7, 3): "ab ac bc abc",
+        (8, 4): "abc abd acd bcd",
+        (8, 5): "abcd abef",
+        (13, 3): "ab ac bc ad bd cd abc abd acd",
+        (13, 4): "abc abd acd bcd abe ace bce ade",
+    }
+    for (factors, wanted), words in expected.items():
+        generated = [column for column in generate(factors, wanted) if column.bit_count() > 1]
+        assert generated == [sum(1 << "abcdef".index(letter) for letter in word) for word in words.split()]
+
+
 def test_two_factors_on_one_column_are_resolution_ii() -> None:
     # a, b, and twice their product
     assert resolution((1, 2, 3, 3)) == 2
@@ -244,11 +341,11 @@ def test_given_points_leave_out_what_is_inactive_only() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"rows": [["x", 0.5]]}, "'x' is no level; levels: ppo, sac"),
+        ({"rows": [["x", 0.5]]}, "a text is no level; levels: ppo, sac"),
         ({"rows": [["pp0", 0.5]]}, "did you mean 'ppo'"),
         ({"rows": [["ppo", 7]]}, "clip: 7 lies outside 0 to 1"),
         ({"rows": [["ppo", 10**400]]}, "a value is a number, found the number 1000"),
-        ({"rows": [["ppo", "much"]]}, "a value is a number, found the string 'much'"),
+        ({"rows": [["ppo", "much"]]}, "a value is a number, found a text"),
         ({"rows": [["ppo"]]}, "this point has 1 values, there are 2 columns"),
         ({"columns": ["agent", "klip"]}, "did you mean 'clip'"),
         ({"columns": ["agent"], "rows": [["ppo"]]}, "there is no column for clip"),

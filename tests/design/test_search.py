@@ -149,3 +149,28 @@ def test_pruners_need_what_they_compare():
     halving = {"budget": {"runs": 40}, "prune": "halving"}
     reading = {"y": {"of": "reading.formula.y", "better": "lower"}}
     assert "not of 'y'" in problems(design(halving, outcomes=reading))["search.prune"]
+
+
+def test_failures_are_the_worst_unless_they_are_excluded():
+    assert from_mapping(design()).search.failures == "worst"
+    excluded = design({"budget": {"runs": 10}, "failures": "exclude"})
+    assert from_mapping(excluded).search.failures == "exclude"
+    assert from_mapping(excluded).hash != from_mapping(design()).hash
+    assert "failures" in problems(design({"budget": {"runs": 10}, "failures": "ignore"}))["search.failures"]
+
+
+def test_settings_that_were_stopped_early_are_confirmed_only_where_some_are_stopped():
+    search = {"budget": {"runs": 10}, "confirm_pruned": 2, "confirm": 3}
+    assert "give confirm and prune" in problems(design(search))["search.confirm_pruned"]
+    assert from_mapping(design({**search, "prune": "median"})).search.confirm_pruned == 2
+
+
+def test_a_search_chooses_no_value_of_what_is_uncertain():
+    given = design()
+    given["factors"]["x2"]["uncertain"] = True
+    assert "x2 is uncertain" in problems(given)["factors.x2"]
+    plain = {key: value for key, value in given.items() if key != "search"}
+    plain["sampler"] = {"name": "lhs", "n": 8}
+    assert from_mapping(plain).factor("x2").uncertain
+    again = from_mapping(dict(from_mapping(plain).resolved))
+    assert again.factor("x2").uncertain and not again.factor("x1").uncertain

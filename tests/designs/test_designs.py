@@ -63,7 +63,7 @@ def test_a_design_makes_what_its_comment_says(name: str) -> None:
 @pytest.mark.parametrize("name", DESIGNS)
 def test_a_design_goes_all_the_way(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if load(DESIGNS[name]).analysis.discover:
-        pytest.importorskip("ema_workbench", reason="the extra discovery is not installed")
+        pytest.importorskip("sklearn", reason="the extra discovery is not installed")
     small = tmp_path / "small.yml"
     keys = {"uid": f"small_{name}", "extends": str(DESIGNS[name]), **SMALL[name]}
     small.write_text(dumps(keys))
@@ -87,8 +87,9 @@ def test_a_design_goes_all_the_way(name: str, tmp_path: Path, capsys: pytest.Cap
         assert arsenai.main(step) == 0, f"{step}: {capsys.readouterr().err}"
     tables = [one for one in sorted((folder / "analysis").glob("*.csv")) if "trajectory" not in one.name]
     assert tables
-    # (of three settings no importances are known)
-    assert all(len(pd.read_csv(table)) for table in tables if table.stem != "search-importances")
+    # three settings have no importances, and so few runs may have no boxes
+    empty = ("search-importances", "discovery-boxes", "discovery-limits")
+    assert all(len(pd.read_csv(table)) for table in tables if table.stem not in empty)
     page = (folder / "report" / "index.html").read_text(encoding="utf-8")
     for outcome in load(small).outcomes:
         assert outcome.name in page

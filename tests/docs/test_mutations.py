@@ -1,23 +1,21 @@
-"""Every row of the tables names a test that fails when the row no longer holds: here that is tried.
+"""Every row of the tables has mutations, and names the tests that find them.
 
-The mutations are in ``mutations/``, what runs them is :mod:`tests.support.mutations`. Those of which the
-tests need palaestrAI are tried by ``tests/peer/test_mutations.py``.
+The mutations are in ``mutations/``. ``make mutation`` runs them with :mod:`tests.support.mutations`, those of tests that
+need palaestrAI in its environment.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import mutants, mutations
-from tests.support.mutations import PACKAGE, ROOT, Mutation, by_test_file
+from tests.support.mutations import PACKAGE, ROOT, Mutation
 
 PAGES = ("sentences.md", "from-palaestrai.md")
 KEPT = {page: mutations.read(page) for page in PAGES}
-GROUPS = by_test_file(one for page in PAGES for one in KEPT[page])
 
 
 def rows_of(page: str) -> dict[str, list[str]]:
@@ -62,20 +60,6 @@ def test_the_text_of_every_mutation_is_there_once() -> None:
         mutated = one.applied(text)
         assert mutated != text, f"{one} changes nothing"
         compile(mutated, one.file, "exec")
-
-
-@pytest.fixture(scope="session")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    yield mutations.copy_checkout(tmp_path_factory.mktemp("mutations"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", [file for file in GROUPS if not file.startswith("tests/peer/")])
-def test_every_mutation_is_found(file: str, tree: Path) -> None:
-    wrong, skipped = mutations.survivors(tree, GROUPS[file])
-    assert wrong == []
-    if len(skipped) == len({one.test for one in GROUPS[file]}):
-        pytest.skip(f"{file} is skipped here")
 
 
 #: a project in small, with a test that sees one of its two lines

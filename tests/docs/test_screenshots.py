@@ -112,7 +112,6 @@ def test_the_last_digits_of_numbers_do_not_count() -> None:
     assert first == same != other
 
 
-@pytest.mark.slow
 def test_all_screenshots_show_what_the_page_shows(tmp_path: Path) -> None:
     if lacks := screenshots.missing():
         pytest.skip(lacks)
@@ -131,7 +130,6 @@ def test_the_site_has_the_duel_where_its_pages_look_for_it() -> None:
         assert f'<a href="{site_theatre.NAME}">' in (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_the_duel_of_the_site_plays_without_a_network(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / site_theatre.NAME
     assert site_theatre.main([str(file)]) == 0

@@ -10,18 +10,20 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "sentences.md"
-_ROW = re.compile(r"^\| (?P<said>.+) \| `(?P<where>[^`|]+)` \| `(?P<test>[^`|]+)` \|$")
+_ROW = re.compile(r"^\| (?P<said>.+) \| `(?P<where>[^`|]+)` \| (?P<tests>`[^`|]+`(?:, `[^`|]+`)*) \|$")
 _HEADS = ("| sentence |", "|---|")
 
 
 def rows_of(text: str) -> list[tuple[str, str, str]]:
-    """Return the rows of all tables: what is said, where it is, which test."""
+    """Return the rows of all tables: what is said, where it is, which test; a row for each test."""
     rows = []
     for line in text.splitlines():
         if line.startswith("|") and not line.startswith(_HEADS):
             match = _ROW.match(line)
             assert match, f"no row of (sentence, file, test): {line}"
-            rows.append((match["said"], match["where"], match["test"]))
+            rows += [
+                (match["said"], match["where"], test) for test in re.findall(r"`([^`]+)`", match["tests"])
+            ]
     return rows
 
 

@@ -49,9 +49,54 @@ class Counters(BatchEnvironment):
         return states, [np.stack([states[0], -states[0]], axis=1), states[1]]
 
 
+class Declared(BatchEnvironment):
+    """Says its shapes and dtypes to the constructor, by position."""
+
+    def __init__(self, *declared: Any, **keys: Any):
+        super().__init__(
+            *(declared or ([()], [(2,), ()], [()], ["int64"], [np.float64, "int8"], [float])), **keys
+        )
+
+    def get_first_states(self, incarnations: Any) -> Any:
+        return self._with(np.zeros(len(incarnations), dtype=np.int64))
+
+    def get_action_results(self, last_states: Any, actions: Any) -> Any:
+        return self._with(last_states[0] + (actions[0] > 0.5))
+
+    def _with(self, states: Any) -> Any:
+        return [states], [np.stack([states, states / 2], axis=1), states.astype(np.int8)]
+
+
+def test_shapes_and_dtypes_are_arguments_of_the_constructor() -> None:
+    environment = Declared(batch=2)
+    stepper = begun(environment)
+    actuators = environment.setup().actuators
+    assert [one.space for one in actuators] == [Box(-np.inf, np.inf, shape=())]
+    assert stepper.step(np.array([[0.4], [0.6]])).readings.tolist() == [[0, 0, 0], [1, 0.5, 1]]
+    # the class keeps what it says, and says what the constructor does not
+    assert BatchEnvironment.observation_shapes == ((),)
+    assert Counters(batch=1).observation_shapes == ((2,), ())
+    assert Counters(batch=1, action_shapes=[(3,)]).action_shapes == ((3,),)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((4,), r"state_shapes must be a list of shapes, such as \[\(2,\), \(\)\], not 4"),
+        (((2,),), r"state_shapes must be a list of shapes, .* not \(2,\)"),
+        (([()], "2"), "observation_shapes must be a list of shapes, .* not '2'"),
+        (([()], [(0,)]), "observation_shapes must be a list of shapes"),
+        (([()], [()], [()], "int8"), "state_dtypes must be a list of dtypes, one for each shape, not 'int8'"),
+    ],
+)
+def test_what_is_no_list_of_shapes_is_named(given: Any, said: str) -> None:
+    with pytest.raises(ContractError, match=said):
+        Declared(*given)
+
+
 def rows(stepper: BatchStepper, actions: list[int], **kwargs: Any) -> list[Any]:
     state = stepper.step(np.array(actions, dtype=float)[:, None], **kwargs)
-    ends = np.where(state.terminated, "T", np.where(state.truncated, "t", ""))
+    ends = np.char.add(np.where(state.terminated, "T", ""), np.where(state.truncated, "t", ""))
     return [
         [*r, *w, e] for r, w, e in zip(state.readings.tolist(), state.rewards.tolist(), ends, strict=True)
     ]
@@ -95,11 +140,11 @@ def test_those_that_have_ended_begin_again_while_others_go_on():
     ]
     assert environment.asked == [[0, 1, 2], [0], [1], [2], [1, 2]]
     assert environment.actives[2:5] == [[False, True, True], [True, False, True], [True, True, False]]
-    # terminated and truncated, or out of time, at once: the world's own end counts
+    # terminated and truncated, or out of time, at once: both hold
     both = broken(get_ends=lambda *a: (np.array([True, False]), np.array([True, True])))
     both.reset()
-    assert [e for *_, e in rows(both, [0, 0])] == ["T", "t"]
-    assert rows(begun(Counters(batch=1, max_steps=1)), [3]) == [[3, -3, 1, 3, "T"]]
+    assert [e for *_, e in rows(both, [0, 0])] == ["Tt", "t"]
+    assert rows(begun(Counters(batch=1, max_steps=1)), [3]) == [[3, -3, 1, 3, "Tt"]]
 
 
 def test_without_resets_those_that_have_ended_stay_as_they_are():

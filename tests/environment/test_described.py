@@ -13,6 +13,7 @@ import yaml
 from support.documents import agent, environment, named, phase
 from support.documents import document as run_document
 
+import palaestrai_mosaik as pm
 from palaestrai_mosaik.environment.cosimulation import (
     ActuatorPort,
     ConnectionSpec,
@@ -725,3 +726,25 @@ def test_the_dying_simulator_hangs_when_told():
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         step_in_a_process("hang", timeout=3)
     assert caught.value.stdout.split() == [b"1", b"2"]
+
+
+def test_a_start_gives_steps_their_dates(tmp_path: Path) -> None:
+    simulators = {"wishes": {"python": "mosaik.basic_simulators:InputSimulator"}}
+    entity = {"uid": "wish", "simulator": "wishes", "model": "Constant", "params": {"constant": 1.0}}
+    sensor = {"uid": "w", "entity": "wish", "attribute": "value", "space": "Box(0, 1, ())"}
+    params = {"step_size": 900, "end": 1800, "start": "2016-01-15", "simulators": simulators}
+    params |= {"entities": [entity], "sensors": [sensor]}
+    data = {
+        "uid": "dated",
+        "seed": 1,
+        "schedule": {
+            "day": {
+                "environments": [{"environment": {"uid": "net", "name": "cosimulation", "params": params}}],
+                "agents": [{"name": "watcher", "muscle": "dummy", "sensors": ["net.w"], "actuators": []}],
+                "phase_config": {"mode": "test", "episodes": 1},
+            }
+        },
+    }
+    with pm.run(data, store=tmp_path, quiet=True) as result:
+        dates = [str(date) for date in result.environment_states()["date"]]
+    assert dates == ["2016-01-15 00:00:00", "2016-01-15 00:15:00", "2016-01-15 00:30:00"]

@@ -48,12 +48,11 @@ def test_every_step_is_rewarded_until_the_last():
     assert states[0].readings.tolist() == [3.5]
 
 
-def test_noise_failures_and_invalid_rewards():
+def test_noise_and_failures():
     noisy = [started(function="linear", x1=0.0, noise=2.0).step(np.zeros(1)).rewards[0] for _ in range(2)]
     assert noisy[0] == noisy[1] != 0.0
     with pytest.raises(SimulationError):
         started(function="linear", x1=0.0, failures=1.0).step(np.zeros(1))
-    assert math.isnan(started(function="linear", x1=0.0, invalid=1.0).step(np.zeros(1)).rewards[0])
 
 
 @pytest.mark.parametrize(

@@ -138,12 +138,11 @@ def test_ends_and_seeds():
     assert environment.reset().readings == first
     one, two = environment._world.unwrapped.seeds
     assert one == two == int(np.random.default_rng(3).integers(2**31))
-    cut = register(spaces.Discrete(3), end=(False, True))
-    cut.reset()
-    assert [(s.terminated, s.truncated) for s in (cut.step(np.zeros(1)) for _ in range(3))][-1] == (
-        False,
-        True,
-    )
+    for end in ((False, True), (True, True)):
+        other = register(spaces.Discrete(3), end=end)
+        other.reset()
+        states = [other.step(np.zeros(1)) for _ in range(3)]
+        assert (states[-1].terminated, states[-1].truncated) == end
 
 
 def test_what_holds_until_an_agent_acts_is_nearest_to_zero():

@@ -102,12 +102,12 @@ def test_a_parallel_game_by_hand(opened):
     assert made.closed
 
 
-def test_a_game_that_all_leave_by_death_is_terminated(opened):
+def test_a_game_that_agents_leave_by_death_and_by_time_is_both(opened):
     game = opened(f"{HERE}:Fading", kwargs={"killing": 4})
     game.reset()
     states = [game.step(np.zeros(3)) for _ in range(4)]
     # a_0 terminates with the step with which the time of the others runs out
-    assert [(s.terminated, s.truncated) for s in states] == [(False, False)] * 3 + [(True, False)]
+    assert [(s.terminated, s.truncated) for s in states] == [(False, False)] * 3 + [(True, True)]
 
 
 def test_a_game_in_turns_by_hand(opened):

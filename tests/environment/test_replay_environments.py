@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 
 import numpy as np
@@ -35,7 +36,7 @@ def pool_of(count: int) -> SessionPool:
 
 
 def environment_over(pool: SessionPool, **params) -> SessionPoolEnvironment:
-    environment = SessionPoolEnvironment(source=pool, **params)
+    environment = SessionPoolEnvironment(source=pool, **{"rng_seed": None, **params})
     environment.uid = "lived"
     environment.setup()
     return environment
@@ -217,9 +218,59 @@ def test_with_a_seed_of_its_own_the_seed_of_the_run_does_not_matter(sample):
     assert drawn(1, 7) == drawn(2, 7)
     assert drawn(1, 7) != drawn(1, 8)
     assert drawn(1, None) != drawn(2, None)
+    assert drawn(1, 1337) == drawn(1, SessionPoolEnvironment().rng_seed)
     assert len({tuple(one) for one in drawn(1, 7)}) == 3
     with pytest.raises(ContractError, match="rng_seed must be a whole number, not '7'"):
         SessionPoolEnvironment(rng_seed="7")
+
+
+def test_a_pool_takes_the_arguments_and_defaults_of_agentnet():
+    parameters = list(inspect.signature(SessionPoolEnvironment).parameters.values())
+    assert [(one.name, one.default) for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD] == [
+        ("observations", 1),
+        ("actions", 1),
+        ("agent_memories", 1),
+        ("default_action_dtype", "int32"),
+        ("rng_seed", 1337),
+    ]
+    environment = SessionPoolEnvironment(2, 3, 2, "int8", 7)
+    held = [np.zeros((1, 4)), np.zeros(1)]
+    environment.load_sessions(
+        np.zeros((1, 5, 2)), [np.zeros((1, 5))] * 3, np.zeros((1, 5)), prev_memories=held
+    )
+    assert [array.shape for array in environment.observations] == [(1, 5, 2)]
+    assert [(array.shape, array.dtype) for array in environment.actions] == [((1, 5), np.int8)] * 3
+    assert environment.rng_seed == 7
+    # one of each if nothing is declared
+    plain = SessionPoolEnvironment()
+    plain.load_sessions(OBSERVED, DONE, REWARDED, prev_memories=[np.ones((3, 8))])
+    assert [array.dtype for array in plain.actions] == [np.int32]
+    with pytest.raises(ContractError, match="1 of them are declared by agent_memories, found 2"):
+        plain.load_sessions(OBSERVED, DONE, REWARDED, prev_memories=[np.ones((3, 8)), np.ones(3)])
+
+
+def test_a_number_that_is_declared_beside_a_source_is_checked():
+    wide = SessionPool(observations=2)
+    wide.load_sessions(np.zeros((1, 3, 2)), np.zeros((1, 3)), np.zeros((1, 3)))
+    assert environment_over(wide).observation_shapes == [(2,)]
+    declared = environment_over(wide, observations=1)
+    with pytest.raises(ContractError, match=r"declared are observation float64\[1\]"):
+        declared.pool  # noqa: B018
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_a_pool_holds_is_there_before_the_first_episode(known):
+    environment = environment_over(SessionPool())
+    environment.load_sessions(
+        OBSERVED, DONE, REWARDED, prev_memories=np.array([7.0, 8, 9]) if known else None
+    )
+    for _ in range(2):
+        assert environment.is_alive.tolist() == [[True] * 3, [True, True, False], [True, False, False]]
+        memories = environment.previous_memories
+        assert memories is None if not known else [one.tolist() for one in memories] == [[7, 8, 9]]
+        begin(environment)
+        BatchStepper(environment).reset()
+    assert environment_over(lived()).replayed.tolist() == []
 
 
 def test_the_environment_has_the_sequences_of_its_pool():
@@ -311,6 +362,10 @@ def test_in_order_all_sessions_are_replayed_once():
         begin(environment, episode)
         seen += BatchStepper(environment).reset().readings[:, 0].tolist()
     assert seen == [0, 1, 2, 3, 4, 5, 0, 1]
+    # another part of the batch, which begins with number 2
+    part = environment_over(pool_of(6), batch=2, first=2, sample="in_order")
+    begin(part)
+    assert BatchStepper(part).reset().readings[:, 0].tolist() == [2, 3]
     odd = environment_over(pool_of(7), batch=3, sample="in_order")
     for episode, expected in enumerate(([0, 1, 2], [3, 4, 5], [6, 0, 1])):
         begin(odd, episode)
@@ -324,7 +379,7 @@ def test_in_order_all_sessions_are_replayed_once():
 
 def test_a_batch_without_replacement_is_no_larger_than_the_pool():
     def from_source(**params):
-        environment = SessionPoolEnvironment(source={"run": "any"}, **params)
+        environment = SessionPoolEnvironment(source={"run": "any"}, rng_seed=None, **params)
         environment.read_store = lambda source: pool_of(3)
         environment.setup()
         return environment

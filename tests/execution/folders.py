@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from support.documents import VANILLA_RUN, agent, environment, named, phase
@@ -62,15 +61,6 @@ def drive(folder, *arguments, command="run", **options):
         process_group=0,
         **options,
     )
-
-
-def until(condition, seconds=60):
-    """Wait until ``condition()`` is true, and return what it is then."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-    return found
 
 
 def markers(folder):

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import psutil
 import pytest
-from execution.folders import make_folder, markers, until
+from execution.folders import make_folder, markers
+from support.waiting import until
 
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.execution import InlineExecutor, JobRecord, claim

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
 from dataclasses import replace
@@ -85,6 +86,11 @@ def status(folder, **options):
     return str(state.status)
 
 
+def status_of_both(folder):
+    location = StoreLocation.of(folder.path / RESULTS)
+    return [str(state.status) for state in load_run_states(folder, location).runs]
+
+
 @pytest.mark.parametrize(
     ("said", "left", "word", "expected"),
     [
@@ -93,7 +99,8 @@ def status(folder, **options):
         (None, None, TaskState.RUNNING, "queued"),
         (None, None, TaskState.CANCELLED, "cancelled"),
         (None, None, TaskState.FAILED, "failed"),
-        (None, None, TaskState.TIMED_OUT, "timed out"),
+        (None, None, TaskState.TIMED_OUT, "waiting"),
+        (None, None, TaskState.ASKED_TO_END, "waiting"),
         (None, None, TaskState.OUT_OF_MEMORY, "out of memory"),
         (None, None, TaskState.NODE_FAILED, "waiting"),
         (None, None, TaskState.GONE, "waiting"),
@@ -104,6 +111,7 @@ def status(folder, **options):
         (None, 1, TaskState.OUT_OF_MEMORY, "out of memory"),
         (None, 1, TaskState.NODE_FAILED, "node failed"),
         (None, 1, TaskState.CANCELLED, "cancelled"),
+        (None, 1, TaskState.ASKED_TO_END, "lost"),
         (None, 1, TaskState.COMPLETED, "lost"),
         (None, 1, TaskState.GONE, "lost"),
         # its own word comes first
@@ -133,6 +141,46 @@ def test_the_record_of_an_earlier_attempt_is_not_the_last_word(folder, slurm):
     assert status(folder) == "queued"
     record(folder, "failed", attempt=2)
     assert status(folder) == "failed"
+
+
+@pytest.mark.parametrize(
+    "word", [TaskState.TIMED_OUT, TaskState.ASKED_TO_END, TaskState.FAILED, TaskState.GONE]
+)
+def test_a_run_that_failed_and_was_not_reached_when_it_was_submitted_again_waits(
+    folder, slurm, monkeypatch, capsys, word
+):
+    record(folder, "failed", attempt=1)
+    submit(folder, attempt=2, runs=2)
+    # (the other run of its task has begun)
+    planned = folder.documents[1]
+    done = replace(RECORD, run=planned.uid, hash=planned.hash, status="failed", attempt=2)
+    done.write(folder.path / JOBS / "doing-1-r0.json")
+    slurm["word"] = word
+    assert status_of_both(folder) == ["waiting", "failed"]
+    monkeypatch.chdir(folder.path.parent)
+    assert main(["submit", "folder", "--dry-run"]) == 0
+    assert "1 run in 1 task" in capsys.readouterr().out
+    # what had recorded more of itself keeps it
+    record(folder, "interrupted", attempt=1)
+    assert status_of_both(folder) == ["interrupted", "failed"]
+
+
+@pytest.mark.parametrize("word", [TaskState.TIMED_OUT, TaskState.ASKED_TO_END])
+def test_runs_that_wait_again_are_told_with_the_reason_and_the_log(folder, slurm, monkeypatch, capsys, word):
+    submit(folder, runs=2)
+    slurm["word"] = word
+    monkeypatch.chdir(folder.path.parent)
+    assert main(["status", "folder"]) == 0
+    out = capsys.readouterr().out
+    assert "2 runs wait again, as the time of their task was over before they began" in out
+    assert "folder/submissions/0001/7_0.log" in out
+    assert main(["status", "folder", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_reached"] == {
+        "runs": 2,
+        "log": "folder/submissions/0001/7_0.log",
+    }
+    assert main(["submit", "folder", "--dry-run"]) == 0
+    assert "2 runs in 2 tasks" in capsys.readouterr().out
 
 
 def test_a_task_that_failed_before_its_runs_is_told_with_its_log(folder, slurm, monkeypatch, capsys):
@@ -192,7 +240,6 @@ def test_a_newer_submission_goes_before_an_older_one(folder, slurm):
         ("executor", "pbs", "executor must be slurm or parsl"),
         ("processes", -1, "processes must be an integer of at least 1"),
         ("settings", [], "settings must be a mapping"),
-        ("settings", {"prologue": 7}, "slurm: prologue must be lines of a shell script"),
         ("name", 7, "name must be letters, digits"),
         ("name", "one,another", "name must be letters, digits"),
         ("submitted", None, "submitted must be a time"),
@@ -204,19 +251,58 @@ def test_a_newer_submission_goes_before_an_older_one(folder, slurm):
         ("more", 1, "unknown key 'more'"),
     ],
 )
-def test_an_edited_submission_is_refused_with_the_reason(folder, slurm, capsys, key, value, said):
+def test_an_edited_submission_is_told_by_status_and_refused_by_what_executes(
+    folder, slurm, capsys, key, value, said
+):
     submit(folder)
     file = folder.path / "submissions" / "0001.json"
     found = json.loads(file.read_text())
     found[key] = value
     file.write_text(json.dumps({name: one for name, one in found.items() if one is not ...}))
-    assert main(["status", str(folder.path)]) == 2
-    err = capsys.readouterr().err
-    assert f"{file} is not a submission: " in err
-    assert said in err
+    assert main(["status", str(folder.path)]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"waiting +2\n", out)
+    assert f"{file} is not a submission: " in out
+    assert said in out
+    for command in ("submit", "run", "resume"):
+        assert main([command, str(folder.path)]) == 2
+        err = capsys.readouterr().err
+        assert f"{file} is not a submission: " in err
+        assert said in err
 
 
-def test_edited_tasks_are_refused_with_their_line(folder, slurm, capsys):
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"prologue": 7}, "slurm: prologue must be lines of a shell script"),
+        ({"time": "1"}, "slurm: the time limit 1 (60 s) leaves runs no time before the warning"),
+        ({"colour": "red"}, "there is no setting 'colour'"),
+    ],
+)
+def test_a_setting_of_a_submission_hides_nothing(folder, slurm, capsys, settings, said):
+    submit(folder)
+    file = folder.path / "submissions" / "0001.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"settings": settings}))
+    assert main(["status", str(folder.path)]) == 0
+    out = capsys.readouterr().out
+    assert f"the settings of submission 1 are not sound: {said}" in out
+    # its tasks are asked for as ever
+    assert "submission 1 (slurm, 7): tasks 1 queued" in out
+    assert status_of_both(folder) == ["queued", "waiting"]
+    # what would use the settings refuses them
+    assert main(["resume", str(folder.path)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_setting_of_the_design_hides_nothing(tmp_path, slurm, capsys):
+    folder = make_folder(tmp_path / "f", ["well", "well"], slurm={"time": "1"}, jobs=3)
+    assert main(["status", str(folder.path)]) == 0
+    assert "waiting" in capsys.readouterr().out
+    assert main(["submit", str(folder.path)]) == 2
+    assert "leaves runs no time before the warning" in capsys.readouterr().err
+
+
+def test_edited_tasks_are_told_with_their_line(folder, slurm, capsys):
     submit(folder)
     file = folder.path / "submissions" / "0001.tasks"
     whole = json.loads(file.read_text())
@@ -227,7 +313,11 @@ def test_edited_tasks_are_refused_with_their_line(folder, slurm, capsys):
     ):
         lines = [whole, [{**whole[0], key: value}]]
         file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        assert main(["status", str(folder.path)]) == 2
+        assert main(["status", str(folder.path)]) == 0
+        out = capsys.readouterr().out
+        assert f"{file}:2: this line is not a task's: " in out
+        assert said in out
+        assert main(["submit", str(folder.path)]) == 2
         err = capsys.readouterr().err
         assert f"{file}:2: this line is not a task's: " in err
         assert said in err

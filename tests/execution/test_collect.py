@@ -601,7 +601,6 @@ def test_killed_at_any_step_the_next_one_ends_whole(root):
     assert check_killed(root, sorted(steps)) == 5
 
 
-@pytest.mark.slow
 def test_killed_at_every_third_step_the_next_one_ends_whole(root):
     assert 20 < check_killed(root, range(0, 1000, 3)) < 333
 

@@ -118,19 +118,19 @@ def test_every_level_and_both_ends_are_checked_and_with_all_every_row(
 ) -> None:
     spec = Design.from_mapping(noting).spec
     calls: list[tuple[int, int]] = []
-    rows = check_design(spec, progress=lambda *numbers: calls.append(numbers))
+    rows = check_design(spec, progress=lambda *numbers: calls.append(numbers)).rows
     assert rows == len((tmp_path / "made").read_text().splitlines()) <= 5
     assert calls == [(done, rows) for done in range(1, rows + 1)]
     with pytest.raises(DocumentError, match="resonates"):
         check_design(spec, "all")
     assert len(set((tmp_path / "made").read_text().splitlines())) == 30
-    assert check_design(spec, "none") == 0
+    assert check_design(spec, "none").rows == 0
 
 
 def test_an_environment_is_set_up_once_for_all_rows(tmp_path: Path, noting: dict[str, Any]) -> None:
     del noting["factors"]["gain"]
     noting |= {"sampler": {"name": "factorial"}}
-    assert check_design(Design.from_mapping(noting).spec) == 3
+    assert check_design(Design.from_mapping(noting).spec).rows == 3
     assert (tmp_path / "made").read_text() == "0.0\n"
 
 

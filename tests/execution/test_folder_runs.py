@@ -12,9 +12,10 @@ import threading
 import psutil
 import pytest
 import yaml
-from execution.folders import make_folder, markers, statuses, until
+from execution.folders import make_folder, markers, statuses
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 from support.learning import digests
+from support.waiting import until
 
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder

@@ -11,11 +11,12 @@ from dataclasses import replace
 import psutil
 import pytest
 import yaml
-from execution.folders import environment_now, make_folder, markers, until
+from execution.folders import environment_now, make_folder, markers
 from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs  # noqa: F401
 from execution.test_drivers import running
 from sqlalchemy import update
 from support.learning import digests
+from support.waiting import until
 
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.errors import ExecutionError
@@ -29,7 +30,7 @@ from palaestrai_mosaik.execution.cluster.submission import (
     run_store_location,
 )
 from palaestrai_mosaik.execution.cluster.submit import submit_folder
-from palaestrai_mosaik.execution.processes import ForkLauncher
+from palaestrai_mosaik.execution.processes import Ended, ForkLauncher, Launcher
 from palaestrai_mosaik.runner.checkpoint import has_checkpoints
 from palaestrai_mosaik.runner.worker_process import THREADS
 from palaestrai_mosaik.store.models import Instance
@@ -138,7 +139,7 @@ def test_a_task_that_reaches_its_time_limit_goes_on_as_if_nothing_had_happened(t
         assert (marker.task, marker.attempt) == ("77_4", 1)
         started = children(task)
         task.send_signal(signal.SIGUSR1)
-        out, _ = task.communicate(timeout=60)
+        out, _ = task.communicate(timeout=600)
     assert task.returncode == 130, out
     assert "run doing-0-r0: interrupted after" in out
     assert "0 finished, 0 failed, 1 interrupted, 0 left out, 1 not begun" in out
@@ -150,7 +151,7 @@ def test_a_task_that_reaches_its_time_limit_goes_on_as_if_nothing_had_happened(t
     assert (first.status, first.exit_code, first.attempt, first.task) == ("interrupted", 130, 1, "77_4")
 
     with start(folder, element=4, PATH=path, SLURM_RESTART_COUNT="1") as task:
-        out, _ = task.communicate(timeout=60)
+        out, _ = task.communicate(timeout=600)
     assert task.returncode == 0, out
     last = record_of(folder, 0)
     assert (last.status, last.attempt, last.instance) == ("finished", 2, first.instance)
@@ -179,7 +180,7 @@ def test_a_task_that_is_killed_takes_its_runs_with_it_and_no_other(tmp_path, lau
         killed.wait(60)
         until(lambda: running(started) == [])
         gate.touch()
-        out, _ = other.communicate(timeout=60)
+        out, _ = other.communicate(timeout=600)
     assert other.returncode == 0, out
     assert record_of(folder, 2).status == "finished"
     assert record_of(folder, 0).status == "interrupted"
@@ -267,7 +268,46 @@ def test_a_launcher_outlives_the_executors_that_use_it(tmp_path, launcher, monke
     assert [record.status for record in records] == ["finished", "finished"]
 
 
-@pytest.mark.slow
+class _Ended(Launcher):
+    """Starts processes that are ended at once by the signal that this process gets, too."""
+
+    def __init__(self):
+        self.started, self.told = [], []
+
+    def start(self, jobs):
+        self.started.append([job.run for job in jobs])
+        return len(self.started)
+
+    def ended(self, timeout):
+        new, self.told = self.started[len(self.told) :], list(self.started)
+        return [Ended(self.started.index(one) + 1, -signal.SIGTERM, 7) for one in new]
+
+    def terminate(self, key):
+        raise AssertionError("it has ended already")
+
+    kill = terminate
+
+    def end(self, keys):
+        assert not list(keys)
+
+    def close(self):
+        pass
+
+
+def test_a_run_whose_process_hears_of_the_end_before_its_executor_does_has_not_failed(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    submission = submit(folder, [0, 1])
+    submissions = Submissions(folder.path)
+    (folder.path / "jobs").mkdir()
+    jobs = [submissions.job(submission, run, None) for run in submissions.task(1, 0)]
+    launcher = _Ended()
+    executor = LocalExecutor(1, launcher=launcher, should_end=lambda: bool(launcher.told))
+    assert list(executor.run(jobs)) == []
+    assert executor.cancelled
+    assert launcher.started == [[jobs[0].run]]
+    assert record_of(folder, 0) is None
+
+
 @needs_slurm
 @pytest.mark.usefixtures("slurm_jobs")
 def test_slurm_queues_a_task_again_that_was_told_that_its_time_ends(tmp_path, monkeypatch):

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from execution.folders import drive, make_folder, markers, statuses, until
+from execution.folders import drive, make_folder, markers, statuses
 from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 from support.learning import digests
+from support.waiting import until
 
 from palaestrai_mosaik.design.folder import RESULTS
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError
@@ -235,7 +236,6 @@ def test_a_pilot_ends_without_a_driver_though_its_interchange_never_knew_it(tmp_
         assert started and psutil.wait_procs(started, 5)[1] == []
 
 
-@pytest.mark.slow
 def test_pilots_that_never_work_are_given_up(tmp_path):
     folder = make_folder(tmp_path / "f", ["well", "well"])
     with pytest.raises(SchedulerError, match=r"(?s)3 pilots ended one after the other.*no such luck"):
@@ -244,7 +244,6 @@ def test_pilots_that_never_work_are_given_up(tmp_path):
     assert processes_of(Submissions(folder.path).read(1)) == []
 
 
-@pytest.mark.slow
 def test_a_pilot_may_take_its_time_to_come_where_it_has_more_workers_than_there_are_runs(tmp_path):
     folder = make_folder(tmp_path / "f", ["well", "well"])
     summary = run_folder(folder, rows={0}, settings=on_pilots(prologue=("sleep 4",), workers=3))
@@ -253,7 +252,6 @@ def test_a_pilot_may_take_its_time_to_come_where_it_has_more_workers_than_there_
     assert len(pilots) == 1
 
 
-@pytest.mark.slow
 def test_a_run_whose_worker_dies_again_and_again_has_failed(tmp_path):
     """Its two neighbours in the task are executed nevertheless."""
     folder = make_folder(tmp_path / "f", ["slow", "hang", "slow"])
@@ -267,7 +265,6 @@ def test_a_run_whose_worker_dies_again_and_again_has_failed(tmp_path):
     assert failed.instance is not None
 
 
-@pytest.mark.slow
 def test_a_pilot_that_is_killed_is_followed_by_another(tmp_path):
     gate = tmp_path / "gate"
     folder = make_folder(tmp_path / "f", ["slow", "hang", "slow"], gate=str(gate))
@@ -293,7 +290,6 @@ def test_a_pilot_that_is_killed_is_followed_by_another(tmp_path):
     assert len(list(logs.glob("block-*"))) == 2
 
 
-@pytest.mark.slow
 def test_after_ctrl_c_runs_that_are_at_work_are_interrupted_and_no_other_begins(tmp_path):
     folder = make_folder(tmp_path / "f", ["slow", "slow", "slow", "slow"], steps=2000)
     executor_settings = on_pilots()
@@ -318,7 +314,6 @@ def test_after_ctrl_c_runs_that_are_at_work_are_interrupted_and_no_other_begins(
     assert markers(folder.path) == {}
 
 
-@pytest.mark.slow
 def test_who_leaves_the_iteration_leaves_nothing_behind(tmp_path):
     folder = make_folder(tmp_path / "f", ["well", "hang", "hang"])
     executor = make_executor(on_pilots(), folder)
@@ -335,7 +330,6 @@ def test_who_leaves_the_iteration_leaves_nothing_behind(tmp_path):
     assert not any(Marker.read(path).alive for path in (folder.path / "jobs").glob("*.running"))
 
 
-@pytest.mark.slow
 def test_after_the_death_of_the_driver_its_pilots_end_and_resume_goes_on(tmp_path):
     gate = tmp_path / "gate"
     folder = make_folder(
@@ -362,7 +356,6 @@ def test_after_the_death_of_the_driver_its_pilots_end_and_resume_goes_on(tmp_pat
     assert "parsl" not in err.lower()
 
 
-@pytest.mark.slow
 @needs_slurm
 def test_pilots_are_jobs_of_slurm(slurm_jobs, tmp_path):  # noqa: F811
     gate = tmp_path / "gate"

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from execution.folders import make_folder, until
+from execution.folders import make_folder
 from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs
+from support.waiting import until
 
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import SchedulerError
@@ -358,7 +359,6 @@ def kill_daemon(directory, name):
 
 
 @needs_slurm
-@pytest.mark.slow
 def test_slurm_with_accounting(tmp_path, own_slurm):
     service = ROOT / "tests" / "services" / "slurm.sh"
     folder = make_folder(tmp_path / "f", ["well", "raise", "well"])

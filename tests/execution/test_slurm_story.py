@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
-from execution.folders import drive, make_folder, markers, statuses, until
+from execution.folders import drive, make_folder, markers, statuses
 from execution.slurm_cluster import VARIABLE, needs_slurm, output_of, slurm_jobs
+from support.waiting import until
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import STORES
@@ -92,6 +94,37 @@ def test_a_run_command_can_wait_for_slurm_and_collects(locally, slurm_jobs, tmp_
     assert run_folder(folder, settings=Settings()).considered == 4
 
 
+def test_what_a_task_did_not_reach_before_its_time_limit_waits(slurm_jobs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PYTHONPATH", "tests")
+    slurm = {"runs_per_task": 3}
+    folder = make_folder(tmp_path / "late", ["slow", "well", "well"], steps=400, slurm=slurm)
+    with drive(folder.path, "--executor", "slurm") as driver:
+        until(lambda: markers(folder.path), 120)
+        (array,) = Submissions(folder.path).read(1).arrays
+        # as Slurm itself says it before the time limit: to the scripts alone; all runs share one here
+        subprocess.run(["scancel", "--batch", "--signal=USR1", f"{array.job}_0"], check=True)
+        out, err = driver.communicate(timeout=600)
+    assert driver.returncode == 1, out + err
+    assert statuses(folder.path) == ["interrupted", "waiting", "waiting"], output_of(folder.path)
+    assert main(["submit", str(folder.path), "--dry-run"]) == 0
+    assert "queue      3 runs" in capsys.readouterr().out
+
+
+def test_a_task_that_was_told_to_end_before_its_runs_has_not_failed(slurm_jobs, tmp_path, capsys):
+    folder = make_folder(tmp_path / "early", ["well", "well"])
+    slurm = SlurmSettings(runs_per_task=2, prologue=('kill -s USR1 "$$"',))
+    summary = run_folder(folder, settings=Settings(executor="slurm", slurm=slurm))
+    assert (summary.failures, summary.not_begun) == ([], 2)
+    assert statuses(folder.path) == ["waiting", "waiting"]
+    assert main(["status", str(folder.path)]) == 0
+    assert "2 runs wait again" in capsys.readouterr().out
+    # one that fails before its runs would fail again
+    broken = SlurmSettings(runs_per_task=2, prologue=("exit 3",))
+    summary = run_folder(folder, settings=Settings(executor="slurm", slurm=broken))
+    assert len(summary.failures) == 2
+    assert statuses(folder.path) == ["failed", "failed"]
+
+
 def test_after_a_failure_nothing_more_begins_where_that_is_wanted(slurm_jobs, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "tests")
     folder = make_folder(tmp_path / "fast", ["raise", *["slow"] * 5], steps=30)
@@ -111,6 +144,6 @@ def test_what_does_not_end_is_killed_after_ctrl_c(slurm_jobs, tmp_path, monkeypa
         driver.send_signal(signal.SIGINT)
         time.sleep(1.5)
         driver.send_signal(signal.SIGINT)
-        _, err = driver.communicate(timeout=60)
+        _, err = driver.communicate(timeout=600)
     assert driver.returncode == 130, err
     assert statuses(folder.path) == ["interrupted", "waiting"]

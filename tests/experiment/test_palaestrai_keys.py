@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from palaestrai_mosaik.experiment import classes, from_mapping, loads
+from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.experiment import classes, from_mapping, load, loads
+from palaestrai_mosaik.experiment.load import as_document
 
 DOCUMENT = """\
 uid: old
@@ -37,6 +42,10 @@ def hints(text: str) -> list[tuple[int | None, str]]:
     return [(warning.line, warning.message) for warning in loads(text).warnings]
 
 
+def notes(text: str) -> list[tuple[int | None, str]]:
+    return [(note.line, note.message) for note in loads(text).notes]
+
+
 def test_each_difference_is_told_once_where_it_is_written():
     assert hints(DOCUMENT) == [
         (10, "'load' has no effect in the first phase: there is none before it"),
@@ -45,6 +54,9 @@ def test_each_difference_is_told_once_where_it_is_written():
             "'store_raw_actuators' has no effect here: palaestrAI 3.5 reads it and does nothing with it, either; the "
             "set-points that reach the environment are recorded, those that filters have not changed yet are not",
         ),
+    ]
+    # the cascade is as palaestrAI's specification has it
+    assert notes(DOCUMENT) == [
         (
             15,
             "environments of phase 'training' that are not listed here go on: 'two'; in palaestrAI, they would not. For "
@@ -101,6 +113,24 @@ def test_what_palaestrai_passes_over_is_told_and_changes_nothing(old: str, new: 
 def test_a_document_of_ours_is_not_compared_with_palaestrai():
     ours = DOCUMENT.replace("palaestrai.simulation:Vanilla", "palaestrai_mosaik.simulation:Vanilla")
     assert [line for line, _ in hints(ours)] == [10, 13]
+    assert notes(ours) == []
+
+
+def test_a_file_without_uid_is_called_like_the_file(tmp_path: Path) -> None:
+    nameless = DOCUMENT.replace(re.search(r"^uid:.*\n", DOCUMENT, re.MULTILINE)[0], "")
+    path = tmp_path / "my run.yml"
+    for text in (nameless, "uid:\n" + nameless):
+        path.write_text(text)
+        document = load(path)
+        assert document.uid == document.canonical["uid"] == "my run"
+        assert [one.message for one in document.warnings if one.path == "uid"] == [
+            "the document has no 'uid', which identifies its results: that of its file, 'my run', is taken"
+        ]
+        assert as_document(document, {"seed": 7}).uid == "my run"
+        with pytest.raises(DocumentError, match="uid"):
+            loads(text)
+    with pytest.raises(DocumentError, match="the document needs the key 'uid', which is missing"):
+        from_mapping({key: value for key, value in yaml.safe_load(DOCUMENT).items() if key != "uid"})
 
 
 def test_a_load_before_the_first_phase_is_passed_over_there_only():

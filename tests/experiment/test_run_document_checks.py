@@ -198,3 +198,34 @@ def test_load_keys_in_one_spelling(text: str) -> None:
     load = "[world.b]\n          load: {agent_name: a, experiment_id: other, phase_name: p, base: ./x}"
     agent = loads(text.replace("[world.b]", load)).phases[0].agents[0]
     assert agent.load == {"agent": "a", "experiment_run": "other", "phase_name": "p", "base": "./x"}
+
+
+def test_thousands_of_problems_are_counted_and_not_all_listed() -> None:
+    """A document with 300,000 unknown keys printed for a minute."""
+    keys = "".join(f"key{number}: 1\n" for number in range(3_000))
+    with pytest.raises(DocumentError) as refused:
+        loads(f"uid: many\nseed: 1\nschedule: []\n{keys}")
+    *listed, more = refused.value.problems
+    assert len(listed) == 1_000
+    assert "unknown key 'key0'" in listed[0].message
+    assert more.message == "2,001 more problems: the first 1,000 are listed here"
+    assert more.file == "<string>"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("muscle", {"building": "Controller"}),
+        ("muscle", {"building:Controller": None}),
+        ("muscle", {"name": {"building": "Controller"}}),
+        ("environment", {"building": "Controller"}),
+        ("environment", {"name": {"building": "Controller"}}),
+    ],
+)
+def test_a_name_without_quotes_that_is_a_mapping(path: str, value: dict, minimal) -> None:
+    phase = next(iter(minimal["schedule"][0].values()))
+    (phase["agents"] if path == "muscle" else phase["environments"])[0][path] = value
+    with pytest.raises(DocumentError) as raised:
+        from_mapping(minimal)
+    told = [problem.message for problem in raised.value.problems if "quotes" in problem.message]
+    assert told and told[0].endswith('if it is one text, put it in quotes: "building:Controller"')

@@ -16,7 +16,7 @@ class Unlucky(Follower):
     """As :class:`Follower`, but it carries out the order that it finds, if there is one.
 
     That is ``train`` or ``test`` and the number of a step of that phase, a word, and a path: ``fill`` the
-    disk of the folder, ``rename`` it, ``delete`` the file, or write there that the clock goes an hour
+    disk of the folder, ``rename`` it, ``delete`` the file, ``truncate`` or ``halve`` it, or write there that the clock goes an hour
     ``back`` or a day ``ahead``. An order is carried out once, and changes nothing in what the agent does;
     of several lines the first one is the order, and the others remain.
     """
@@ -55,6 +55,8 @@ DO = {
     "fill": fill,
     "rename": rename,
     "delete": os.unlink,
+    "truncate": lambda file: os.truncate(file, 0),
+    "halve": lambda file: os.truncate(file, file.stat().st_size // 2),
     "back": lambda clock: clock.write_text(str(-HOUR)),
     "ahead": lambda clock: clock.write_text(str(DAY)),
 }

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from execution.folders import drive, markers, statuses, until
+from execution.folders import drive, markers, statuses
 from faults.batch import make_batch, recorded, results
 from faults.parts import DAY, HOUR, ORDER
+from support.waiting import until
 
 from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.execution.job import Marker
@@ -51,7 +52,6 @@ def test_a_process_lives_whatever_the_clock_says(monkeypatch):
         assert not still_runs(other.pid, others, 0.0)
 
 
-@pytest.mark.slow
 @LINUX
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path, undisturbed, monkeypatch):

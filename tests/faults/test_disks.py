@@ -43,7 +43,7 @@ def disk(request):
     return mount
 
 
-@pytest.mark.parametrize("at", [pytest.param("train 12", marks=pytest.mark.slow), "test 9"])
+@pytest.mark.parametrize("at", ["train 12", "test 9"])
 def test_results_on_a_full_disk(tmp_path, disk, undisturbed, order, at):
     folder = make_batch(tmp_path / "f", seconds=0.0)
     where = disk(folder.path / "results", 8192)
@@ -167,14 +167,7 @@ def leave_journal(folder):
 
 @pytest.mark.parametrize(
     ("how", "left"),
-    [
-        ("full", None),
-        *(pytest.param("full", left, marks=pytest.mark.slow) for left in (leave_log, leave_journal)),
-        *(
-            pytest.param("read-only", left, marks=pytest.mark.slow)
-            for left in (None, leave_log, leave_journal)
-        ),
-    ],
+    [(how, left) for how in ("full", "read-only") for left in (None, leave_log, leave_journal)],
 )
 def test_whoever_only_looks_needs_no_room(tmp_path, disk, how, left, undisturbed, capsys):
     where = disk(tmp_path / "disk", 8192)
@@ -228,7 +221,6 @@ def test_a_full_disk_is_named_where_something_must_be_written(tmp_path, disk, un
     assert f"(the disk is full: {store})" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_collecting_on_a_full_disk(tmp_path, disk, undisturbed, capsys):
     """However little room there is: what does not fit is not there, and is collected once there is more."""
     folder = make_batch(tmp_path / "f", seconds=0.0)

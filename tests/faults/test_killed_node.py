@@ -11,9 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from execution.folders import markers, statuses, until
+from execution.folders import markers, statuses
 from execution.slurm_cluster import needs_slurm, output_of
 from faults.batch import make_batch, recorded
+from support.waiting import until
 
 from palaestrai_mosaik.cli.arsenai import main
 
@@ -44,7 +45,6 @@ def power_cut(slurm, marker):
 
 
 @needs_slurm
-@pytest.mark.slow
 def test_a_node_that_goes_down_costs_the_runs_it_was_at(tmp_path, own_slurm, undisturbed):
     folder = make_batch(tmp_path / "f", seconds=0.1)
     path = str(folder.path)

@@ -8,8 +8,9 @@ import threading
 
 import psutil
 import pytest
-from execution.folders import markers, statuses, until
+from execution.folders import markers, statuses
 from faults.batch import execute, gone, make_batch, recorded, results
+from support.waiting import until
 
 from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.execution.cluster.settings import ParslSettings
@@ -33,7 +34,7 @@ class PilotKiller(threading.Thread):
         return self
 
     def __exit__(self, *_):
-        self.join(timeout=60)
+        self.join(timeout=600)
 
     def run(self):
         hit = set()
@@ -53,7 +54,6 @@ class PilotKiller(threading.Thread):
             self.times += 1
 
 
-@pytest.mark.slow
 def test_killed_pilots_cost_nothing(tmp_path, undisturbed):
     """Other pilots follow, and execute what they were at: each run has finished once, and nothing is left of them."""
     folder = make_batch(tmp_path / "f", 4, seconds=0.05)

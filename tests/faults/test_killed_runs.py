@@ -17,8 +17,8 @@ from palaestrai_mosaik.store.verify import verify
     ("rows", "checkpoint_every"),
     [
         (3, 0.01),
-        pytest.param(8, 0.01, marks=pytest.mark.slow),
-        pytest.param(8, 0.0, marks=pytest.mark.slow),
+        (8, 0.01),
+        (8, 0.0),
     ],
 )
 def test_runs_killed_at_random_moments_end_as_if_they_had_not_been(

@@ -6,8 +6,9 @@ import threading
 
 import psutil
 import pytest
-from execution.folders import markers, until
+from execution.folders import markers
 from faults.batch import execute, gone, make_batch, recorded, results
+from support.waiting import until
 
 from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.runner.checkpoint import has_checkpoints
@@ -60,8 +61,8 @@ class WorkerKiller(threading.Thread):
     [
         pytest.param(1, False, 2, id="before-the-first-checkpoint"),
         pytest.param(2, True, 2, id="two-between-checkpoints"),
-        pytest.param(1, False, 4, id="before-the-first-checkpoint-many", marks=pytest.mark.slow),
-        pytest.param(2, True, 4, id="two-between-checkpoints-many", marks=pytest.mark.slow),
+        pytest.param(1, False, 4, id="before-the-first-checkpoint-many"),
+        pytest.param(2, True, 4, id="two-between-checkpoints-many"),
     ],
 )
 def test_killed_workers_cost_what_came_after_the_last_checkpoint(

@@ -17,9 +17,7 @@ from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.store.verify import verify
 
 
-@pytest.mark.parametrize(
-    "at", ["train 12", *(pytest.param(at, marks=pytest.mark.slow) for at in ("train 3", "test 9"))]
-)
+@pytest.mark.parametrize("at", ["train 12", "train 3", "test 9"])
 def test_a_folder_of_results_that_goes_away_and_comes_back(tmp_path, undisturbed, order, at):
     """Nothing must come up in its place: else it could not come back, and parts of the run would lie here and there."""
     folder = make_batch(tmp_path / "f", seconds=0.0)
@@ -85,7 +83,7 @@ class Outages(threading.Thread):
 
 
 @postgresql.needs_server
-@pytest.mark.parametrize(("rows", "seconds"), [(4, 1.0), pytest.param(6, 4.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("rows", "seconds"), [(4, 1.0), (6, 4.0)])
 def test_a_database_that_is_killed_and_comes_back_costs_nothing(tmp_path, undisturbed, rows, seconds):
     """Again and again, while runs begin, go on and end: none fails, and none is executed twice."""
     folder = make_batch(tmp_path / "f", rows, seconds=0.05)

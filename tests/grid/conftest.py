@@ -77,8 +77,11 @@ def _run_plan(
         factories = {spec.uid: start(spec.uid, spec.factory()) for spec in plan.simulators}
         entities = {e.uid: getattr(factories[e.simulator], e.model)(**e.params) for e in plan.entities}
         for connection in plan.connections:
+            shifted = {}
+            if connection.time_shifted:
+                shifted = {"time_shifted": True, "initial_data": dict(connection.initial)}
             for pair in connection.attributes:
-                world.connect(entities[connection.source], entities[connection.target], pair)
+                world.connect(entities[connection.source], entities[connection.target], pair, **shifted)
         seen = list(dict.fromkeys((port.entity, port.attribute) for port in plan.sensors))
         initial = initial or {}
         names = [f"{entity}.{attribute}" for entity, attribute in seen]

@@ -182,7 +182,8 @@ def test_a_power_flow_without_a_solution_ends_its_own_incarnation(heavy: str, ru
     assert state.readings[:, sensors["grid.converged"]].tolist() == [1.0, 0.0, 1.0]
     alone = seen_alone(run_plan, 3, np.array([[1.0], [2.0], [2.0]]), **params)
     assert np.abs(state.readings[1] - alone[2]).max() < 1e-9
-    assert state.readings[1, sensors["load-0.p_mw"]] == 40.0
+    # as all readings, that of the last solved state
+    assert state.readings[1, sensors["load-0.p_mw"]] == 20.0
     voltage = sensors["bus-1.vm_pu"]
     assert state.readings[1, voltage] == before.readings[1, voltage] < 1.0
     assert state.rewards[1] == before.rewards[1] > 0.0
@@ -300,7 +301,9 @@ def test_a_net_that_only_pandapower_solves_is_refused(two_bus_net: Any, tmp_path
 
 def test_many_rows_of_profiles_are_those_of_one_to_the_last_bit() -> None:
     flow = BatchPowerFlow(FastPowerFlow(load_grid("cigre_mv").net))
-    sizes = [part.stop - part.start for part in (flow.loads, flow.loads, flow.sgens, flow.storages)]
+    sizes = [
+        part.stop - part.start for part in (flow.loads, flow.loads, flow.sgens, flow.storages, flow.gens)
+    ]
     rng = np.random.default_rng(3)
     date = datetime(2016, 1, 1)
 
@@ -319,8 +322,8 @@ def test_many_rows_of_profiles_are_those_of_one_to_the_last_bit() -> None:
         table = profiles(columns)
         p, q = flow.follow(table, np.array(rows))
         for i, row in enumerate(rows):
-            load_p, load_q, sgen_p, storage_p = table.at(row)
-            assert p[i].tobytes() == np.concatenate([load_p, sgen_p, storage_p]).tobytes()
+            load_p, load_q, sgen_p, storage_p, gen_p = table.at(row)
+            assert p[i].tobytes() == np.concatenate([load_p, sgen_p, storage_p, gen_p]).tobytes()
             assert q[i].tobytes() == np.concatenate([load_q, flow.own_q[len(load_q) :]]).tobytes()
     for row in (7, -1):
         with pytest.raises(IndexError, match="no such row"):

@@ -140,7 +140,7 @@ def test_judge() -> None:
 def oracle(environment: GridEnvironment, row: int, **changes: Any) -> Any:
     """pandapower's answer for a row of the profiles, with columns of the net changed."""
     net = deepcopy(environment.grid.net)
-    net.load["p_mw"], net.load["q_mvar"], net.sgen["p_mw"], storage = environment.grid.profiles.at(row)
+    net.load["p_mw"], net.load["q_mvar"], net.sgen["p_mw"], storage, _ = environment.grid.profiles.at(row)
     net.storage["p_mw"] = storage
     net.sgen["q_mvar"] = 0.0
     for name, values in changes.items():
@@ -171,7 +171,7 @@ def test_passive_week(run_plan: Any, grid: str, lowest: float, highest: float, o
         np.testing.assert_allclose(seen["PowerGrid.line_loading"], net.res_line.loading_percent, atol=1e-3)
         np.testing.assert_allclose(seen["PowerGrid.trafo_loading"], net.res_trafo.loading_percent, atol=1e-3)
         np.testing.assert_allclose(seen["PowerGrid.ext_grid_p"], net.res_ext_grid.p_mw, atol=1e-5)
-        np.testing.assert_allclose(seen["Storages.p"], net.storage.p_mw)
+        np.testing.assert_allclose(seen["PowerGrid.storage_p_mw"], net.storage.p_mw)
 
 
 def test_setpoints_take_effect_one_tick_later(run_plan: Any) -> None:
@@ -200,7 +200,7 @@ def test_setpoints_take_effect_one_tick_later(run_plan: Any) -> None:
         trace[1]["PowerGrid.vm_pu"], oracle(environment, row + 1).res_bus.vm_pu, atol=1e-6
     )
     for tick in (2, 3):
-        load_p, load_q, _, storage_p = (v.copy() for v in environment.grid.profiles.at(row + tick))
+        load_p, load_q, _, storage_p, _ = (v.copy() for v in environment.grid.profiles.at(row + tick))
         load_p[2] *= 1.5
         load_q[2] *= 1.5
         storage_p[5] = 0.05
@@ -222,7 +222,7 @@ def test_setpoints_take_effect_one_tick_later(run_plan: Any) -> None:
         np.testing.assert_allclose(seen["PowerGrid.vm_pu"], expected.res_bus.vm_pu.fillna(0), atol=1e-6)
         np.testing.assert_allclose(seen["PowerGrid.ext_grid_q"], expected.res_ext_grid.q_mvar, atol=1e-5)
         assert seen["PowerGrid.load_p_mw"][2] == load_p[2]
-        assert seen["Inverters.q"][3] == -0.1
+        assert seen["PowerGrid.sgen_q_mvar"][3] == -0.1
     soc = [seen["Storages.soc"][5] for seen in trace]
     gain = 0.05 * 0.25 * 0.95 / net.storage.max_e_mwh.iloc[5]
     np.testing.assert_allclose(soc, [0.5, 0.5, 0.5, 0.5 + gain])

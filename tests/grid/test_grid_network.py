@@ -28,7 +28,9 @@ def test_profiles_equal_those_of_simbench() -> None:
     for step in (0, 12345, 35135):
         values = profiles.at(step)
         for key, found in zip(
-            [("load", "p_mw"), ("load", "q_mvar"), ("sgen", "p_mw"), ("storage", "p_mw")], values, strict=True
+            [("load", "p_mw"), ("load", "q_mvar"), ("sgen", "p_mw"), ("storage", "p_mw"), ("gen", "p_mw")],
+            values,
+            strict=True,
         ):
             np.testing.assert_allclose(found, expected[key].iloc[step].to_numpy(), rtol=1e-12)
 
@@ -38,15 +40,17 @@ def small(columns: int = 2) -> Profiles:
     one = Assignment(np.array([1, -1, 0]) if columns else np.array([-1] * 3), np.array([10.0, 7.0, 2.0]))
     none = Assignment(np.empty(0, dtype=np.int64), np.empty(0))
     return Profiles(
-        table, {"load_p": one, "load_q": one, "sgen_p": none, "storage_p": none}, datetime(2016, 1, 1)
+        table,
+        {"load_p": one, "load_q": one, "sgen_p": none, "storage_p": none, "gen_p": none},
+        datetime(2016, 1, 1),
     )
 
 
 def test_profiles_by_hand() -> None:
-    load_p, load_q, sgen_p, storage_p = small().at(1)
+    load_p, load_q, sgen_p, storage_p, gen_p = small().at(1)
     np.testing.assert_array_equal(load_p, [30.0, 7.0, 4.0])
     np.testing.assert_array_equal(load_q, load_p)
-    assert len(sgen_p) == len(storage_p) == 0
+    assert len(sgen_p) == len(storage_p) == len(gen_p) == 0
     with pytest.raises(IndexError, match="steps 0 to 2, step 3"):
         small().at(3)
 
@@ -89,7 +93,7 @@ def test_pandapower_file_with_and_without_profiles(tmp_path: Path, two_bus_net: 
     pp.to_json(two_bus_net, tmp_path / "plain.json")
     grid = load_grid(str(tmp_path / "plain.json"))
     assert grid.profiles.steps is None
-    assert [v.tolist() for v in grid.profiles.at(5)] == [[2.0], [0.5], [1.0], [0.0]]
+    assert [v.tolist() for v in grid.profiles.at(5)] == [[2.0], [0.5], [1.0], [0.0], []]
     two_bus_net["profiles"] = {
         "load": pd.DataFrame({"H_pload": [0.1, 0.2], "H_qload": [0.3, 0.4]}),
         "renewables": pd.DataFrame({"PV": [0.0, 1.0]}),
@@ -98,7 +102,7 @@ def test_pandapower_file_with_and_without_profiles(tmp_path: Path, two_bus_net: 
     pp.to_json(two_bus_net, tmp_path / "profiles.json")
     profiles = load_grid(str(tmp_path / "profiles.json")).profiles
     assert profiles.steps == 2
-    assert [v.tolist() for v in profiles.at(1)] == [[0.4], [0.2], [1.0], [0.0]]
+    assert [v.tolist() for v in profiles.at(1)] == [[0.4], [0.2], [1.0], [0.0], []]
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,22 @@ GRIDS = (
 
 
 def powers_of(net: Any) -> list[np.ndarray]:
-    pairs = (("load", "p_mw"), ("load", "q_mvar"), ("sgen", "p_mw"), ("sgen", "q_mvar"), ("storage", "p_mw"))
+    pairs = (
+        ("load", "p_mw"),
+        ("load", "q_mvar"),
+        ("sgen", "p_mw"),
+        ("sgen", "q_mvar"),
+        ("storage", "p_mw"),
+        ("gen", "p_mw"),
+    )
     return [(net[t][c] * net[t].scaling).to_numpy(dtype=float) for t, c in pairs]
 
 
 def oracle(net: Any, powers: list[np.ndarray]) -> PowerFlowResult:
     """pandapower's own answer, written and read table by table without our code."""
-    net.load["scaling"] = net.sgen["scaling"] = net.storage["scaling"] = 1.0
-    net.load["p_mw"], net.load["q_mvar"], net.sgen["p_mw"], net.sgen["q_mvar"], net.storage["p_mw"] = powers
+    net.load["scaling"] = net.sgen["scaling"] = net.storage["scaling"] = net.gen["scaling"] = 1.0
+    net.load["p_mw"], net.load["q_mvar"], net.sgen["p_mw"], net.sgen["q_mvar"] = powers[:4]
+    net.storage["p_mw"], net.gen["p_mw"] = powers[4:]
     pp.runpp(net, tolerance_mva=1e-8, numba=False)
     return PowerFlowResult(
         net.res_bus.vm_pu.fillna(0.0).to_numpy(),
@@ -51,6 +59,7 @@ def oracle(net: Any, powers: list[np.ndarray]) -> PowerFlowResult:
         net.res_ext_grid.p_mw.to_numpy(),
         net.res_ext_grid.q_mvar.to_numpy(),
         float(net.res_line.pl_mw.sum() + net.res_trafo.pl_mw.sum()),
+        *powers,
     )
 
 
@@ -103,8 +112,8 @@ def test_both_methods_agree_along_a_day(name: str, no_newton: None) -> None:
     q = powers_of(grid.net)[3]
     found, powers = [], []
     for row in range(17_000, 17_096):
-        load_p, load_q, sgen_p, storage_p = grid.profiles.at(row)
-        powers.append((load_p, load_q, sgen_p, q, storage_p))
+        load_p, load_q, sgen_p, storage_p, gen_p = grid.profiles.at(row)
+        powers.append((load_p, load_q, sgen_p, q, storage_p, gen_p))
         found.append(fixed_point.solve(*powers[-1]).vm_pu)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Newton, "solve", SOLVE_BY_NEWTON)
@@ -201,12 +210,20 @@ def test_a_bus_without_supply_is_dark(two_bus_net: Any, newton_only: bool) -> No
     assert_same(dark, oracle(net, powers_of(net)))
 
 
-def test_nothing_left_to_supply_is_an_error_and_can_be_undone(two_bus_net: Any) -> None:
+def test_nothing_left_to_supply_is_solved_and_can_be_undone(two_bus_net: Any) -> None:
     fast = make_power_flow(two_bus_net)
     before = fast.solve_own()
-    with pytest.raises(PowerFlowError, match="nothing is energised"):
-        fast.set_topology(np.array([0]))
-    np.testing.assert_array_equal(fast.solve_own().vm_pu, before.vm_pu)
+    fast.set_topology(np.array([0]))
+    dark = fast.solve_own()
+    two_bus_net.line["in_service"] = False
+    assert_same(dark, oracle(two_bus_net, powers_of(two_bus_net)))
+    assert (dark.vm_pu.tolist(), dark.line_loading.tolist(), dark.ext_grid_p.tolist()) == (
+        [1.0, 0.0],
+        [0.0],
+        [0.0],
+    )
+    fast.set_topology(np.array([1]))
+    np.testing.assert_allclose(fast.solve_own().vm_pu, before.vm_pu, rtol=0, atol=1e-12)
 
 
 @METHODS
@@ -232,7 +249,7 @@ def test_by_hand(two_bus_net: Any, newton_only: bool) -> None:
 def test_power_balance(load_p: float, load_q: float, sgen_p: float, sgen_q: float, storage_p: float) -> None:
     """What the external grid feeds in is what is consumed, less what is generated, plus losses."""
     flow = _TWO_BUS.setdefault("flow", None) or _two_bus_flow()
-    r = flow.solve(*(np.array([v]) for v in (load_p, load_q, sgen_p, sgen_q, storage_p)))
+    r = flow.solve(*(np.array([v]) for v in (load_p, load_q, sgen_p, sgen_q, storage_p)), np.zeros(0))
     assert r.ext_grid_p[0] == pytest.approx(load_p + storage_p - sgen_p + r.losses_mw, abs=1e-7)
     assert r.losses_mw >= -1e-9
 
@@ -301,7 +318,7 @@ def test_both_solvers_leave_the_net_as_it_was(two_bus_net: Any, make: Any) -> No
     flow = make(net)
     flow.set_topology(np.array([1]))
     own = flow.solve_own()
-    half = flow.solve(np.array([0.5]), np.array([0.25]), np.zeros(1), np.zeros(1), np.zeros(1))
+    half = flow.solve(np.array([0.5]), np.array([0.25]), np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(0))
     flow.reset()
     for name, table in before.items():
         assert table.equals(net[name])

@@ -54,7 +54,7 @@ def learning(name, seed=5, episodes=None):
     )
 
 
-@pytest.mark.parametrize("name", ["SAC", "PPO", "TD3", pytest.param("DDPG", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["SAC", "PPO", "TD3", "DDPG"])
 def test_a_published_learner_learns(tmp_path, name):
     with Store(tmp_path / "s", create=True) as store:
         result = execute(learning(name), store=store)

@@ -101,7 +101,7 @@ def test_what_a_phase_has_differs_from_palaestrai_where_a_hint_says_so():
     assert [one.name for one in document.phases[1].agents] == ["a", "b"]
     assert second["phase_config"] == {"episodes": 3}
     assert document.phases[1].mode.value == "test"
-    hints = [warning.message for warning in document.warnings]
+    hints = [note.message for note in document.notes]
     assert any("agents of phase 'first' that are not listed here go on: 'a'" in hint for hint in hints)
     assert any(
         "'mode' of phase 'first', test, goes on here; palaestrAI would take train mode" in hint

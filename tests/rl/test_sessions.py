@@ -20,18 +20,20 @@ import numpy as np
 import psutil
 import pytest
 from support.documents import agent, document, environment, named, phase
-from support.engine import Adder, Counter
+from support.engine import ANY, Adder, Counter
 
 pytest.importorskip("gymnasium")
 
 from palaestrai_mosaik import make_vec
 from palaestrai_mosaik.agent.batch import BatchObjective
+from palaestrai_mosaik.environment import EnvironmentBaseline
 from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError, StoreError
 from palaestrai_mosaik.rl.driver import Options
 from palaestrai_mosaik.rl.session import Session
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.episode import WorldBuilder
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.types import RewardInformation
 
 SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
@@ -53,7 +55,11 @@ class Count(Counter):
 
 
 class Unpaid(Count):
-    """Its second reward is NaN."""
+    """Its second reward is missing, like one that an environment of palaestrAI leaves out."""
+
+    def setup(self) -> EnvironmentBaseline:
+        reward = RewardInformation(0.0, ANY, "r", may_be_missing=True)
+        return replace(super().setup(), rewards=[reward])
 
     def _state(self) -> Any:
         state = super()._state()

@@ -19,7 +19,6 @@ from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.rounds import advance, decide
 from palaestrai_mosaik.store.location import StoreLocation
 
-pytest.importorskip("ema_workbench", reason="the extra discovery is not installed")
 pytest.importorskip("sklearn", reason="the extra discovery is not installed")
 
 
@@ -55,9 +54,12 @@ def test_a_planted_box_is_found(found):
     for place, (low, high) in box.box.limits.items():
         inside &= (points[:, place] >= low) & (points[:, place] <= high)
     assert inside[true].mean() >= 0.9 and true[inside].mean() >= 0.9
-    # what is said of the box is what holds: at points of the design's distribution, not at its rows
-    assert box.figures["coverage"] == pytest.approx(inside[true].mean(), abs=0.1)
-    assert box.figures["density"] == pytest.approx(true[inside].mean(), abs=0.1)
+    # what is said of the box holds at points of the design's distribution, and is rather too little than too much
+    for name, value in (("coverage", inside[true].mean()), ("density", true[inside].mean())):
+        assert box.figures[f"{name}_low"] <= value <= box.figures[f"{name}_high"]
+        assert (
+            box.figures[f"{name}_low"] <= box.figures[name] <= min(value + 0.1, box.figures[f"{name}_high"])
+        )
     assert box.figures["mass"] == pytest.approx(inside.mean(), abs=0.03)
     assert any("points of the design's distribution" in note for note in discovery.notes)
 
@@ -81,7 +83,6 @@ def test_the_same_results_make_the_same_folder(found):
     assert runs_in(found / "results") == before
 
 
-@pytest.mark.slow
 def test_the_order_in_which_runs_end_makes_no_difference(found):
     other = executed(box_design(), "other", "--jobs", "2", "--executor", "local")
     assert contents(other) == contents(found)

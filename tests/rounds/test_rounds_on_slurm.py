@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from execution.folders import statuses, until
+from execution.folders import statuses
 from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs
 from rounds.growing import contents, executed, ishigami_design, written
+from support.waiting import until
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder

@@ -71,7 +71,7 @@ def lived(tmp_path_factory):
             )
             train = phase(world, [one], workers=workers, sync_every=9, episodes=2, evaluate_every=2)
             test = {
-                "agents": [{"name": "a", "load": {}, "replay": None}],
+                "agents": [{"name": "a", "load": {}}],
                 "phase_config": {"mode": "test", "episodes": 2, "evaluate_every": 0},
             }
             execute(document(train, test, uid="lived"), store=store)

@@ -56,7 +56,8 @@ def test_an_environment_that_raises_fails_the_run(tmp_path, where):
 def test_an_environment_that_raises_in_setup_is_a_problem_of_the_document(tmp_path):
     broken = environment("myenv", f"{PARTS}:Broken", where="setup")
     with pytest.raises(
-        DocumentError, match="environment 'myenv' cannot be set up: RuntimeError: broken in setup"
+        DocumentError,
+        match=r"environment 'myenv' \(support.parts:Broken\) cannot be set up: RuntimeError: broken in setup",
     ):
         run(tmp_path, phase([broken], [agent("a", sensors=["myenv.x"], actuators=[])]))
 

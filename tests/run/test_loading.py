@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -118,11 +119,11 @@ class Letters(Filter):
 
     def brain_post_process(self, update: Any) -> Any:
         Letters.got.append(update)
-        return f"<{update}>"
+        return "" if update == "row 11" else f"<{update}>"
 
 
 class Sometimes(Brain):
-    """Has an update before the first episode, and then with every second row."""
+    """Has an update before the first episode, and then with every fourth row; false values are none."""
 
     def pretrain(self) -> str:
         return "pretrained"
@@ -154,8 +155,9 @@ def test_filters_get_the_updates_that_there_are_and_no_others(tmp_path: Path) ->
         execute(document(phase(WORLD, [learner()]), uid="before"), store=store)
         execute(document(phase(WORLD, [one], episodes=3), uid="after"), store=store)
     # three rows are replayed, nine are lived through
-    assert Letters.got == ["pretrained", False, "", "row 7", False, "", "row 11", False]
-    assert Reader.got == [f"<{update}>" for update in Letters.got]
+    assert Letters.got == ["pretrained", "row 7", "row 11"]
+    # what a filter makes false is no update, either
+    assert Reader.got == ["<pretrained>", "<row 7>"]
 
 
 # --- where models are found ------------------------------------------------------------------
@@ -213,6 +215,71 @@ def test_a_base_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         BrainDumpError, match=r"agent 'a': 'load' has the base '\./nowhere', which is not a folder"
     ):
         execute(document(phase(WORLD, [follower()]), second))
+
+
+class Counter(Brain):
+    """Counts its rows; notes what it loads."""
+
+    loaded: list[int] = []
+
+    def __init__(self, store_path: str | None = None):
+        self.rows = 0
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> None:
+        self.rows += 1
+
+    def load(self) -> None:
+        self.rows = int(BrainDumper.load_brain_dump(self._dumpers).read())
+        Counter.loaded.append(self.rows)
+
+    def store(self) -> None:
+        BrainDumper.store_brain_dump(BytesIO(str(self.rows).encode()), self._dumpers)
+
+
+@pytest.mark.parametrize(("number", "rows"), [(0, 3), (1, 6), (2, 9)])
+def test_a_phase_of_the_same_run_is_loaded_by_its_number(number: int, rows: int) -> None:
+    Counter.loaded = []
+    brain = named(f"{__name__}:Counter")
+    lessons = [phase(WORLD, [learner(brain=brain)], episodes=count) for count in (1, 2, 3)]
+    execute(document(*lessons, phase(WORLD, [learner(brain=brain, load={"phase": number})])))
+    assert Counter.loaded == [rows]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_base_is_looked_up_by_the_number_of_the_phase(tmp_path: Path, stored: bool) -> None:
+    """Of a run that no store here knows, with phases of 3 and 6 rows."""
+    base = tmp_path / "custom"
+
+    def teach(name: str) -> None:
+        one = learner(brain=named(f"{__name__}:Counter", store_path=str(base)))
+        phases = {name: phase(WORLD, [one]), "later": phase(WORLD, [one], episodes=2)}
+        execute({"uid": "school", "seed": 1, "schedule": [{key: value} for key, value in phases.items()]})
+
+    def learn(**where: Any) -> list[int]:
+        Counter.loaded = []
+        load = {"base": str(base), "experiment_run": "school", "agent": "a", **where}
+        pupil = learner(name="b", brain=named(f"{__name__}:Counter"), load=load)
+        with Store(tmp_path / "here", create=True) if stored else nullcontext() as store:
+            execute(document(phase(WORLD, [pupil]), uid="work"), store=store)
+        return Counter.loaded
+
+    teach("first")
+    assert [learn(phase=0), learn(phase_name="first"), learn(phase=1), learn(phase="later")] == [
+        [3],
+        [3],
+        [6],
+        [6],
+    ]
+    with pytest.raises(
+        (BrainDumpError, DocumentError),
+        match=r"names phase 2 of run 'school', but .*: none|'base' has no such model",
+    ):
+        learn(phase=2)
+    # another document of this uid, with another name of its first phase
+    teach("renamed")
+    with pytest.raises((BrainDumpError, DocumentError), match="with this number are: 'first' and 'renamed'"):
+        learn(phase=0)
+    assert learn(phase=1) == [6]
 
 
 @pytest.mark.parametrize(

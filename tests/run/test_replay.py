@@ -39,13 +39,13 @@ class Wide(Environment):
 
     def reset(self) -> EnvironmentState:
         self.count = 0
-        return self.state(np.zeros(2))
+        return self._state(np.zeros(2))
 
     def step(self, setpoints: Any) -> EnvironmentState:
         self.count += 1
-        return self.state(setpoints)
+        return self._state(setpoints)
 
-    def state(self, setpoints: Any) -> EnvironmentState:
+    def _state(self, setpoints: Any) -> EnvironmentState:
         readings = 10.0 * self.count + np.arange(3)
         return EnvironmentState(readings, (float(np.sum(setpoints)),), truncated=self.count == 2)
 

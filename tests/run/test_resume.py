@@ -19,8 +19,8 @@ from support.documents import document, named, phase
 from support.learning import HERE, Own, digests, learner, noted, track, write
 
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import CheckpointError, StoreError
-from palaestrai_mosaik.runner import Earlier, checkpoint, earlier_run, execute
+from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, StoreError
+from palaestrai_mosaik.runner import Earlier, Interrupt, Progress, checkpoint, earlier_run, execute
 from palaestrai_mosaik.runner.checkpoint import versions
 from palaestrai_mosaik.store import Store
 
@@ -131,6 +131,27 @@ def test_a_run_that_has_failed_goes_on_as_if_nothing_had_happened(tmp_path, fail
         # they are of no use any more
         assert checkpoints(store, instance) == []
         assert len(store.errors("latest")) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_values_outside_of_their_space_are_counted_on(tmp_path, eager, workers):
+    def warnings(doc, store, **how):
+        found = execute(doc, store=store, **how).warnings
+        values = [text for text in found if "outside of" in text]
+        assert [text for text in store.warnings("latest")["text"] if "outside of" in text] == values
+        return values
+
+    with Store(tmp_path / "undisturbed", create=True) as store:
+        expected = warnings(wandering(tmp_path, workers=workers, name="NarrowTrack"), store)
+    doc = wandering(tmp_path, workers=workers, name="NarrowTrack", fails=(0, 4, 1))
+    with Store(tmp_path / "s", create=True) as store:
+        instance = break_and_mend(tmp_path, store, doc)
+        assert [text for text in store.warnings("latest")["text"] if "outside of" in text] not in (
+            [],
+            expected,
+        )
+        assert warnings(doc, store, resume=instance) == expected
+    assert [text[:16] for text in expected] == ["phase 'phase_0':", "phase 'phase_1':"]
 
 
 def test_the_undisturbed_run_depends_on_all_that_is_kept(undisturbed):
@@ -331,7 +352,7 @@ class Command:
                 time.sleep(0.005)
             time.sleep(delay)
             process.send_signal(number)
-            return process.communicate(timeout=30)[1]
+            return process.communicate(timeout=600)[1]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -346,9 +367,55 @@ def test_a_run_that_is_killed_again_and_again_goes_on_as_if_nothing_had_happened
         for number in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL)
     ]
     with command.start() as process:
-        said.append(process.communicate(timeout=60)[1])
+        said.append(process.communicate(timeout=600)[1])
     assert process.returncode == 0, said
     assert any("resuming instance" in text for text in said[1:]), said
     with Store(command.store, create=False) as store:
         assert everything(store) == undisturbed(workers)
         assert store.runs()["status"].iloc[-1] == "finished"
+
+
+class _AtTheEnd(Progress):
+    """Asks for the end of a run after so many episodes, between two of them."""
+
+    def __init__(self, interrupt, after):
+        self._interrupt, self._left = interrupt, after
+
+    def episode(self, worker, episode, steps, objectives):
+        self._left -= 1
+        if not self._left:
+            self._interrupt.request()
+
+
+def test_a_run_that_is_cancelled_in_its_first_minute_is_resumed(tmp_path, undisturbed):
+    """With the default time between two checkpoints: one is written before the end, where the state is whole."""
+    doc = wandering(tmp_path)
+    with Store(tmp_path / "s", create=True) as store:
+        interrupt = Interrupt()
+        with pytest.raises(RunInterrupted):
+            execute(doc, store=store, interrupt=interrupt, progress=_AtTheEnd(interrupt, 3))
+        found = earlier_run(doc, store)
+        assert (found.status, found.has_checkpoint) == ("interrupted", True)
+        result = execute(doc, store=store, resume=found.instance)
+        assert [outcome.episodes for outcome in result.phases] == [6, 6]
+        assert everything(store) == undisturbed(1)
+
+
+def test_the_time_between_two_checkpoints_grows_to_the_interval(tmp_path, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
+    monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(tmp_path / "key"))
+    kept = checkpoint.Checkpoints(tmp_path, "h", {}, checkpoint.INTERVAL)
+    written = []
+    for second in range(300):
+        clock[0] = 100.0 + second
+        if kept.is_due():
+            kept.write({}, {}, clock[0])
+            written.append(second)
+    assert written == [5, 10, 20, 40, 80, 140, 200, 260]
+    assert not kept.is_due() and kept.is_due(ending=True)
+    clock[0] += 10.0
+    # one that takes long is not worth the time that a run has to end
+    kept.write({}, {}, clock[0] - 3.0)
+    assert not kept.is_due(ending=True)
+    assert not checkpoint.Checkpoints(tmp_path, "h", {}, 0.0).is_due(ending=True)

@@ -101,7 +101,7 @@ def test_tensorboard_shows_what_the_store_has(tmp_path: Path) -> None:
             assert told[tag, episode, steps] == pytest.approx(value, rel=1e-15)
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_resumed_run_writes_nothing_twice(
     tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -245,7 +245,7 @@ class Running:
 
     def end(self):
         """Return what the command printed to standard error."""
-        return self.process.communicate(timeout=30)[1]
+        return self.process.communicate(timeout=600)[1]
 
     def __enter__(self):
         return self

@@ -91,7 +91,10 @@ def test_rewards_and_objectives_belong_to_their_rows(rounds):
     assert (steps["reading.t.x"] == steps["step"]).all()
     assert (steps["truncated"] == (steps["step"] == 4)).all()
     episodes = store.episodes("latest").sort_values(["worker", "episode"])
-    assert episodes["objective_sum"].tolist() == [8, 58, 8, 58]
+    # set-points of 0 0 0 4 4 and 10 10 10 14 14
+    for name in ("objective", "reward.t.r"):
+        for of, values in (("sum", [8, 58]), ("mean", [1.6, 11.6]), ("min", [0, 10]), ("max", [4, 14])):
+            assert episodes[f"{name}_{of}"].tolist() == values * 2, (name, of)
     assert (result.phases[0].episodes, result.phases[0].steps) == (4, 20)
 
 
@@ -129,11 +132,12 @@ def test_a_worker_that_ends_early_waits_for_the_others(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_pretrain_returns_reaches_all_muscles_before_their_first_action(tmp_path, workers):
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_pretrain_returns_reaches_all_muscles_before_their_first_action(tmp_path, workers, shared):
     world = [track(steps=3)]
     run(tmp_path, phase(world, [follower()]))[0].close()
     log = tmp_path / "log"
-    pupil = follower(log, brain={"pretrained": 7.0}, replay=[{}])
+    pupil = follower(log, brain={"pretrained": 7.0, "shared": shared}, replay=[{}])
     store, _ = run(tmp_path, phase(world, [pupil], workers=workers, sync_every=9))
     with store:
         found = setpoints(store)

@@ -16,7 +16,7 @@ import pytest
 from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik import attach_agents
-from palaestrai_mosaik.agent import Muscle
+from palaestrai_mosaik.agent import Brain, Muscle
 from palaestrai_mosaik.agent.library.cross_entropy import CrossEntropyBrain, CrossEntropyMuscle
 from palaestrai_mosaik.errors import ContractError, SimulationError, SimulatorError
 from palaestrai_mosaik.scenario import Agent, Agents
@@ -94,6 +94,29 @@ def test_an_asynchronous_world_and_a_remote_simulator_give_the_same() -> None:
     agents = attach_agents(world, charge(battery), step_size=HOUR)
     run(world, 5)
     assert asyncio.run(asynchronous()).frame().equals(agents.frame())
+
+
+class Naught(Brain):
+    """Returns 0 after every row."""
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        return 0
+
+
+class Refusing(Fixed):
+    """Takes no update."""
+
+    def update(self, update: Any) -> None:
+        raise AssertionError(update)
+
+
+def test_a_brain_that_returns_false_values_is_warned_of() -> None:
+    world, battery = storage()
+    one = Agent("owner", Refusing(0.2), Naught(), sensors={battery: SOC}, actuators={battery: POWER})
+    agents = attach_agents(world, one, step_size=HOUR)
+    run(world, 5)
+    with pytest.warns(UserWarning, match="brain Naught of agent 'owner' returned a false value of type int"):
+        agents.close()
 
 
 def test_taking_turns_and_full_ids() -> None:
@@ -209,7 +232,7 @@ def test_what_a_muscle_raises_stops_the_script(
     assert world.loop.is_closed()
     assert agents.result.ended_by == ("interrupted" if type(error) is KeyboardInterrupt else "failed")
     agents.close()
-    assert not psutil.wait_procs(children, timeout=5)[1]
+    assert not psutil.wait_procs(children, timeout=120)[1]
     del world, battery, agents
     gc.collect()
     assert "destroyed" not in caplog.text
@@ -224,7 +247,7 @@ def test_a_remote_simulator_that_fails_is_no_silent_end() -> None:
         attach_agents(world, one)
         with pytest.raises(SimulatorError, match="Mortal-0"):
             world.run(until=100, print_progress=False)
-    assert not psutil.wait_procs(set(psutil.Process().children()) - before, timeout=5)[1]
+    assert not psutil.wait_procs(set(psutil.Process().children()) - before, timeout=120)[1]
 
 
 def test_results_reach_the_store(tmp_path: Path) -> None:

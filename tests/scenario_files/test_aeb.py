@@ -60,37 +60,37 @@ t=0
     walker.0.{0 1 2} sees 1 | 1 | 2 sets 2 | 2 | 2
 t=1
     lake.{0 1 2} steps to 2 | 2 | 3 with 2 | 2 | 2
-    walker learns 1 from walker.0.2 at the end, says 0
-    walker learns 0 from walker.0.0, says 0
-    walker learns 0 from walker.0.1, says 0
+    walker learns 1 from walker.0.2 at the end, says None
+    walker learns 0 from walker.0.0, says None
+    walker learns 0 from walker.0.1, says None
     walker.0.{0 1} sees 2 | 2 sets 2 | 2
 t=2
     lake.{0 1} steps to 3 | 3 with 2 | 2
     lake.{2} begins at 0
-    walker learns 1 from walker.0.0 at the end, says 0
-    walker learns 1 from walker.0.1 at the end, says 0
+    walker learns 1 from walker.0.0 at the end, says None
+    walker learns 1 from walker.0.1 at the end, says None
     walker.0.{2} sees 0 sets 2
 t=3
     lake.{2} steps to 1 with 2
     lake.{0 1} begins at 0 | 1
-    walker learns 0 from walker.0.2, says 0
+    walker learns 0 from walker.0.2, says None
     walker.0.{0 1 2} sees 0 | 1 | 1 sets 2 | 2 | 2
 t=4
     lake.{0 1 2} steps to 1 | 2 | 2 with 2 | 2 | 2
-    walker learns 0 from walker.0.0, says 0
-    walker learns 0 from walker.0.1, says 0
-    walker learns 0 from walker.0.2, says 0
+    walker learns 0 from walker.0.0, says None
+    walker learns 0 from walker.0.1, says None
+    walker learns 0 from walker.0.2, says None
     walker.0.{0 1 2} sees 1 | 2 | 2 sets 2 | 2 | 2
 t=5
     lake.{0 1 2} steps to 2 | 3 | 3 with 2 | 2 | 2
-    walker learns 1 from walker.0.1 at the end, says 0
-    walker learns 1 from walker.0.2 at the end, says 0
-    walker learns 0 from walker.0.0, says 0
+    walker learns 1 from walker.0.1 at the end, says None
+    walker learns 1 from walker.0.2 at the end, says None
+    walker learns 0 from walker.0.0, says None
     walker.0.{0} sees 2 sets 2
 t=6
     lake.{0} steps to 3 with 2
     lake.{1 2} begins at 2 | 1
-    walker learns 1 from walker.0.0 at the end, says 0
+    walker learns 1 from walker.0.0 at the end, says None
 """
 
 # the second phase draws 0, 0, 2, then 0, then 0, 1, then 2, then 0
@@ -107,44 +107,44 @@ t=0
     walker.0.{0 1 2} sees 0 | 0 | 2 sets 2 | 2 | 2
 t=1
     lake.{0 1 2} steps to 1 | 1 | 3 with 2 | 2 | 2
-    walker learns 1 from walker.0.2 at the end, says 0
-    walker learns 0 from walker.0.0, says 0
-    walker learns 0 from walker.0.1, says 0
+    walker learns 1 from walker.0.2 at the end, says None
+    walker learns 0 from walker.0.0, says None
+    walker learns 0 from walker.0.1, says None
     walker.0.{0 1} sees 1 | 1 sets 2 | 2
 t=2
     lake.{0 1} steps to 2 | 2 with 2 | 2
     lake.{2} begins at 0
-    walker learns 0 from walker.0.0, says 0
-    walker learns 0 from walker.0.1, says 0
+    walker learns 0 from walker.0.0, says None
+    walker learns 0 from walker.0.1, says None
     walker.0.{0 1 2} sees 2 | 2 | 0 sets 2 | 2 | 2
 t=3
     lake.{0 1 2} steps to 3 | 3 | 1 with 2 | 2 | 2
-    walker learns 1 from walker.0.0 at the end, says 0
-    walker learns 1 from walker.0.1 at the end, says 0
-    walker learns 0 from walker.0.2, says 0
+    walker learns 1 from walker.0.0 at the end, says None
+    walker learns 1 from walker.0.1 at the end, says None
+    walker learns 0 from walker.0.2, says None
     walker.0.{2} sees 1 sets 2
 t=4
     lake.{2} steps to 2 with 2
     lake.{0 1} begins at 0 | 1
-    walker learns 0 from walker.0.2, says 0
+    walker learns 0 from walker.0.2, says None
     walker.0.{0 1 2} sees 0 | 1 | 2 sets 2 | 2 | 2
 t=5
     lake.{0 1 2} steps to 1 | 2 | 3 with 2 | 2 | 2
-    walker learns 1 from walker.0.2 at the end, says 0
-    walker learns 0 from walker.0.0, says 0
-    walker learns 0 from walker.0.1, says 0
+    walker learns 1 from walker.0.2 at the end, says None
+    walker learns 0 from walker.0.0, says None
+    walker learns 0 from walker.0.1, says None
     walker.0.{0 1} sees 1 | 2 sets 2 | 2
 t=6
     lake.{0 1} steps to 2 | 3 with 2 | 2
     lake.{2} begins at 2
-    walker learns 1 from walker.0.1 at the end, says 0
-    walker learns 0 from walker.0.0, says 0
+    walker learns 1 from walker.0.1 at the end, says None
+    walker learns 0 from walker.0.0, says None
     walker.0.{0 2} sees 2 | 2 sets 2 | 2
 t=7
     lake.{0 2} steps to 3 | 3 with 2 | 2
     lake.{1} begins at 0
-    walker learns 1 from walker.0.0 at the end, says 0
-    walker learns 1 from walker.0.2 at the end, says 0
+    walker learns 1 from walker.0.0 at the end, says None
+    walker learns 1 from walker.0.2 at the end, says None
 """
 
 SELF_PLAY = """
@@ -294,12 +294,12 @@ t=0
     walker.0.{1} sees 0 sets 2
 t=1
     lake.{0} steps to 1 with 2
-    walker learns 0 from walker.0.1, says 0
+    walker learns 0 from walker.0.1, says None
     walker.0.{1} sees 1 sets 2
 t=2
     lake.{0} steps to 2 with 2
     hall steps to 1 with nothing
-    walker learns 1 from walker.0.1 at the end, says 0
+    walker learns 1 from walker.0.1 at the end, says None
     walker learns 1 from walker.0.0, says 1
     walker.0.0 sees 1 1 sets 1 1
 t=3
@@ -309,7 +309,7 @@ t=4
     lake.{0} steps to 1 with 2
     hall steps to 2 with 0=1 1=1
     walker learns 0 from walker.0.0 at the end, says 2
-    walker learns 0 from walker.0.1 at the end, says 0
+    walker learns 0 from walker.0.1 at the end, says None
 """
 
 MULTI_ENVIRONMENT_IN_TURNS = """
@@ -324,7 +324,7 @@ t=0
     walker.0.{1} sees 0 sets 2
 t=1
     lake.{0} steps to 1 with 2
-    walker learns 0 from walker.0.1, says 0
+    walker learns 0 from walker.0.1, says None
 t=2
     lake.{0} steps to 2 with 2
     hall steps to 1 with nothing
@@ -361,9 +361,9 @@ t=0
 t=1
     lake.{0 1 2} steps to 1 | 1 | 0 with 2 | 2 | 0
     hall steps to 1 with 0=2
-    walker learns 0 from walker.0.0, says 0
-    walker learns 0 from walker.0.1, says 0
-    walker learns 1 from walker.0.2, says 0
+    walker learns 0 from walker.0.0, says None
+    walker learns 0 from walker.0.1, says None
+    walker learns 1 from walker.0.2, says None
     guide learns 0 from guide.0.0, says 1
     guide learns 1 from guide.0.1, says 1
     guide learns 1 from guide.0.2, says 1
@@ -375,19 +375,19 @@ t=1
 t=2
     hall steps to 2 with 0=2 1=1 2=1
     lake.{0 1 2} steps to 2 | 2 | 0 with 2 | 2 | 1
-    walker learns 0 from walker.0.2 at the end, says 0
+    walker learns 0 from walker.0.2 at the end, says None
     guide learns 0 from guide.0.1 at the end, says 2
     guide learns 0 from guide.0.2 at the end, says 2
-    walker learns 0 from walker.0.0, says 0
-    walker learns 0 from walker.0.1, says 0
+    walker learns 0 from walker.0.0, says None
+    walker learns 0 from walker.0.1, says None
     guide learns 0 from guide.0.0, says 2
     walker.0.{0 1} sees 2 | 2 sets 2 | 2
     guide.0.{0} sees 0 sets 2
 t=3
     lake.{0 1 2} steps to 3 | 3 | 1 with 2 | 2 | 2
     hall resets
-    walker learns 1 from walker.0.0 at the end, says 0
-    walker learns 1 from walker.0.1 at the end, says 0
+    walker learns 1 from walker.0.0 at the end, says None
+    walker learns 1 from walker.0.1 at the end, says None
     guide learns 0 from guide.0.0, says 3
     walker.0.2 sees 0 sets 2
     guide.0.{0} sees 1 sets 3
@@ -397,7 +397,7 @@ t=4
     hall steps to 1 with 0=2 1=3 2=3
     lake.{2} steps to 1 with 3
     lake.{0 1} begins at 0 | 0
-    walker learns 1 from walker.0.2 at the end, says 0
+    walker learns 1 from walker.0.2 at the end, says None
     guide learns 0 from guide.0.0 at the end, says 4
     guide learns 1 from guide.0.1 at the end, says 4
     guide learns 1 from guide.0.2 at the end, says 4
@@ -419,9 +419,9 @@ t=0
 t=1
     lake.{0 1 2} steps to 1 | 1 | 0 with 2 | 2 | 0
     hall steps to 1 with 0=2
-    walker learns 0 from walker.0.0, says 0
-    walker learns 0 from walker.0.1, says 0
-    walker learns 1 from walker.0.2, says 0
+    walker learns 0 from walker.0.0, says None
+    walker learns 0 from walker.0.1, says None
+    walker learns 1 from walker.0.2, says None
     guide.0.{0} sees 0 sets 0
     guide.0.1 sees 1 sets 0
     guide.0.2 sees 1 sets 0
@@ -435,8 +435,8 @@ t=2
 t=3
     lake.{0 1 2} steps to 3 | 3 | 0 with 2 | 2 | 0
     hall resets
-    walker learns 1 from walker.0.0 at the end, says 0
-    walker learns 1 from walker.0.1 at the end, says 0
+    walker learns 1 from walker.0.0 at the end, says None
+    walker learns 1 from walker.0.1 at the end, says None
     guide.0.{0} sees 0 sets 1
     guide.0.1 sees 0 sets 1
     guide.0.2 sees 0 sets 1

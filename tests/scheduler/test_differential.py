@@ -149,7 +149,6 @@ def test_simulators_in_other_processes_get_the_same_at_the_same_times(scenario, 
     check_apart(scenario, seed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", RUNNERS)
 @slow
 @given(scenarios())
@@ -157,7 +156,6 @@ def test_many_worlds_are_executed_as_mosaik_does_in_our_order(by, scenario):
     check(scenario, by)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", RUNNERS)
 @slow
 @given(scenarios(max_sims=4, grouped=True, faults=False, asking=False))
@@ -165,14 +163,12 @@ def test_many_same_time_loops_are_executed_as_mosaik_does_in_our_order(by, scena
     check(scenario, by)
 
 
-@pytest.mark.slow
 @slow
 @given(scenarios(ordered=True))
 def test_many_ordered_worlds_are_executed_as_mosaik_does(scenario):
     check_ordered(scenario)
 
 
-@pytest.mark.slow
 @slow
 @given(scenarios(ordered=True), st.integers(0, 1000))
 def test_many_simulators_in_other_processes_get_the_same_at_the_same_times(scenario, seed):

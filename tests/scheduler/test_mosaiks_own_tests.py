@@ -56,7 +56,6 @@ def test_scenarios_that_pass_with_mosaiks_scheduler_pass_with_ours(
 
 
 @needs_checkout
-@pytest.mark.slow
 def test_scenarios_pass_with_simulators_in_other_processes(theirs: dict[str, str]) -> None:
     """The measure is what passes in this process: mosaik's own scheduler fails in some of them.
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import yaml
@@ -114,14 +113,3 @@ def start(*arguments):
         env=environment_now(),
         start_new_session=os.name == "posix",
     )
-
-
-def wait_until(holds, seconds=60.0):
-    """Wait until ``holds`` returns something true, and return it."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        found = holds()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from search.searches import PARAMS, search_design, settings, tuned, written
 
 from palaestrai_mosaik.analysis import Results
 from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings, write_settings
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +57,13 @@ def test_a_misspelt_outcome_is_told_where_the_settings_failed(capsys):
     )
     written(design)
     why = "outcome 'y': no run has the reward 'z'; there are: formula.y"
-    out = printed(capsys, "tune", "d.yml", "-o", "f", "--executor", "inline", code=1)
+    wrong = printed(capsys, "tune", "d.yml", "-o", "f", "--executor", "inline", code=2).err
+    assert "outcomes.y.of: the phase 'only' has no reward 'z'; there are: formula.y" in wrong
+    words = ("tune", "d.yml", "-o", "f", "--executor", "inline", "--check", "none")
+    out = printed(capsys, *words, code=1)
     assert f"settings 0, 1, 2: {why}" in out.out and "nothing was found: no setting is complete" in out.err
     # (as quiet as it is, a failure has its reason; nothing is executed this time)
-    again = printed(capsys, "tune", "d.yml", "-o", "f", "--executor", "inline", "--quiet", code=1)
+    again = printed(capsys, *words, "--quiet", code=1)
     assert again.out == "" and f"settings 0, 1, 2: {why}" in again.err
     assert f"failed:\n  settings 0, 1, 2: {why}" in printed(capsys, "status", "f").out
     expected = [{"setting": number, "why": why} for number in range(3)]
@@ -89,7 +95,7 @@ def test_of_several_objectives_the_front_is_told(capsys):
     said = printed(capsys, "tune", "d.yml", "-o", "f", "--executor", "inline").out
     assert "winner.yml (of the front, that with the best y)" in said
     front = answered(capsys, "status", "f")["front"]
-    values = {int(one["number"]): tuple(map(float, one["values"].split())) for one in settings()}
+    values = {int(one["number"]): (float(one["values_y"]), float(one["values_length"])) for one in settings()}
     best = {
         a
         for a, (y, n) in values.items()
@@ -100,6 +106,30 @@ def test_of_several_objectives_the_front_is_told(capsys):
     assert f"Pareto front so far: settings {', '.join(map(str, front))}" in said and "best so far" not in said
     assert main(["report", "f", "--quiet"]) == 0
     assert '"caption": "Pareto front"' in Path("f/report/report.json").read_text()
+
+
+def test_each_of_several_objectives_has_a_column_of_the_table():
+    written(two_objectives())
+    assert main(["tune", "d.yml", "-o", "f", "--quiet", "--executor", "inline"]) == 0
+    table = pd.read_csv("f/search/settings.csv", float_precision="round_trip")
+    assert list(table.columns[:5]) == ["number", "state", "values_y", "values_length", "runs"]
+    # (numbers for pandas, so that it needs to split nothing)
+    assert table["values_y"].dtype == float and set(table["values_length"]) <= set(range(1, 7))
+    records = read_settings(Path("f"))
+    assert [one.values for one in records] == list(
+        zip(table["values_y"], table["values_length"], strict=True)
+    )
+    # what is not complete has no values
+    write_settings(Path("f"), [replace(records[0], state="running", values=())], ["y", "length"])
+    assert [one.values for one in read_settings(Path("f"))] == [()]
+
+
+def test_a_table_with_all_objectives_in_one_column_is_read():
+    Path("f").mkdir()
+    write_settings(Path("f"), [SettingRecord(0, "complete", (0.5, 3.0))], ["y"])
+    file = Path("f/search/settings.csv")
+    file.write_text(file.read_text().replace(",0.5,", ",0.5 3.0,"))
+    assert [one.values for one in read_settings(Path("f"))] == [(0.5, 3.0)]
 
 
 def test_the_best_settings_are_compared_in_the_folder_that_confirms_them(capsys):
@@ -124,7 +154,7 @@ def test_runs_that_another_search_has_recorded_confirm_this_one_too(capsys):
         written(search_design(search=search, uid=uid))
         assert main(["tune", "d.yml", "-o", uid, "--store", "s", "--executor", "inline", "--quiet"]) == 0
         confirmed = answered(capsys, "status", uid, "--store", "s")["confirm"]
-        assert confirmed == {"runs": 6, "finished": 6}
+        assert confirmed == {"runs": 6, "finished": 6, "failed": 0}
         assert "with fresh seeds" not in printed(capsys, "status", uid, "--store", "s").out
 
 

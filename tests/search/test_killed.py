@@ -16,9 +16,9 @@ from search.searches import (
     start,
     told,
     tuned,
-    wait_until,
     written,
 )
+from support.waiting import until
 
 from palaestrai_mosaik.design.load import load
 from palaestrai_mosaik.execution.early_stopping import STOPPED
@@ -63,7 +63,7 @@ def test_a_killed_driver_leaves_what_resume_goes_on_from():
     name = written(slow_search())
     driver = start("tune", name, "-o", "f", "-j", "1", "--quiet")
     # in the middle of a setting: its first seed has ended, its second is executed
-    marker = wait_until(lambda: next((one for one in running() if one.run.endswith("-r1")), None))
+    marker = until(lambda: next((one for one in running() if one.run.endswith("-r1")), None))
     driver.kill()
     driver.communicate()
     before = finished()
@@ -83,7 +83,7 @@ def test_a_killed_driver_leaves_what_resume_goes_on_from():
 def test_a_worker_that_is_killed_is_begun_again():
     tuned(slow_search(), "whole", jobs=1)
     driver = start("tune", written(slow_search()), "-o", "f", "-j", "1", "--quiet")
-    marker = wait_until(lambda: next((one for one in running() if one.run == "valley-1-r0"), None))
+    marker = until(lambda: next((one for one in running() if one.run == "valley-1-r0"), None))
     os.kill(marker.pid, signal.SIGKILL)
     _out, err = driver.communicate(timeout=120)
     assert driver.returncode == 0, err
@@ -98,7 +98,7 @@ def test_kills_at_any_moment_change_nothing():
     name = written(design)
     for number in range(8):
         driver = start("tune", name, "-o", "f", "--executor", "inline", "--check", "none", "--quiet")
-        wait_until(Path("f/search/journal.log").exists)
+        until(Path("f/search/journal.log").exists)
         time.sleep(0.11 * number)
         driver.kill()
         driver.communicate()
@@ -112,9 +112,9 @@ def test_kills_at_any_moment_change_nothing():
 def test_ctrl_c_stops_between_two_steps_and_resume_goes_on():
     tuned(slow_search(), "whole", jobs=1)
     driver = start("tune", written(slow_search()), "-o", "f", "-j", "1")
-    wait_until(lambda: finished() >= 1 and running())
+    until(lambda: finished() >= 1 and running())
     os.killpg(driver.pid, signal.SIGINT)
-    out, err = driver.communicate(timeout=60)
+    out, err = driver.communicate(timeout=600)
     assert driver.returncode == 130, err
     assert "to go on: arsenai resume f" in out
     assert [one["state"] for one in settings()].count("running") == 1

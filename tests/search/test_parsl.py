@@ -16,10 +16,10 @@ from search.searches import (
     start,
     told,
     tuned,
-    wait_until,
     written,
 )
 from search.test_killed import SLOW, running
+from support.waiting import until
 
 from palaestrai_mosaik.execution import JobRecord
 from palaestrai_mosaik.execution.cluster.submission import Submissions
@@ -52,17 +52,16 @@ def test_one_worker_makes_the_search_that_this_machine_would_make():
     assert (submission.executor, submission.tasks, submission.runs) == ("parsl", 10, 10)
 
 
-@pytest.mark.slow
 def test_a_worker_dies_ctrl_c_comes_and_resume_goes_on():
     search = {"budget": {"runs": 12}, "seeds_per_setting": 2, "confirm": 1}
     name = written(on_pilots(2, muscle=SLOW, steps=12, search=search, noise=0.2))
     driver = start("tune", name, "-o", "f")
-    marker = wait_until(lambda: next((one for one in running() if one.run == "valley-0-r0"), None))
+    marker = until(lambda: next((one for one in running() if one.run == "valley-0-r0"), None))
     worker_of(marker).kill()
     table = Path("f/search/settings.csv")
-    wait_until(lambda: table.exists() and settings()[0]["state"] == "complete" and running())
+    until(lambda: table.exists() and settings()[0]["state"] == "complete" and running())
     os.killpg(driver.pid, signal.SIGINT)
-    out, err = driver.communicate(timeout=90)
+    out, err = driver.communicate(timeout=600)
     assert driver.returncode == 130, out + err
     # what had ended until then is in the common store
     assert "collected: " in out and outcomes()

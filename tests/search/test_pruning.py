@@ -124,3 +124,22 @@ def test_what_cannot_be_reported_cannot_be_pruned(capsys):
     design["outcomes"]["y"] = {"of": "reading.formula.y", "better": "lower"}
     assert main(["tune", written(design), "-o", "f"]) == 2
     assert "halving stops runs early by what they have so far" in capsys.readouterr().err
+
+
+def test_settings_that_were_stopped_early_can_be_confirmed_too(capsys):
+    design = pruned_design("median", runs=12, noise=30.0)
+    design["search"] |= {"confirm": 2, "confirm_pruned": 2}
+    found = tuned(design)
+    pruned = [one for one in found if one["state"] == "pruned"]
+    stopped = {int(one["number"]) for one in sorted(pruned, key=lambda one: float(one["values"]))[:2]}
+    capsys.readouterr()
+    assert main(["tune", "d.yml", "-o", "f", "--executor", "inline", "--json"]) == 0
+    best = json.loads(capsys.readouterr().out)["best"]
+    assert {one["setting"] for one in best if one["pruned"]} == stopped and len(stopped) == 2
+    means = [one["fresh_seeds"]["y"]["mean"] for one in best]
+    assert means == sorted(means) and len(means) == 5
+    assert main(["tune", "d.yml", "-o", "f", "--executor", "inline"]) == 0
+    assert "(pruned)" in capsys.readouterr().out
+    assert main(["report", "f", "--quiet"]) == 0
+    page = Path("f/report/index.html").read_text(encoding="utf-8")
+    assert ("In the search, it was stopped early." in page) == best[0]["pruned"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from search.searches import search_design, settings, tuned
@@ -34,7 +36,8 @@ def test_analyse_and_report_show_the_search(capsys):
     complete = [one for one in settings() if one["state"] == "complete"]
     # what was stopped early is not lost
     assert (answer["runs"], answer["missing"], answer["failed"]) == (len(complete), 0, 0)
-    assert sum(answer["search"]["importances"]["y"].values()) == pytest.approx(1)
+    told = answer["search"]["importances"]["y"]
+    assert sum(one["share"] for one in told.values()) == pytest.approx(1)
     table = pd.read_csv("f/analysis/search-history.csv")
     assert len(table) == len(complete)
     assert table["best"].tolist() == table["value"].cummin().tolist()
@@ -50,7 +53,7 @@ def test_analyse_and_report_show_the_search(capsys):
 
 
 @pytest.mark.parametrize(("better", "least"), [("lower", 0.8), ("higher", 0.8)])
-def test_importances_are_those_of_the_direction_that_is_good(better, least):
+def test_importances_are_those_of_the_direction_that_is_good(better, least, capsys):
     """Known answer: y is x1 + 0.01 x2; x1 alone decides, in both directions."""
     outcomes = {"y": {"of": "reward.y", "better": better}}
     base = search_design(function="linear")["base"]
@@ -60,7 +63,52 @@ def test_importances_are_those_of_the_direction_that_is_good(better, least):
     tuned(search_design(base=base, outcomes=outcomes, search=search))
     spec = load("f/design.yml")
     journal = open_search(spec, Path("f"))
-    assert importances(spec, journal)["y"]["x1"] > least
+    found = importances(spec, journal)["y"]
+    assert found["x1"].share > least and found["x1"].p_adjusted == 0.01
+    assert found["x2"].p_adjusted > 0.05
+    capsys.readouterr()
+    assert main(["analyse", "f"]) == 0
+    chance = "Chance alone could explain the importance of x2 for y (p above 0.05, corrected for the number of factors)."
+    assert chance in " ".join(capsys.readouterr().out.split())
+
+
+def test_importances_of_noise_are_chance():
+    """Shares add up to 1, whether or not a factor matters. By chance, more than 2 of 10 have a probability of 1 %."""
+    import optuna
+
+    spec = from_mapping(search_design())
+    uniform = optuna.distributions.FloatDistribution(0, 1)
+    named = 0
+    for seed in range(10):
+        draw = np.random.default_rng(seed)
+        study = optuna.create_study()
+        for x1, x2, y in zip(*draw.random((2, 20)), draw.normal(size=20), strict=True):
+            point = {"params": {"x1": x1, "x2": x2}, "distributions": {"x1": uniform, "x2": uniform}}
+            study.add_trial(optuna.trial.create_trial(value=y, **point))
+        found = importances(spec, SimpleNamespace(study=study, trials=lambda study=study: study.trials))["y"]
+        named += min(one.p_adjusted for one in found.values()) <= 0.05
+    assert named <= 2
+
+
+@pytest.mark.parametrize("factors", [("x1",), ("x1", "x2")])
+def test_a_constant_outcome_has_no_importances(capsys, factors):
+    design = search_design(function="linear", search={"sampler": "random", "budget": {"runs": 12}})
+    params = design["base"]["schedule"][0]["only"]["environments"][0]["environment"]["params"]
+    params["coefficients"] = [0.0, 0.0]
+    design["factors"] = {name: design["factors"][name] for name in factors}
+    tuned(design)
+    capsys.readouterr()
+    assert main(["analyse", "f", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["search"]["importances"] == {}
+    why = (
+        "There are no importances for y: it is 0 in all 12 complete settings, so there is nothing to explain."
+    )
+    assert main(["analyse", "f"]) == 0
+    said = capsys.readouterr().out
+    assert why in " ".join(said.split()) and "which factors mattered" not in said
+    assert main(["report", "f", "--quiet"]) == 0
+    page = Path("f/report/index.html").read_text(encoding="utf-8")
+    assert why in page and "Which factors mattered in the search" not in page
 
 
 def test_a_front_holds_what_nothing_else_beats():

@@ -19,10 +19,10 @@ from search.searches import (
     start,
     told,
     tuned,
-    wait_until,
     written,
 )
 from search.test_tasks import instances, submitted
+from support.waiting import until
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -75,7 +75,7 @@ def test_settings_that_failed_are_executed_once_more_before_others(policy, jobs,
     assert main(["tune", written(design), "-o", "f", "--executor", "inline"]) == 1
     said = capsys.readouterr().out
     assert "ended by: the first 10 settings failed" in said
-    assert "10 settings failed; once the cause is mended: arsenai resume f --retry-failed" in said
+    assert "10 settings failed; once the cause is fixed: arsenai resume f --retry-failed" in said
     # without the option it is over, and says how to go on
     assert main(["resume", "f", "--executor", "inline"]) == 1
     said = capsys.readouterr().out
@@ -330,7 +330,7 @@ def test_kills_at_any_moment_change_nothing():
     for number in range(3):
         driver = start("tune", name, "-o", "f", *options)
         if not number:
-            wait_until(lambda: Path("f/search/journal.log").stat().st_size > size)
+            until(lambda: Path("f/search/journal.log").stat().st_size > size)
         time.sleep(0.15 * number)
         driver.kill()
         driver.communicate()

@@ -21,10 +21,10 @@ from search.searches import (
     settings,
     told,
     tuned,
-    wait_until,
     written,
 )
 from search.test_killed import SLOW, running
+from support.waiting import until
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -172,7 +172,7 @@ def test_a_worker_that_is_killed_is_followed_by_another_one():
     submitted(slow_search(), tasks=2)
     first = start(0)
     # in the middle of a setting: its first seed has ended, its second is executed
-    wait_until(lambda: next((one for one in running() if one.run == "valley-1-r1"), None))
+    until(lambda: next((one for one in running() if one.run == "valley-1-r1"), None))
     first.kill()
     first.communicate()
     # at once: the killed one's run may still be ending
@@ -203,7 +203,7 @@ def test_a_run_that_ended_before_its_worker_was_killed_is_taken_over():
     executed_and_forgotten()
     known, stores = told(), instances()
     table = read_settings(Path("f"))
-    write_settings(Path("f"), [table[0], replace(table[1], state="running")])
+    write_settings(Path("f"), [table[0], replace(table[1], state="running")], ["y"])
     # its store stays where it is until its setting is settled
     assert main(["collect", "f", "--remove", "--quiet"]) == 0
     assert {path.name for path in Path("f/stores").glob("[!.]*")} == {"valley-1-r0", "valley-1-r1"}
@@ -231,9 +231,9 @@ def test_a_task_of_which_the_time_limit_is_near_gives_its_setting_back():
     tuned(slow_search(4, steps=40), "whole", jobs=1)
     submitted(slow_search(4, steps=40), tasks=1)
     first = start(0)
-    wait_until(lambda: next((one for one in running() if one.run == "valley-1-r0"), None))
+    until(lambda: next((one for one in running() if one.run == "valley-1-r0"), None))
     first.send_signal(signal.SIGUSR1)
-    out, _ = first.communicate(timeout=60)
+    out, _ = first.communicate(timeout=600)
     assert first.returncode == 130, out
     assert "run valley-1-r0: interrupted" in out and "the task is not requeued (0 of 0" in out
     assert list(Path("f/search/settings").iterdir()) == []

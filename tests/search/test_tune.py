@@ -197,7 +197,7 @@ def test_several_objectives_give_a_front(capsys):
     )
     assert main(["tune", written(design), "-o", "f", "--executor", "inline", "--json"]) == 0
     front = [one["outcomes"] for one in json.loads(capsys.readouterr().out)["best"]]
-    everything = [tuple(map(float, one["values"].split())) for one in settings()]
+    everything = [(float(one["values_y"]), float(one["values_length"])) for one in settings()]
     points = {(one["y"], one["length"]) for one in front}
     assert points <= set(everything)
     # no setting is better in one and as good in the other, and none of these is missing
@@ -231,7 +231,7 @@ def test_the_best_are_confirmed_with_seeds_that_the_search_has_not_seen(capsys):
     assert answer["ended"] == {} and answer["best"] == best
 
 
-def test_a_failure_is_a_setting_that_the_sampler_does_not_learn_from(capsys):
+def test_a_failure_is_a_setting_without_values(capsys):
     seeds = {"policy": "independent"}
     found = tuned(search_design(base=failing_base(), search={"budget": {"runs": 20}}, seeds=seeds), code=1)
     states = [one["state"] for one in found]

@@ -59,6 +59,45 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 
 
+READERS: dict[str, Callable[[Path], object]] = {
+    "open_read": files.open_read,
+    "open_text": files.open_text,
+    "read_bytes": files.read_bytes,
+    "read_text": files.read_text,
+    "read_given": files.read_given,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_reader_goes_through_a_link_below_a_root(root: Path, reader: str) -> None:
+    (root / "to-file").symlink_to(root.parent / "mine" / "file")
+    for name in ("link/file", "to-file"):
+        with pytest.raises(
+            OSError, match=rf"link is a link|to-file is a link, and links below {root} are not"
+        ):
+            READERS[reader](root / name)
+        # an input that a document names
+        with files.open_read(root / name, follow=True) as file:
+            assert file.read() == b"mine"
+    # outside of all roots, the user has named the file
+    (root.parent / "named").symlink_to(root.parent / "mine" / "file")
+    assert files.read_text(root.parent / "named") == "mine"
+
+
+def test_a_folder_below_a_root_is_no_root_that_a_link_leads_to(root: Path) -> None:
+    for makes in (files.add_root, files.real_root):
+        with pytest.raises(OSError, match=rf"link is a link, and links below {root} are not followed"):
+            makes(root / "link")
+        assert makes(root / "inner") == root / "inner"
+        assert makes(root / "new" / "deeper") == root / "new" / "deeper"
+        assert makes(root / "inner" / ".." / "inner") == root / "inner"
+    with pytest.raises(OSError, match="link is a link"):
+        files.write_text(root / "link" / "x", "x")
+    (root.parent / "named").symlink_to(root)
+    assert files.real_root(root.parent / "named") == root
+    assert files.add_root(root.parent / "named") == root.parent / "named"
+
+
 def written(path: Path) -> tuple[int, ...]:
     """Return what changes when a file is written, or another one is put in its place (not when it is read)."""
     found = path.stat()
@@ -164,7 +203,7 @@ def test_what_is_written_in_place_is_a_file_of_one_name(root: Path, kind: str) -
 def test_no_reader_waits_for_a_pipe_or_reads_for_ever(root: Path) -> None:
     os.mkfifo(root / "pipe")
     (root / "endless").symlink_to("/dev/zero")
-    for name, what in (("pipe", "a pipe"), ("endless", "a device")):
+    for name, what in (("pipe", "a pipe"), ("endless", "a (device|link)")):
         for reads in (
             files.open_read,
             files.read_bytes,
@@ -172,9 +211,9 @@ def test_no_reader_waits_for_a_pipe_or_reads_for_ever(root: Path) -> None:
             files.read_given,
             files.check_readable,
         ):
-            with pytest.raises(OSError, match=f"{name} is {what}, not a file"):
+            with pytest.raises(OSError, match=f"{name} is {what}, (not a file|and links)"):
                 reads(root / name)
-        with pytest.raises(OSError, match=f"{name} is {what}, not a file"):
+        with pytest.raises(OSError, match=f"{name} is {what}, (not a file|and links)"):
             files.write_text(root / name, "x")
 
 

@@ -77,7 +77,6 @@ def _rename(place: Path, name: str, number: int) -> None:
         path.symlink_to(new)
 
 
-@pytest.mark.slow
 def test_nothing_is_wrong_with_a_folder_in_which_nobody_did_anything(place: Path) -> None:
     assert not hostile.faults(place)
 
@@ -120,7 +119,6 @@ def _some(cases: Iterator[object], first: int) -> Iterator[object]:
     return (case for number, case in enumerate(cases) if number % EVERY == first % EVERY)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("attack", hostile.ATTACKS, ids=lambda attack: attack.__name__)
 def test_whatever_lies_in_the_place_of_a_name(
     made: Path, tmp_path: Path, attack: Callable[[Path, str], None]
@@ -138,7 +136,6 @@ def test_whatever_lies_in_the_place_of_a_name(
     assert not found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(hostile.VALUES)))
 def test_whatever_stands_in_a_file(made: Path, tmp_path: Path, number: int) -> None:
     """Names that lead out, huge and negative numbers, NaN, control characters, in JSON, tables and databases."""

@@ -259,12 +259,12 @@ class Wrong(BatchMuscle):
     ("how", "error", "said"),
     [
         ("one for all", ContractError, r"of shape \(1,\); expected is \(4, 1\): 4 bodies, 1 set-points"),
-        ("flat", ContractError, r"Wrong.propose_batch returned set-points of shape \(4,\)"),
+        ("flat", ContractError, r":Wrong\): propose_batch returned set-points of shape \(4,\)"),
         ("too few", ContractError, r"of shape \(3, 1\); expected is \(4, 1\)"),
         (
             "data",
             ContractError,
-            "Wrong.propose_batch returned data for 1 bodies; expected is one for each of 4",
+            ":Wrong\\): propose_batch returned data for 1 bodies; expected is one for each of 4",
         ),
         ("no pair", ContractError, r"must return \(set-points, data\)"),
         # body 2 of these sits in incarnation 3

@@ -111,7 +111,9 @@ def test_copies_refuse_to_end_as_they_begin() -> None:
     around = environment("e", f"{Copies.__module__}:Copies", batch=2)
     around["environment"]["params"]["name"] = f"{HERE}:Ended"
     doc = drifting([around], [agent(sensors=["e.0.0"], actuators=["e.0.0"])])
-    with pytest.raises(ContractError, match=r"copy 0 of Ended .* first state"):
+    with pytest.raises(
+        ContractError, match=r"copy 0 of environment 'e' .*:Ended\) ended with the first state"
+    ):
         execute(doc)
 
 
@@ -143,7 +145,7 @@ def test_bodies_on_the_same_incarnations_are_warned_of() -> None:
     inspection.close()
     assert not inspection.problems
     (warning,) = inspection.warnings
-    assert "'e.0.push' is set by body 0 of agent 'a' and by body 2 of agent 'a'" in str(warning)
+    assert "'e.0.push' is set by body 0 of agent 'a' and body 2 of agent 'a'" in str(warning)
     assert warning.path.endswith("agents.0.bodies.1")
 
 
@@ -185,7 +187,7 @@ class Lazy(SteerAll):
 @pytest.mark.parametrize(
     ("muscle", "said"),
     [
-        ("Texts", "Texts.propose_batch of agent 'a' must return set-points as numbers"),
+        ("Texts", ":Texts.: propose_batch must return set-points as numbers"),
         ("Lazy", "returned data that is"),
     ],
 )

@@ -274,7 +274,7 @@ class Unpicklable(TerminationCondition):
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        (Number, "an answer is no SimulationFlowControl: after evaluation 0: 1"),
+        (Number, "it must return a SimulationFlowControl, not 1; write"),
         (Clears, "changes what it is shown: after evaluation 0"),
         (Moody, "two instances differ, asked about the same phase"),
         (Unpicklable, "raises an exception: pickle, as for a checkpoint"),

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from xml.etree import ElementTree
 
+import networkx as nx
 import psutil
 import pytest
 
@@ -222,3 +223,25 @@ def test_drawing_leaves_matplotlib_as_it_is(tmp_path):
     before = dict(mpl.rcParams)
     draw_graph(world_graph(load(DUMMY)), tmp_path / "world.png")
     assert dict(mpl.rcParams) == before
+
+
+def test_what_reaches_a_few_of_many_entities_is_not_drawn_to_all():
+    graph = nx.MultiDiGraph(title="world", simulators={"houses": "x", "grid": "y"})
+    for i in range(2):
+        graph.add_node(f"houses.{i}", simulator="houses", entity=f"house-{i}", model="House")
+    for i in range(18):
+        graph.add_node(f"grid.{i}", simulator="grid", entity=f"load-{i}", model="Load")
+
+    def connect(source, target):
+        names = {"source": "p", "target": "p", "time_shifted": False, "values": None}
+        graph.add_edge(f"houses.{source}", f"grid.{target}", **names)
+
+    connect(0, 3)
+    connect(1, 5)
+    text = graph_text(graph)
+    assert "--> grid.load-3  p" in text and "--> grid.load-5  p" in text
+    assert "16 other Load  (load-0, ..., load-17)" in text and "Load x 18" not in text
+    for i in range(8, 18):
+        connect(0, i)
+    assert "--> grid.Load x 18  p (11 connections) to 11 of 18" in graph_text(graph)
+    assert "--> grid.Load x 18  p to 1 of 18" in graph_text(graph)

@@ -98,8 +98,9 @@ def recorded(found: RunDocument, folder: Path) -> tuple[dict[str, str], Any]:
         ("Walk", {"episodes": 2, "controller": "taking_turns", "scheduler": "mosaik"}),
         ("Pulses", {"episodes": 2}),
         ("Walk", {"episodes": 4, "workers": 2}),
+        ("Spawning", {"episodes": 2}),
     ],
-    ids=["direct", "mosaik", "turns", "turns, mosaik", "new set-points only, two ticks", "workers"],
+    ids=["direct", "mosaik", "turns", "turns, mosaik", "new set-points only, two ticks", "workers", "spawn"],
 )
 def test_the_bytes_are_those_of_the_environment_in_this_process(
     tmp_path: Path, name: str, keys: dict[str, Any]
@@ -343,8 +344,12 @@ def test_check_looks_through_it(tmp_path: Path, capsys: pytest.CaptureFixture[st
             "the process of environment 'world' .* was ended with exit code 3, in its step",
         ),
         ("killed step", SimulatorError, r"was ended by signal 9 \(SIGKILL\), in its step"),
-        ("object", ContractError, "environment 'world': world_state holds a Walk, which cannot be sent"),
-        ("shape", ContractError, r"returned readings of shape \(7,\)"),
+        (
+            "object",
+            ContractError,
+            r"environment 'world' \(support.remote_parts:Walk\), reset: world_state holds a Walk, which cannot be sent",
+        ),
+        ("shape", ContractError, r"readings are not .* their shape is \(7,\)"),
         ("value shutdown", SimulatorError, "raised ValueError: no gas left in shutdown"),
     ],
 )
@@ -362,6 +367,33 @@ def test_what_goes_wrong_there_ends_the_run(
     assert pid != os.getpid() and not psutil.pid_exists(pid)
     if fault == "ours step":
         assert "shutdown" in log.read_text()
+
+
+@pytest.mark.parametrize("method", ["step", "setup"])
+def test_a_process_that_does_not_answer_ends_the_run(tmp_path: Path, method: str) -> None:
+    entry = world(fault=f"hangs {method}", log=str(tmp_path / "log"))
+    entry["environment"]["timeout"] = 1.5
+    with pytest.raises(
+        (SimulatorError, DocumentError),
+        match=rf"has not answered for 1.5 s, in its {method}; if it needs more time",
+    ):
+        execute(run(entry))
+
+
+def test_a_timeout_is_for_another_interpreter(tmp_path: Path) -> None:
+    entry = world()
+    before = run(entry).hash
+    entry["environment"]["timeout"] = 90
+    found = run(entry)
+    assert found.phases[0].environments[0].timeout == 90
+    assert found.hash != before and from_mapping(found.canonical).hash == found.hash
+    entry["environment"]["timeout"] = 0
+    with pytest.raises(DocumentError, match=r"must be a number of seconds > 0, found the number 0"):
+        run(entry)
+    entry = world(None)
+    entry["environment"]["timeout"] = 5
+    with pytest.raises(DocumentError, match=r"timeout: limits the answers of another interpreter"):
+        run(entry)
 
 
 def test_the_command_shows_the_traceback_of_the_other_process(

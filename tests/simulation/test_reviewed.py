@@ -110,12 +110,12 @@ class Odd(Ramp):
 @pytest.mark.parametrize(
     ("what", "value", "words"),
     [
-        ("readings", [1.0, 2.0], "readings of shape"),
-        ("readings", None, "readings of shape"),
-        ("readings", ["1"], "no numbers"),
-        ("rewards", None, "no numbers"),
-        ("rewards", [1.0, 2.0], "rewards of shape"),
-        ("terminated", "no", "True or False"),
+        ("readings", [1.0, 2.0], r"not a vector of shape \(1,\): their shape is \(2,\)"),
+        ("readings", None, "readings are not numbers: found None; expected are those of x"),
+        ("readings", ["1"], "readings are not numbers"),
+        ("rewards", None, "rewards are not numbers: found None"),
+        ("rewards", [1.0, 2.0], r"1 reward declared, others given: found \[1.0, 2.0\], a list; .*: n;"),
+        ("terminated", "no", "terminated is neither True nor False: found 'no'"),
     ],
 )
 def test_what_an_environment_returns_is_checked(what, value, words):
@@ -182,10 +182,10 @@ class Talker(DummyBrain):
 
 
 def test_answers_of_the_wrong_type_are_told_by_name():
-    with pytest.raises(ContractError, match=r"Wordy\.internal_reward of agent 'a'"):
+    with pytest.raises(ContractError, match=r"agent 'a' \(.*:Wordy\): internal_reward must return a number"):
         execute(document(phase(agents=[agent("a", objective=named(f"{__name__}:Wordy"))])))
     with pytest.raises(
-        ContractError, match=r"Yes\.episode_flow_control must return a SimulationFlowControl, not True"
+        ContractError, match=r"Yes, episode_flow_control: it must return a SimulationFlowControl, not True"
     ):
         execute(document(phase(conditions=[named(f"{__name__}:Yes")])))
     both = agent("a", muscle=named("support.parts:Telling"), brain=named(f"{__name__}:Talker"))

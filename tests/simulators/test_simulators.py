@@ -20,7 +20,6 @@ from palaestrai_mosaik.errors import PowerFlowError, SimulationError
 pp = pytest.importorskip("pandapower")
 simbench = pytest.importorskip("simbench")
 
-from palaestrai_mosaik.environment.grid import load_grid  # noqa: E402
 from palaestrai_mosaik.simulators.power_flow import PowerFlow  # noqa: E402
 from palaestrai_mosaik.simulators.profiles import Profiles  # noqa: E402
 from palaestrai_mosaik.simulators.pv import PV, dc_power  # noqa: E402
@@ -58,6 +57,12 @@ logged: dict[tuple[int, str, str], Any] = {}
 @cache
 def _table(name: str) -> pd.DataFrame:
     return pd.read_csv(Path(simbench.complete_data_path(0)) / f"{name}.csv", sep=";")
+
+
+@cache
+def simbench_net() -> Any:
+    """Return SimBench's own net, whose elements name their profiles."""
+    return simbench.get_simbench_net(CODE)
 
 
 def simbench_powers(net: Any, row: int) -> dict[tuple[str, str], pd.Series]:
@@ -115,7 +120,7 @@ def scenario(config: Any, hours: float) -> dict[tuple[int, str, str], Any]:
 def test_the_power_flow_is_that_of_pandapower() -> None:
     """Three quarters of an hour of SimBench's own tables, solved by pandapower itself."""
     found = scenario(IN_PROCESS, 0.75)
-    own = load_grid(GRID).net
+    own = simbench_net()
     for step in range(3):
         net = deepcopy(own)
         for (element, column), powers in simbench_powers(own, JUNE + step).items():
@@ -128,7 +133,6 @@ def test_the_power_flow_is_that_of_pandapower() -> None:
             assert loading == pytest.approx(net.res_line.loading_percent[i], abs=1e-3)
 
 
-@pytest.mark.slow
 def test_over_tcp_they_give_the_same_bytes() -> None:
     assert scenario(BY_COMMAND, 0.5) == scenario(IN_PROCESS, 0.5)
 
@@ -189,7 +193,7 @@ def test_profiles_are_those_of_simbench() -> None:
     # half a minute a tick: 30 ticks a row
     profiles.init("P", time_resolution=30.0, step_size=15)
     profiles.create(1, "Profiles", grid=GRID, start="2016-06-01T12:00")
-    net, first = load_grid(GRID).net, JUNE + 48
+    net, first = simbench_net(), JUNE + 48
     for time, row in ((0, first), (15, first), (30, first + 1)):
         outputs = step(profiles, time)
         for (element, column), powers in simbench_powers(net, row).items():

@@ -16,11 +16,12 @@ from urllib.parse import unquote
 import psutil
 import pytest
 import sqlalchemy as sa
-from execution.folders import drive, environment_now, make_folder, markers, until
+from execution.folders import drive, environment_now, make_folder, markers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.documents import document, named, phase
 from support.learning import HERE, learner, track, write
+from support.waiting import until
 
 from palaestrai_mosaik.cli.arsenai import main as arsenai
 from palaestrai_mosaik.cli.common import store_option

@@ -11,11 +11,13 @@ import time
 
 import pytest
 import sqlalchemy as sa
-from execution.folders import drive, make_folder, markers, until
+from execution.folders import drive, make_folder, markers
+from support.waiting import until
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.execution.run_store import uncollected_contents
 from palaestrai_mosaik.store import Store, database
+from palaestrai_mosaik.store.models import Warned, utc_now
 from tests.support import postgresql
 
 
@@ -78,7 +80,8 @@ def test_a_transaction_waits_before_it_begins_and_is_done_again_where_it_is_cut(
         run.warning("recorded when the server was there again")
         timer.join()
         assert store.warnings("latest")["text"].tolist() == ["recorded when the server was there again"]
-        assert len([one for one in caplog.records if "is away" in one.message]) == 1
+        (away,) = [one.message for one in caplog.records if "is away" in one.message]
+        assert "connection refused" in away.lower() and "()" not in away
         attempts = []
 
         def cut(session):
@@ -97,6 +100,27 @@ def test_a_transaction_waits_before_it_begins_and_is_done_again_where_it_is_cut(
         assert store.warnings("latest")["text"].tolist() == ["recorded when the server was there again!"]
         run.finish("finished")
         assert store.runs()["status"].tolist() == ["finished"]
+
+
+@postgresql.needs_server
+def test_a_limit_of_the_server_is_no_outage(database_store, monkeypatch, caplog):
+    """What the server refuses for reasons of its own, such as a statement that takes too long, it refuses again."""
+    run = database_store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
+    attempts = []
+
+    def many(session):
+        attempts.append(True)
+        session.execute(sa.text("SET LOCAL statement_timeout = 100"))
+        session.add_all([Warned(instance_id=run._id, text=str(i), time=utc_now()) for i in range(2000)])
+        session.flush()
+
+    engine = database_store.database.engine
+    with engine.connect() as other, other.begin():
+        other.exec_driver_sql("LOCK TABLE warnings IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreError, match="canceling statement due to statement timeout"):
+            database_store.database.write(many)
+    assert len(attempts) == 1
+    assert "trying again" not in caplog.text
 
 
 LOST = "server closed the connection unexpectedly"
@@ -214,9 +238,9 @@ def recorded(store, run):
 
 
 @postgresql.needs_server
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [9, 2])
 def test_a_connection_that_is_ended_at_any_statement_costs_nothing(database_store, helpers, every):
-    """The server ends the connection before the n-th statement of a run, for every n until a run has fewer."""
+    """The server ends the connection before the n-th statement of a run, for each multiple n of ``every`` that a run reaches."""
     store, count, ended = database_store, 0, []
     reference = recorded(store, live(store, helpers, "reference"))
     at = 0

@@ -101,7 +101,7 @@ def test_a_killed_run_is_lost_but_readable(tmp_path):
 def killed_at_its_end(folder: Path, status: str, when: str) -> dict[str, Any]:
     """Let a process be killed while it records how its run ended; return the mark of the run."""
     with start(ENDING, str(folder), status, when) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert process.returncode == -signal.SIGKILL, err
     return ast.literal_eval(out)
 

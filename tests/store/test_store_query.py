@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 KEYS = ["worker", "episode", "step", "time"]
@@ -253,6 +255,40 @@ def test_export(store, small_run, tmp_path, format):
     assert brains[["agent", "tag", "bytes"]].to_numpy().tolist() == [["a", "best", 4]]
     with pytest.raises(StoreError, match="not empty"):
         store.export(small_run, target, format)
+
+
+@pytest.mark.parametrize("after", [1, 4, 9])
+def test_an_export_that_was_killed_is_repeated(store, small_run, tmp_path, monkeypatch, after):
+    whole, target = tmp_path / "whole", tmp_path / "out"
+    store.export(small_run, whole)
+    left = after
+
+    class Killed(BaseException):
+        """Nothing that the export catches."""
+
+    writing = files.writing
+
+    def kills(path, **options):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            # as a process leaves it that is killed while it writes
+            Path(path).with_name(f".{'0' * 16}.tmp").touch()
+            raise Killed
+        return writing(path, **options)
+
+    monkeypatch.setattr(files, "writing", kills)
+    with pytest.raises(Killed):
+        store.export(small_run, target)
+    monkeypatch.undo()
+    if after > 1:
+        with pytest.raises(StoreError, match=r"not empty .it holds another export, which did not end"):
+            store.export(small_run, target, "csv")
+    store.export(small_run, target)
+    names = [sorted(path.relative_to(one) for path in one.rglob("*")) for one in (whole, target)]
+    assert names[0] == names[1]
+    with pytest.raises(StoreError, match="is not empty: export"):
+        store.export(small_run, target)
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv"])

@@ -47,7 +47,7 @@ class Drift(BatchEnvironment):
         at: int = 2,
         episode: int = 2,
     ):
-        super().__init__(batch, first)
+        super().__init__(batch=batch, first=first)
         self.numbers = np.arange(first, first + batch)
         self.drawn, self.broken, self.at = drawn, broken, at
         self.fails_in = episode

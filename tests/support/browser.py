@@ -68,8 +68,8 @@ class Browser:
         """Return the value of an expression in the page."""
         return self.driver.execute_script(f"return {code}", *arguments)
 
-    def wait(self, code: str, seconds: float = 30) -> Any:
-        """Return the value of an expression in the page as soon as it counts as true."""
+    def wait(self, code: str, seconds: float = 300) -> Any:
+        """Return the value of an expression in the page as soon as it counts as true; the limit ends a hang."""
         from selenium.webdriver.support.ui import WebDriverWait
 
         return WebDriverWait(self.driver, seconds, 0.05).until(

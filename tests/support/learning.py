@@ -140,6 +140,15 @@ class Track(Environment):
         note(self.log, self.uid, "shutdown")
 
 
+class NarrowTrack(Track):
+    """A track with noise that is often outside of its space."""
+
+    def setup(self) -> EnvironmentBaseline:
+        baseline = super().setup()
+        noise = SensorInformation(0.0, Box(-1.0, 1.0, shape=()), "noise")
+        return replace(baseline, sensors=[baseline.sensors[0], noise])
+
+
 class Follower(Muscle):
     """Sets ``u`` to the newest update (0 before there is one); notes every call.
 

@@ -1,7 +1,7 @@
 """The markers of tests: found from what a test needs, so that nobody has to write them.
 
 A test is marked by its folder, by the reasons of its ``skipif`` marks, by its fixtures, and by what it or its module
-passes to ``pytest.importorskip``. What is left, in a folder of :data:`FAST`, is ``fast``.
+passes to ``pytest.importorskip``; ``slow``, by how long it took (:mod:`tests.support.slow`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.slow import slow_tests
 
 TESTS = Path(__file__).parents[1]
 
 #: marker -> which tests have it (``pytest --markers`` and CONTRIBUTING.md)
 MARKERS = {
-    "fast": "of folders that need a minute of one core or less; `make test-fast` runs them",
-    "slow": "that take more than ten seconds; only `--slow` runs them",
+    "slow": "that take longer than a second, most of them (`tests/slow.txt`); only `--slow` runs them",
     "grid": "of the power grid: they need pandapower",
     "rl": "of learners, Gymnasium and PettingZoo",
     "palaestrai": "beside palaestrAI and MIDAS",
@@ -26,11 +26,6 @@ MARKERS = {
     "browser": "with a real browser",
     "container": "with a builder of container images, `PALAESTRAI_MOSAIK_TEST_CONTAINERS`",
 }
-#: folders with tests that need a minute of CPU time or less each (without those of parts): together three minutes
-FAST = ("agent", "architecture", "design", "experiment", "scheduler", "testing", "types")
-#: folders and files with the tests that take longest
-LONG = ("benchmarks_race", "docs", "faults", "run/test_resume.py", "test_benchmarks.py", "test_outcomes.py")
-
 _FOLDERS = {"grid": "grid", "rl": "rl", "peer": "palaestrai"}
 _MODULES = {
     **dict.fromkeys(("lightsim2grid", "numba", "pandapower", "simbench"), "grid"),
@@ -40,8 +35,6 @@ _MODULES = {
 }
 _REASONS = ("postgresql", "slurm", "browser", "container")
 _FIXTURES = {"slurm_jobs": "slurm"}
-#: parts of which no fast test has any
-_PARTS = frozenset(MARKERS) - {"fast"}
 
 
 def _imported(node: ast.AST) -> set[str]:
@@ -69,16 +62,6 @@ def needs_of(path: Path) -> dict[str, set[str]]:
     return needs
 
 
-def may_be_fast(path: Path) -> bool:
-    """Whether there may be fast tests in a file or folder."""
-    return not path.is_relative_to(TESTS) or path == TESTS or path.relative_to(TESTS).parts[0] in FAST
-
-
-def begins_first(path: Path) -> bool:
-    """Whether the tests of a file are among those that take longest."""
-    return any(path.is_relative_to(TESTS / long) for long in LONG)
-
-
 def marks_of(item: pytest.Item) -> set[str]:
     """Return the markers that ``item`` is to have beside those that it has."""
     if not item.path.is_relative_to(TESTS):
@@ -91,5 +74,4 @@ def marks_of(item: pytest.Item) -> set[str]:
     found |= {_MODULES[name] for name in modules if name in _MODULES}
     found |= {mark for mark in _REASONS if any(mark in reason.lower() for reason in reasons)}
     found |= {mark for name, mark in _FIXTURES.items() if name in getattr(item, "fixturenames", ())}
-    marked = found | {mark.name for mark in item.iter_markers()}
-    return found | {"fast"} if folder in FAST and not marked & _PARTS else found
+    return found | {"slow"} if item.nodeid.partition("[")[0] in slow_tests() else found

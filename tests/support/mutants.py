@@ -45,7 +45,7 @@ COVERED: dict[str, tuple[str, ...]] = {
         "tests/analysis/test_comparison.py",
         "tests/analysis/test_comparison_statistics.py",
     )
-    for name in ("aggregates", "compare", "hypothesis_tests", "pairs", "resampling")
+    for name in ("aggregates", "compare", "pairs", "resampling", "studentized")
 }  # fmt: skip
 
 

@@ -84,6 +84,20 @@ DESIGNS: dict[str, dict[str, Any]] = {
         "sampler": {"name": "fractional_factorial", "resolution": 4},
         "repetitions": 3,
     },
+    **{
+        f"{algos} algorithms, {grids} grids, {seeds} seeds; {share:.0%} of the seed's variance differs by grid": {
+            "factors": {
+                "algo": factor([f"algo {i}" for i in range(algos)]),
+                "grid": factor([f"grid {i}" for i in range(grids)]),
+            },
+            "repetitions": seeds,
+            "seed_by": ("grid", share),
+        }
+        for algos, grids, seeds, share in [
+            *((5, 2, 5, share) for share in (0.0, 0.2, 0.5, 1.0)),
+            *((3, 3, seeds, 0.5) for seeds in (2, 3, 10)),
+        ]
+    },
     "whole numbers of a Latin hypercube": {
         "factors": {name: factor(low=0, high=9, type="int") for name in ("x", "y")},
         "sampler": {"name": "lhs", "n": 150},
@@ -93,9 +107,21 @@ DESIGNS: dict[str, dict[str, Any]] = {
 
 
 class Noise:
-    """Results of a design; every executed run has an outcome of its own, drawn from a normal distribution."""
+    """Results of a design; every executed run has an outcome of its own, drawn from a normal distribution.
 
-    def __init__(self, folder: Path, lost: float = 0.0, **keys: Any):
+    ``seed_by``: a factor and a share. Each seed then adds an effect to all of its runs, of which this share of the
+    variance is another one for each level of the factor; its standard deviation is 3.3 times that of a run's own
+    outcome. ``effect`` is added to the outcomes of the first level of the first factor.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        lost: float = 0.0,
+        seed_by: tuple[str, float] | None = None,
+        effect: float = 0.0,
+        **keys: Any,
+    ):
         base = {key: value for key, value in document().canonical.items() if key not in ("uid", "seed")}
         factors = {
             name: {"path": f"{_PLACE}.{name}", "create": True, **told}
@@ -114,13 +140,30 @@ class Noise:
         self.frame = pd.DataFrame(rows, columns=["row", "repetition", "run"]).assign(status="finished")
         # in the order of the design: what runs are called must not decide on what is drawn
         self._place, self.executed = pd.factorize(self.frame["run"])
-        self._lost = lost
+        self._lost, self._effect = lost, effect
+        rows, first = self.frame["row"].to_numpy(), next(iter(factors))
+        self._first = pd.factorize(np.array([one[first] for one in values], dtype=object))[0][rows] == 0
+        self._share, self._level = 0.0, np.zeros(0, dtype=np.intp)
+        if seed_by is not None:
+            name, self._share = seed_by
+            self._level = pd.factorize(np.array([one[name] for one in values], dtype=object))[0][rows]
 
     def draw(self, rng: np.random.Generator) -> None:
         """Give every executed run another outcome; a share of them is lost."""
         y = rng.normal(size=len(self.executed))
         y[rng.random(len(y)) < self._lost] = np.nan
-        self.frame = self.frame.assign(y=y[self._place])
+        self.frame = self.frame.assign(y=y[self._place] + self._effect * self._first + self._of_seeds(rng))
+
+    def _of_seeds(self, rng: np.random.Generator) -> Any:
+        if not len(self._level):
+            return 0.0
+        number = self.frame["repetition"].to_numpy()
+        levels = int(self._level.max()) + 1
+        alike = rng.normal(size=number.max() + 1)
+        apart = rng.normal(size=(levels, len(alike)))
+        apart = (apart - apart.mean(axis=0)) * (levels / (levels - 1)) ** 0.5
+        whole = (1 - self._share) ** 0.5 * alike[number] + self._share**0.5 * apart[self._level, number]
+        return whole / 0.3
 
     def outcomes(self) -> pd.DataFrame:
         return self.frame

@@ -35,6 +35,8 @@ class Outcomes:
     ran: set[str] = field(default_factory=set)
     #: id -> reason
     skipped: dict[str, str] = field(default_factory=dict)
+    #: id -> how long the test took with its fixtures; of those that ran
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Outcomes:
@@ -44,15 +46,21 @@ class Outcomes:
             run: Mapping[str, Any] = json.loads(line)
             found.ran |= set(run["ran"])
             found.skipped |= run["skipped"]
+            for test, seconds in run["seconds"].items():
+                found.seconds[test] = max(seconds, found.seconds.get(test, 0.0))
         return found
 
     def append_to(self, path: Path) -> None:
         """Append this run as one line."""
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"ran": sorted(self.ran), "skipped": self.skipped}) + "\n")
+            seconds = {test: round(self.seconds[test], 3) for test in self.seconds if test in self.ran}
+            run = {"ran": sorted(self.ran), "skipped": self.skipped, "seconds": seconds}
+            file.write(json.dumps(run) + "\n")
 
     def add(self, report: Any) -> None:
         """Take the report of a test, or of the collection of a module."""
+        if hasattr(report, "duration"):
+            self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
         if report.skipped and not hasattr(report, "wasxfail"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
             self.skipped[report.nodeid] = str(reason)

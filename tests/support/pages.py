@@ -1,4 +1,4 @@
-"""The fenced blocks of the documentation's pages: what ``tests/docs/test_docs.py`` executes."""
+"""The fenced blocks of the documentation's pages, which ``tests/docs/test_docs.py`` executes, and the listed messages."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ class Block:
 
     def _given(self, key: str) -> list[str]:
         return [word.removeprefix(key) for word in self.words if word.startswith(key)]
+
+
+def messages() -> list[str]:
+    """Return the messages on the page of messages: what is bold and code, with line ends as spaces."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    return [" ".join(message.split()) for message in re.findall(r"\*\*`([^`]+)`\*\*", page)]
 
 
 def blocks_of(page: str) -> list[Block]:

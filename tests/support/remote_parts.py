@@ -113,6 +113,8 @@ class Walk(Environment):
             os._exit(3)
         if kind == "killed":
             os.kill(os.getpid(), 9)
+        if kind == "hangs":
+            time.sleep(3600)
 
 
 class Pulses(Walk):
@@ -120,6 +122,14 @@ class Pulses(Walk):
 
     hold_setpoints = False
     step_size = 2
+
+
+class Spawning(Walk):
+    """Begins where a generator says that is spawned from its own."""
+
+    def reset(self) -> EnvironmentState:
+        self.rng = self.rng.spawn(2)[1]
+        return super().reset()
 
 
 class Versioned(Walk):

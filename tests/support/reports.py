@@ -49,6 +49,9 @@ def indices(names: list[str], outcome: str) -> pd.DataFrame:
     for name, mu, sigma in zip(names, (3.2, 1.5, 0.2, 0.9), (1.0, 1.6, 0.1, 0.2), strict=True):
         add("morris", "mu_star", name, (mu, 0.3))
         add("morris", "sigma", name, (sigma, np.nan))
+    for method in ("sobol", "morris"):
+        for name, p in zip(names, (0.001, 0.002, 0.6, 0.01), strict=True):
+            add(method, "p_adjusted", name, (p, np.nan))
     return pd.DataFrame(rows)
 
 
@@ -104,7 +107,7 @@ def compared(by: str, outcome: str) -> Compared:
         [
             {"a": a, "b": b, "n": 12, "difference": d, "difference_low": d - h, "difference_high": d + h}
             | {"improvement": 0.1, "improvement_low": 0.02, "improvement_high": 0.3}
-            | {"test": "Wilcoxon signed-rank", "p": p / 3, "p_holm": p, "favours": favours}
+            | {"test": "permutation t (signs)", "p": p / 3, "p_holm": p, "p_worst": p, "favours": favours}
             for a, b, d, h, p, favours in [*rows, ("all", "none", 0.5, 1.5, 0.5, "")]
         ]
     )

@@ -112,7 +112,7 @@ def main() -> None:
         "finish": lambda number, barrier: _finish(helpers, location, files, number, barrier),
     }
     context = multiprocessing.get_context("fork")
-    barrier, failed = context.Barrier(count, timeout=60), context.Array("i", count)
+    barrier, failed = context.Barrier(count, timeout=600), context.Array("i", count)
     processes = [
         context.Process(target=_child, args=(tasks[what], number, barrier, failed)) for number in range(count)
     ]

@@ -34,7 +34,7 @@ class Tanks(BatchEnvironment):
     action_dtypes = (np.float64,)
 
     def __init__(self, batch: int = 1, first: int = 0, length: int = 9):
-        super().__init__(batch, first)
+        super().__init__(batch=batch, first=first)
         self.length = length
 
     def get_observation_spaces(self) -> Any:
@@ -280,9 +280,9 @@ class Endless(Tanks):
 
 BROKEN = [
     (OneSize, "is not of the size it was made with: batch=1 gave 5"),
-    (NoBaseline, "setup returns no EnvironmentBaseline"),
+    (NoBaseline, "returns no EnvironmentBaseline: setup"),
     (StepSize, "step_size is not a whole number"),
-    (TwiceTheSame, "several sensors have the same uid: 'a'"),
+    (TwiceTheSame, "several sensors have the same uid: setup: 'a'"),
     (OtherSpaces, "two instances differ: their baselines are not the same"),
     (WrongKinds, "WrongKinds declares 2 state_shapes, but 1 state_dtypes"),
     (WrongShape, r"observation 0 has shape (5, 1), declared is (5, 2)"),
@@ -290,7 +290,7 @@ BROKEN = [
     (WordyEnds, "does not give what it declares: episode 0, step 1: "),
     (NoPair, "get_action_results: states must be a list of 2 arrays, found ndarray"),
     (Outside, "a reading lies outside its space: episode 0, reset, incarnation 0"),
-    (Uncountable, "a reward lies outside its space: episode 0, step 1, incarnation 0"),
+    (Uncountable, "a reward is not finite: episode 0, step 1, incarnation 0"),
     (WritesStates, "raises an exception: episode 0, step 1: ValueError: assignment destination is read-only"),
     (WritesActions, "changes the arguments that it is given: get_rewards"),
     (WritesRecorded, "raises an exception: episode 0, reset: ValueError: output array is read-only"),
@@ -302,7 +302,7 @@ BROKEN = [
     (OwnGenerator, "two instances differ, given the same generators and set-points: episode 0, reset"),
     (GlobalGenerator, "uses a global random generator"),
     (SingleGenerator, "an incarnation differs from a batch of 1: episode 0, reset, incarnation 1"),
-    (NoIdle, "a reading lies outside its space: episode 0, step 1, incarnation 0"),
+    (NoIdle, "a reading is not finite: episode 0, step 1, incarnation 0"),
     (Leftover, "a reset does not lead back to the same first state"),
     (Endless, "ends an episode although its attribute 'ends' is false"),
     (dict, "is no BatchEnvironment: it is a dict"),
@@ -310,7 +310,7 @@ BROKEN = [
 #: what else is found as a consequence
 ALSO = {
     ResetsOthers: ["an incarnation differs from a batch of 1: episode 0, step 5, incarnation 1"],
-    NoIdle: ["a reward lies outside its space"],
+    NoIdle: ["a reward is not finite"],
     OwnGenerator: ["an incarnation differs from a batch of 1", "a reset does not lead back"],
     Leftover: ["an incarnation differs from a batch of 1: episode 1, reset"],
 }

@@ -172,7 +172,7 @@ class OnlyTrains(Sound):
         (Foreign, "actuator 'sgen-9.q_mvar' is not one of the agent's (did you mean 'sgen-"),
         (Numbers, "propose_actions must return actuators, not 0.1"),
         (WildVector, "set-point [2.5] of actuator 'sgen-1.q_mvar' is not in"),
-        (ShortVector, "set-point vector has shape (2,), expected (3,)"),
+        (ShortVector, "the vector of set-points has shape (2,), expected is (3,)"),
         (WildValue, "ActionError: set-point 7.0 of actuator 'sgen-0.q_mvar' is not in"),
         (WritesReadings, "changes the readings that it is given"),
         (OwnGenerator, "two instances differ, given the same readings and generators"),
@@ -384,7 +384,10 @@ class SharedSum(Difference):
 @pytest.mark.parametrize(
     ("broken", "text"),
     [
-        (Text, "a value is neither a number nor None: row 0: 'good'"),
+        (
+            Text,
+            "a value is neither a number nor None: row 0: internal_reward must return a number or None, not 'good'",
+        ),
         (NotANumber, "a value is not finite (where there is none, return None): row 0: nan (and 99 more)"),
         (Forgets, "changes the memory: row 1"),
         (Limits, "changes the memory: row 0"),
@@ -510,7 +513,7 @@ class Unknown(TerminationCondition):
 @pytest.mark.parametrize(
     ("broken", "text"),
     [
-        (Number, "an answer is no SimulationFlowControl: worker 0, episode 0, step 0: 1"),
+        (Number, "must return a SimulationFlowControl, not 1; write `return SimulationFlowControl.CONTINUE`"),
         (Altogether, "mixes up workers or episodes"),
         (Clears, "changes what it is shown: worker 0, episode 0, step 1"),
         (Clears2, "changes what it is shown: after worker 0, episode 0"),

@@ -6,6 +6,7 @@ import http.client
 import json
 import logging
 import re
+import shutil
 import socket
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,7 @@ class Client:
         if method == "POST":
             sent |= {"Origin": self.origin, "Content-Type": "application/json"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=300)
         skip = "Host" in sent
         connection.putrequest(method, path, skip_host=skip, skip_accept_encoding=True)
         for name, value in sent.items():
@@ -113,6 +114,20 @@ def test_only_its_own_names_are_answered(client: Client) -> None:
         "",
         "[::1",
         "192.0.2.1",
+        "localhost:1@evil.example",
+        "localhost:evil.example",
+        "localhost:1:2",
+        "localhost:1/",
+        "localhost:\xd9\xa1",  # a digit that is not ASCII, in UTF-8
+        "localhost:\xb2",  # str.isdigit() is true
+        "localhost@evil.example",
+        "evil.example@localhost",
+        "[::1]evil.example",
+        "[::1]:1@evil.example",
+        "[::1]@evil.example:1",
+        "localhost,evil.example",
+        "localhost evil.example",
+        "localhost:123456",
     ):
         assert client("/", Host=host).status in (400, 421), host
     for host in ("localhost", f"LOCALHOST:{client.port}", "127.0.0.1:9000", "[::1]:1"):
@@ -123,7 +138,10 @@ def test_names_of_a_machine_are_answered_where_others_may_come_from() -> None:
     others = Access(names_of("0.0.0.0", 80, ("Box", "box.lan")), any_address=True)
     for host in ("box", "BOX.lan:80", "192.0.2.7:80", "[2001:db8::1]:80", "localhost:1"):
         assert others.answers(host), host
-    for host in ("evil.example", "192.0.2.7.evil.example", "box.lan.evil.example", None):
+    for host in (
+        *("evil.example", "192.0.2.7.evil.example", "box.lan.evil.example", None, ""),
+        *("192.0.2.7:1@evil.example", "[2001:db8::1]:evil.example", "192.0.2.7@evil.example", "box:x"),
+    ):
         assert not others.answers(host), host
     alone = Access(names_of("127.0.0.1", 80, ("box",)))
     assert not alone.answers("box") and not alone.answers("192.0.2.7")
@@ -217,7 +235,9 @@ def test_no_file_of_the_machine_is_reached_by_the_name_of_a_run(client: Client, 
             assert "root:" not in answer.error
 
 
-def test_a_link_in_place_of_a_log_is_not_followed(serve: Serve, folder: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_log_is_not_followed(
+    serve: Serve, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store, secret = tmp_path / "store", tmp_path / "secret"
     secret.write_text("a secret")
     elsewhere = tmp_path / "elsewhere"
@@ -225,11 +245,52 @@ def test_a_link_in_place_of_a_log_is_not_followed(serve: Serve, folder: Path, tm
     store.mkdir()
     (store / "started").symlink_to(elsewhere)
     location = StoreLocation(str(store))
-    client = Client(serve(Source(location, workplace=Workplace(location))))
+    workplace = Workplace(location)
+    client = Client(serve(Source(location, workplace=workplace)))
     text = Path("scenarios/dummy.yml").read_text(encoding="utf-8")
     answer = client("/api/documents/start", "POST", json.dumps({"text": text}).encode())
-    assert answer.status == 500
+    assert answer.status == 409
+    assert answer.error.startswith(f"{store}/started")
+    assert "started is a link, and links" in answer.error
     assert list(elsewhere.iterdir()) == []
+    # of what was started before somebody put a link there
+    (store / "started").unlink()
+    key = client("/api/documents/start", "POST", json.dumps({"text": text}).encode())
+    key = json.loads(key.body)["key"]
+    (one,) = [one for one in workplace.started() if one.key == key]
+    one.process.wait()
+    one.log.unlink()
+    one.log.symlink_to(secret)
+    answer = client(f"/api/started/{key}")
+    assert answer.status == 200
+    assert b"a secret" not in answer.body
+    assert b"is a link, and links below" in answer.body
+    assert "Traceback" not in caplog.text
+
+
+def test_links_in_a_store_are_answered_in_words(
+    serve: Serve, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log of another folder was sent; a link in the place of ``instances`` gave a traceback."""
+    store = tmp_path / "store"
+    shutil.copytree(folder, store)
+    (run,) = (path.name for path in (store / "instances").iterdir())
+    log, secret = store / "instances" / run / "log.txt", tmp_path / "secret"
+    secret.write_text("a secret\n")
+    log.unlink(missing_ok=True)
+    log.symlink_to(secret)
+    client = Client(serve(Source(StoreLocation(str(store)))))
+    answer = client(f"/api/run/{run}/log")
+    assert (answer.status, "log.txt is a link, and links below" in answer.error) == (404, True)
+    (store / "instances").rename(tmp_path / "instances")
+    for target in (tmp_path / "instances", store / "instances"):
+        (store / "instances").symlink_to(target)
+        for path in ("log", "", "world", "curves", "record", "phases"):
+            answer = client(f"/api/run/{run}/{path}".rstrip("/"))
+            assert answer.status < 500, (path, answer.body)
+            assert b"a secret" not in answer.body
+        (store / "instances").unlink()
+    assert "Traceback" not in caplog.text
 
 
 def test_errors_say_nothing_of_the_code(serve: Serve, folder: Path, caplog: pytest.LogCaptureFixture) -> None:

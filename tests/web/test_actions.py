@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
+from support.waiting import until
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.errors import DocumentError, StoreError
@@ -20,6 +21,7 @@ from palaestrai_mosaik.store.cancellation import cancel_run
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.models import Instance
 from palaestrai_mosaik.store.process import process_started, still_runs, terminate
+from palaestrai_mosaik.store.run_lock import LOCK
 from palaestrai_mosaik.web.actions import Refused, perform
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.resources import ResourceError, Source
@@ -29,13 +31,6 @@ ROOT = Path(__file__).parents[2]
 DUMMY = ROOT / "scenarios" / "dummy.yml"
 #: two phases, of which the first goes on until it is ended
 LONG = DUMMY.read_text(encoding="utf-8").replace("episodes: 3}", "episodes: 1000000}")
-
-
-def waits(condition: Callable[[], object], seconds: float = 40) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it does not happen"
-        time.sleep(0.1)
 
 
 def working(folder: Path) -> Source:
@@ -64,7 +59,7 @@ def running(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        waits(lambda: _steps(folder) > 0)
+        until(lambda: _steps(folder) > 0)
         yield process
     finally:
         process.kill()
@@ -110,7 +105,7 @@ def test_no_other_process_is_signalled(tmp_path: Path) -> None:
         with Store(tmp_path / "s") as store, pytest.raises(StoreError, match="is not running: it is lost"):
             cancel_run(store, "latest")
         # its number, and the start that another process has had
-        assert not terminate(innocent.pid, process_started(), 5.0)
+        assert not terminate(innocent.pid, process_started(), 5.0, lambda: True)
         assert innocent.poll() is None
         innocent.communicate(b"\n")
         assert innocent.returncode == 0
@@ -123,31 +118,73 @@ def test_no_other_process_is_signalled(tmp_path: Path) -> None:
     assert get(working(tmp_path / "s"), "run/latest/actions")["cancel"] is False
 
 
+#: a program of the user that has locked a file of its own, and goes on
+EDITOR = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("trick", ["nothing", "empty", "link", "hard link"])
+def test_a_process_that_does_not_record_the_run_is_not_signalled(tmp_path: Path, trick: str) -> None:
+    """A store from elsewhere names a process of this user, its start and host, and puts a file in the lock's place."""
+    source = working(tmp_path / "s")
+    with running(tmp_path / "s") as process:
+        process.kill()
+        process.wait()
+        mine = tmp_path / "mine"
+        with subprocess.Popen(
+            [sys.executable, "-c", EDITOR, str(mine)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as innocent:
+            assert innocent.stdout is not None and innocent.stdout.readline() == b"locked\n"
+            (lock,) = (tmp_path / "s").glob(f"instances/*/{LOCK}")
+            lock.unlink()
+            if trick == "empty":
+                lock.touch()
+            elif trick == "link":
+                lock.symlink_to(mine)
+            elif trick == "hard link":
+                os.link(mine, lock)
+            started = psutil.Process(innocent.pid).create_time()
+            change(tmp_path / "s", pid=innocent.pid, pid_started=started)
+            assert get(source, "run/latest")["status"] == "running"
+            possible = get(source, "run/latest/actions")
+            assert possible["cancel"] is False and "does not hold the lock" in possible["why"]
+            with pytest.raises(StoreError, match=f"process {innocent.pid}, .* does not hold the lock"):
+                perform(source, "run/latest/cancel", {})
+            assert innocent.poll() is None
+            innocent.communicate(b"\n")
+            assert innocent.returncode == 0
+
+
 def test_a_process_that_has_ended_is_not_terminated() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert not terminate(ended.pid, process_started(), 5.0)
+    assert not terminate(ended.pid, process_started(), 5.0, lambda: True)
     assert still_runs(os.getpid(), process_started(), 5.0)
 
 
 def test_a_run_with_a_checkpoint_is_resumed(tmp_path: Path) -> None:
     source = working(tmp_path / "s")
     with running(tmp_path / "s", "--checkpoint-every", "0.2") as process:
-        waits(lambda: list((tmp_path / "s").glob("instances/*/checkpoints/*")))
+        until(lambda: list((tmp_path / "s").glob("instances/*/checkpoints/*")))
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     before = _steps(tmp_path / "s")
     assert get(source, "run/latest/actions")["resume"] is True
     answer = perform(source, "run/latest/resume", {})
     run = get(source, "run/latest")["run"]
-    waits(lambda: get(source, "run/latest")["status"] == "running")
-    waits(lambda: _steps(tmp_path / "s") > before)
+    until(lambda: get(source, "run/latest")["status"] == "running")
+    until(lambda: _steps(tmp_path / "s") > before)
     started = get(source, f"started/{answer['key']}")
     assert (started["run"], started["code"]) == (run, None)
     with pytest.raises(Refused, match="is running; interrupted, lost, failed runs can be resumed"):
         perform(source, "run/latest/resume", {})
     perform(source, "run/latest/cancel", {})
-    waits(lambda: get(source, f"started/{answer['key']}")["code"] == 130)
+    until(lambda: get(source, f"started/{answer['key']}")["code"] == 130)
     assert len(source.store.runs()) == 1
 
 
@@ -160,7 +197,7 @@ def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="it has no checkpoint"):
         perform(source, f"run/{first}/resume", {})
     with running(tmp_path / "s", "--checkpoint-every", "0") as process:
-        waits(lambda: len(source.store.runs()) == 2)
+        until(lambda: len(source.store.runs()) == 2)
         with pytest.raises(Refused, match=r"\(running\) of the same document is newer"):
             perform(source, f"run/{first}/resume", {})
         possible = get(source, f"run/{first}/actions")
@@ -171,7 +208,7 @@ def test_a_process_that_fails_shows_why(tmp_path: Path) -> None:
     source = working(tmp_path / "s")
     text = LONG.replace("max_iter", "max_itr")
     key = perform(source, "documents/start", {"text": text, "name": "../../evil/x.yml"})["key"]
-    waits(lambda: get(source, f"started/{key}")["code"] is not None)
+    until(lambda: get(source, f"started/{key}")["code"] is not None)
     one = get(source, f"started/{key}")
     assert (one["code"], one["run"]) == (2, None)
     assert "max_itr" in one["printed"]
@@ -210,7 +247,7 @@ def test_settings_are_no_options(tmp_path: Path) -> None:
     key = perform(
         source, "documents/start", {"text": DUMMY.read_text(encoding="utf-8"), "settings": settings}
     )["key"]
-    waits(lambda: get(source, f"started/{key}")["code"] is not None)
+    until(lambda: get(source, f"started/{key}")["code"] is not None)
     assert get(source, f"started/{key}")["code"] == 0, get(source, f"started/{key}")["printed"]
     run = source.store.runs().iloc[-1]
     assert (run["document"], run["experiment"]) == ("$(touch planted); --no-store", "a'b\"c")
@@ -223,5 +260,5 @@ def test_modules_of_what_is_started_are_limited(tmp_path: Path) -> None:
     assert get(source, "documents")["allow_modules"] == ("mine",)
     text = LONG.replace("muscle: dummy", 'muscle: "os:system"')
     key = perform(source, "documents/start", {"text": text})["key"]
-    waits(lambda: get(source, f"started/{key}")["code"] is not None)
+    until(lambda: get(source, f"started/{key}")["code"] is not None)
     assert "the module 'os' is not allowed" in get(source, f"started/{key}")["printed"]

@@ -55,6 +55,8 @@ def study(folder: Path) -> DesignFolder:
         {"name": "lhs", "n": 12},
         **{"uid": "study", "repetitions": 2, "zip": {"both": ["x3", "noise"]}, "outcomes": outcomes},
     )
+    (phase,) = told["base"]["schedule"]
+    phase["p"]["environments"][0]["environment"]["name"] = "support.spoiled:SpoiledFunction"
     told["factors"][PLANTED] = {"path": f"{_PARAMS}.steps", "create": True, "levels": [1, 2]}
     return Design.from_mapping(told).generate(folder)
 
@@ -123,7 +125,7 @@ def selected(browser: Browser) -> set[str]:
 
 
 def number(text: str) -> float:
-    return math.nan if text == "\u2013" else float(text.replace(",", ""))
+    return math.nan if text in ("", "\u2013") else float(text.replace(",", ""))
 
 
 def test_the_matrix_shows_the_states_and_changes_while_runs_end(

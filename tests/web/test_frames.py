@@ -194,15 +194,15 @@ def test_the_resources_are_those_of_the_store(source: Source) -> None:
 
 
 def test_frames_appear_while_the_run_goes_on(browser: Browser, serve: Serve, tmp_path: Path) -> None:
-    slow = painted_phase({"every": 1}, params={"steps": 400, "seconds": 0.05}, episodes=1)
+    slow = painted_phase({"every": 1}, params={"steps": 100_000, "seconds": 0.05}, episodes=1)
     with (
         running(document(slow, uid="slow"), tmp_path / "store"),
         Store(tmp_path / "store", read_only=True) as store,
     ):
         show(browser, serve, Source(store), run="slow")
-        browser.wait("Number(document.querySelector('img.frame')?.dataset.step) > 0", seconds=60)
+        browser.wait("Number(document.querySelector('img.frame')?.dataset.step) > 0")
         first = browser.js("Number(document.querySelector('img.frame').dataset.step)")
-        browser.wait(f"Number(document.querySelector('img.frame').dataset.step) > {first}", seconds=60)
+        browser.wait(f"Number(document.querySelector('img.frame').dataset.step) > {first}")
         # also those that follow the last one of before, which was fetched when there were fewer
         browser.js("document.querySelector('label input[type=checkbox]').click()")
         set_state(browser, first + 1)

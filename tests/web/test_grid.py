@@ -387,7 +387,7 @@ def test_two_phases_and_two_runs_go_in_step(browser: Browser, serve: Serve, sour
 
 
 def test_a_running_episode_grows_and_is_followed(browser: Browser, serve: Serve, tmp_path: Path) -> None:
-    document = small_grid_document("live", steps=2000, seconds=0.02)
+    document = small_grid_document("live", steps=100_000, seconds=0.02)
     with running(from_mapping(document), tmp_path):
         source = Source(Store(tmp_path, read_only=True))
         while not len(source.store.environment_states("live", columns=[])):

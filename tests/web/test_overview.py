@@ -45,6 +45,20 @@ def rows(browser: Browser, figure: str) -> list[list[str]]:
     return found
 
 
+def test_warnings_are_shown(browser: Browser, serve: Serve, tmp_path: Path) -> None:
+    entry = {"uid": "w", "name": "support.spoiled:Spoiled", "params": {"bad": 11}}
+    first = {
+        "environments": [{"environment": entry}],
+        "agents": [{"name": "a", "muscle": "random"}],
+        "phase_config": {"mode": "test", "episodes": 1},
+    }
+    pm.run({"uid": "w", "seed": 1, "schedule": [{"p": first}]}, store=tmp_path, quiet=True)
+    open_view(browser, serve, Source(Store(tmp_path, read_only=True)), "#/run/latest")
+    browser.wait("document.querySelector('.warnings li')")
+    (text,) = browser.js("[...document.querySelectorAll('.warnings li')].map((one) => one.textContent)")
+    assert text.startswith("phase 'p': 1 of 9 readings of sensor 'w.x' is outside of Box(")
+
+
 def test_the_objective_is_that_of_the_store(browser: Browser, serve: Serve, source: Source) -> None:
     open_view(browser, serve, source, "#/run/latest")
     expected = source.store.outcomes("latest")

@@ -211,8 +211,13 @@ def test_entities_of_a_model_are_grouped_and_boxes_stand_in_the_order_of_steps()
     ]
     assert drawn["arrows"] == [
         {"source": [0, 0], "target": [1, 1], "time_shifted": False, "label": "p (300 connections)"},
-        {"source": [1, 0], "target": [0, 0], "time_shifted": True, "label": "p"},
+        {"source": [1, 0], "target": [0, 0], "time_shifted": True, "label": "p to 1 of 300"},
     ]
+    # a few connected entities among many are drawn by themselves
+    world["connections"] = world["connections"][5:7]
+    drawn = picture(world)
+    assert drawn["boxes"][0]["rows"] == ["Bus-5 [Bus]", "Bus-6 [Bus]", "298 other Bus (Bus-0, ..., Bus-299)"]
+    assert [one["source"] for one in drawn["arrows"]] == [[0, 0], [0, 1]]
     # what others have recorded may go round in circles
     world["connections"] += [flow(end("agents", "Agent-0"), end("grid", "Bus-0"))]
     assert {box["rank"] for box in picture(world)["boxes"]} <= {0, 1}

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from search.searches import GATED, search_design, start, tuned, wait_until, written
+from search.searches import GATED, search_design, start, tuned, written
 from support.browser import Browser
+from support.waiting import until
 
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError
@@ -51,7 +52,6 @@ def cells(browser: Browser) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 def test_the_page_follows_a_search_of_another_process(browser: Browser, serve: Serve) -> None:
     """The page is open before the first run; rows, states, outcomes and the best so far come without a reload."""
     search = {
@@ -66,7 +66,7 @@ def test_the_page_follows_a_search_of_another_process(browser: Browser, serve: S
     Path("slow_muscle.py").write_text(_SLOW, encoding="utf-8")
     process = start("tune", name, "-o", "f", "--quiet", "--executor", "inline")
     try:
-        wait_until(lambda: Path("f/manifest.json").exists())
+        until(lambda: Path("f/manifest.json").exists())
         source = Source(StoreLocation(str(Path("f", RESULTS))), DesignFolder.open("f"))
         assert source.folder is not None
         begun = len(source.folder.runs)
@@ -184,7 +184,7 @@ def test_the_button_tries_failed_settings_again(here: Path) -> None:
     source = Source(location, DesignFolder.open("f"), Workplace(location))
     Path("mended").touch()
     perform(source, "design/resume", {})
-    wait_until(lambda: source.workplace is not None and source.workplace.started()[0].code is not None, 60)
+    until(lambda: source.workplace is not None and source.workplace.started()[0].code is not None, 60)
     assert source.workplace is not None
     (one,) = source.workplace.started()
     assert one.code == 0, one.printed()
@@ -257,7 +257,9 @@ def test_a_poll_reads_nothing_where_no_file_has_changed(monkeypatch: pytest.Monk
     from palaestrai_mosaik import files
 
     read, stream = files.open_read, files.open_text
-    monkeypatch.setattr(files, "open_read", lambda file: opened.append(str(file)) or read(file))
+    monkeypatch.setattr(
+        files, "open_read", lambda file, **more: opened.append(str(file)) or read(file, **more)
+    )
     monkeypatch.setattr(
         files, "open_text", lambda file, **more: opened.append(str(file)) or stream(file, **more)
     )

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from support import postgresql
+from support.waiting import until
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
@@ -61,13 +61,13 @@ class Page:
         request.add_header("Cookie", f"palaestrai-mosaik-{self.port}={self.token}")
         request.add_header("Content-Type", "application/json")
         request.add_header("Origin", self.address)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return json.load(answer)
 
     def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
         """End it; return the exit code, and what it printed after the first line."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=600)
         return self.process.returncode, out, err
 
 
@@ -93,13 +93,6 @@ def serving(*arguments: str, cwd: Path, **environment: str) -> Iterator[Page]:
         process.communicate()
 
 
-def waits(condition: Any, seconds: float = 40) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it does not happen"
-        time.sleep(0.1)
-
-
 def statuses(folder: Path) -> list[str]:
     with Store(folder, read_only=True) as store:
         return list(store.runs()["status"])
@@ -112,7 +105,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_store_is_served_until_a_signal_ends_it(folder: Path, number: int) -> None:
     with serving("serve", "results", "--port", "0", cwd=folder.parent) as page:
         assert page.line.startswith("results: http://127.0.0.1:") and "Ctrl-C ends the page" in page.line
@@ -205,11 +198,11 @@ def test_a_design_is_served_before_it_has_results(tmp_path: Path, monkeypatch: p
             page("design/cancel", {})
         assert "nothing to cancel" in refused.value.read().decode()
         key = page("design/resume", {})["key"]
-        waits(lambda: page(f"started/{key}")["code"] is not None, 90)
+        until(lambda: page(f"started/{key}")["code"] is not None)
         one = page(f"started/{key}")
         assert (one["code"], one["run"]) == (0, None), one["printed"]
         assert "2 of 2 runs finished" in one["printed"]
-        waits(lambda: page("store") and _is_found(page))
+        until(lambda: page("store") and _is_found(page))
         assert page.end()[0] == 0
     assert statuses(tmp_path / "study" / "results") == ["finished"] * 2
 
@@ -225,18 +218,18 @@ def test_what_the_page_has_started_outlives_it(tmp_path: Path) -> None:
     pm.run(DUMMY, store=tmp_path / "s", quiet=True)
     with serving("serve", "s", "--port", "0", cwd=tmp_path) as page:
         key = page("documents/start", {"text": ENDLESS, "settings": ["uid=endless"]})["key"]
-        waits(lambda: page(f"started/{key}")["run"] is not None)
+        until(lambda: page(f"started/{key}")["run"] is not None)
         run = page(f"started/{key}")["run"]
         page.process.kill()
         page.process.wait()
     with Store(tmp_path / "s", read_only=True) as store:
         before = store.runs().set_index("run").loc[run, "steps"]
-        waits(lambda: store.runs().set_index("run").loc[run, "steps"] > before)
+        until(lambda: store.runs().set_index("run").loc[run, "steps"] > before)
         assert store.runs().set_index("run").loc[run, "status"] == "running"
     with serving("serve", "s", "--port", "0", cwd=tmp_path) as page:
         # of a page that did not start it
         assert "was asked to end" in page(f"run/{run}/cancel", {})["done"]
-        waits(lambda: statuses(tmp_path / "s")[-1] == "interrupted")
+        until(lambda: statuses(tmp_path / "s")[-1] == "interrupted")
         page.end()
 
 
@@ -250,10 +243,10 @@ def test_checks_end_with_the_server(tmp_path: Path) -> None:
     with serving("serve", "s", "--port", "0", cwd=tmp_path) as page:
         asking = threading.Thread(target=_ask, args=(page, text), daemon=True)
         asking.start()
-        waits(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         pid = int((tmp_path / "pid").read_text())
         assert page.end()[0] == 0
-    waits(lambda: not Path(f"/proc/{pid}").exists())
+    until(lambda: not Path(f"/proc/{pid}").exists())
     asking.join(10)
 
 
@@ -267,7 +260,7 @@ def test_a_store_may_come_after_the_page(tmp_path: Path) -> None:
     assert source.store.runs().empty
     assert not (tmp_path / "later").exists()
     pm.run(DUMMY, store=tmp_path / "later", quiet=True)
-    waits(lambda: len(source.store.runs()) == 1)
+    until(lambda: len(source.store.runs()) == 1)
     source.close()
 
 
@@ -331,7 +324,7 @@ def test_a_database_is_served_and_recorded_into(tmp_path: Path) -> None:
                 pid = page(f"started/{key}")["process"]
                 line = Path(f"/proc/{pid}/cmdline").read_text() if Path(f"/proc/{pid}").exists() else ""
                 assert not password or password not in line
-                waits(lambda page=page, key=key: page(f"started/{key}")["code"] is not None, 60)
+                until(lambda page=page, key=key: page(f"started/{key}")["code"] is not None)
                 one = page(f"started/{key}")
                 assert one["code"] == 0, one["printed"]
                 assert page(f"run/{one['run']}")["seed"] == 9

@@ -1,4 +1,4 @@
-"""What filters ask of channels and parameters, and the channels that they make."""
+"""Checks of filters' channels and parameters, and the channels that filters make."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from palaestrai_mosaik.types.vectors import Layout
 
 
 def real_box(space: Space, low: npt.ArrayLike, high: npt.ArrayLike) -> Box:
-    """Return a float64 box of the shape of ``space`` (a ``Tuple``: flat) with other bounds.
+    """Return a float64 box with the shape of ``space`` (flat for a ``Tuple``) and other bounds.
 
-    ``low``, ``high``: one number for all places, or flat vectors of shape ``(space.size,)``.
+    ``low``, ``high``: one number for all elements, or flat vectors of shape ``(space.size,)``.
     """
     shape = (space.size,) if space.shape is None else space.shape
     bounds = [np.broadcast_to(np.asarray(b, dtype=np.float64), space.size) for b in (low, high)]
@@ -26,7 +26,7 @@ def real_box(space: Space, low: npt.ArrayLike, high: npt.ArrayLike) -> Box:
 
 
 def require_boxes(one: Filter, layout: Layout, *, bounded: bool = False) -> None:
-    """Raise :class:`ContractError` for the first actuator that is no (``bounded``) ``Box``."""
+    """Raise :class:`ContractError` for the first actuator that is not a (``bounded``) ``Box``."""
     for uid, space in zip(layout.uids, layout.spaces, strict=True):
         if not isinstance(space, Box):
             raise space_error(one, uid, space, "a Box")
@@ -35,29 +35,29 @@ def require_boxes(one: Filter, layout: Layout, *, bounded: bool = False) -> None
 
 
 def require_bounds(one: Filter, uid: str, space: Space) -> None:
-    """Raise :class:`ContractError` if the space of an actuator is unbounded somewhere."""
+    """Raise :class:`ContractError` if any bound of an actuator's space is infinite."""
     with np.errstate(over="ignore"):
         if not np.isfinite(space.flat_high - space.flat_low).all():
             raise space_error(one, uid, space, "bounded")
 
 
 def space_error(one: Filter, uid: str, space: Space, wanted: str) -> ContractError:
-    """Return the error for an actuator that the filter cannot work on."""
+    """Build the error for an actuator that the filter does not support."""
     return ContractError(
         f"filter {type(one).__name__}: the space of actuator {uid!r} must be {wanted}, not {space}"
     )
 
 
 def nearest_to_zero(layout: Layout) -> FloatVector:
-    """Return the flat set-points that are 0, or as near to it as the spaces allow."""
+    """Return the flat set-points nearest to 0 within the spaces."""
     return np.clip(np.zeros(layout.size), layout.low, layout.high)
 
 
 def chosen_sensors(one: Filter, uids: Sequence[str] | None, layout: Layout) -> list[int]:
-    """Return the channels of the sensors ``uids`` in the layout's order; ``None`` means all.
+    """Return the indices of the sensors ``uids`` in the layout's order; ``None`` means all.
 
-    Raises :class:`ContractError` for what is no list of names, for an empty one, and for a
-    sensor that is not there, or is named twice.
+    Raises :class:`ContractError` if ``uids`` is not a list of names, is empty, or has an unknown or
+    repeated sensor.
     """
     if uids is None:
         return list(range(len(layout.uids)))
@@ -78,12 +78,12 @@ def chosen_sensors(one: Filter, uids: Sequence[str] | None, layout: Layout) -> l
 
 
 def flat_indices(layout: Layout, channels: Sequence[int]) -> npt.NDArray[np.intp]:
-    """Return where the values of ``channels`` lie in the layout's vector."""
+    """Return the indices of the values of ``channels`` in the layout's vector."""
     return np.array([i for c in channels for i in range(layout.slices[c].start, layout.slices[c].stop)], int)
 
 
 def whole_number(one: Filter, name: str, value: int, *, least: int = 1) -> int:
-    """Return the parameter ``value`` if it is a whole number of at least ``least``."""
+    """Check that the parameter ``value`` is an integer of at least ``least``, and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ContractError(
             f"filter {type(one).__name__}: {name} must be a whole number of at least {least}, not {value!r}"
@@ -100,7 +100,7 @@ def number(
     above: bool = False,
     infinite: bool = False,
 ) -> float:
-    """Return the parameter ``value`` as a float if it is at least (``above``: more than) ``least``.
+    """Check that the parameter ``value`` is at least (``above``: more than) ``least``; return it as a float.
 
     It must be finite, unless ``infinite``.
     """
@@ -113,7 +113,7 @@ def number(
 
 
 def _held(value: float, infinite: bool) -> bool:
-    """Whether a float can hold ``value``, which must be finite unless ``infinite``."""
+    """Return whether a float can hold ``value``, which must be finite unless ``infinite``."""
     try:
         return math.isfinite(float(value)) or infinite
     except OverflowError:
@@ -121,7 +121,7 @@ def _held(value: float, infinite: bool) -> bool:
 
 
 def flag(one: Filter, name: str, value: bool) -> bool:
-    """Return the parameter ``value`` if it is a boolean."""
+    """Check that the parameter ``value`` is a boolean, and return it."""
     if not isinstance(value, bool):
         raise ContractError(f"filter {type(one).__name__}: {name} must be true or false, not {value!r}")
     return value

@@ -25,12 +25,12 @@ from .channels import (
 
 
 class ActionTimeShiftFilter(Filter):
-    """Shows the muscle the set-points of its last actions as further sensors.
+    """Shows the muscle the set-points of its last actions as additional sensors.
 
     After all sensors come the actuators' set-points of 1 step ago (``LAST-1-<uid>``), then those of 2 steps
-    ago, and so on, in the actuators' spaces. They are the set-points as this filter passes them on, and of
-    these the ones in force: where an action gave none (NaN), the one before holds. Before the first action of
-    an episode they are 0, or the bound that is nearest to 0. Set-points pass unchanged. Any kind of space.
+    ago, and so on, in the actuators' spaces. They are the set-points in force on the environment's side of this
+    filter: if an action had none (NaN), the one before holds. Before the first action of
+    an episode they are 0, or the bound nearest to 0. Set-points pass unchanged. Any kind of space.
 
     Args:
         steps: number of actions, at least 1.
@@ -67,15 +67,15 @@ class ActionTimeShiftFilter(Filter):
 
 
 class MergeStepsFilter(Filter):
-    """Shows the readings of the last steps, the present one included.
+    """Shows the readings of the last steps, including the present one.
 
-    Every sensor is followed by what it read 1, 2, ... steps ago (``LAST-1-<uid>``, ``LAST-2-<uid>``, ...), in
-    the same space. Before the first step of an episode, all was as it is in the first step. Set-points pass
+    Every sensor is followed by its readings of 1, 2, ... steps ago (``LAST-1-<uid>``, ``LAST-2-<uid>``, ...), in
+    the same space. In the first step of an episode, they all equal the first reading. Set-points pass
     unchanged. Any kind of space.
 
     Args:
         steps: number of steps, at least 1.
-        merge_actuators: has no effect, as in palaestrAI, whose documents give it.
+        merge_actuators: has no effect, as in palaestrAI; accepted because documents of palaestrAI set it.
     """
 
     def __init__(self, steps: int = 3, merge_actuators: bool = False):
@@ -92,7 +92,7 @@ class MergeStepsFilter(Filter):
                 spaces.append(space)
                 order += range(lag * sensors.size + part.start, lag * sensors.size + part.stop)
         self._order = np.array(order, dtype=np.intp)
-        #: (steps, readings), newest first
+        #: matrix (steps, readings), newest first
         self._past = np.zeros((self.steps, sensors.size))
         self.reset()
         return Layout(uids, spaces), actuators
@@ -111,13 +111,13 @@ class MergeStepsFilter(Filter):
 
 
 class DelayFilter(Filter):
-    """Shows readings late: what sensors read some steps ago.
+    """Shows the readings of some steps ago.
 
-    Before the first step of an episode, all was as it is in the first step. Sensors keep their names and spaces,
-    set-points pass unchanged. Any kind of space.
+    Until enough steps have passed in an episode, it shows its first readings. Sensors keep their names and
+    spaces, set-points pass unchanged. Any kind of space.
 
     Args:
-        steps: how many steps ago, at least 0.
+        steps: delay in steps, at least 0.
     """
 
     def __init__(self, steps: int = 1):
@@ -144,9 +144,9 @@ class DeltaObsFilter(Filter):
     unchanged. Any kind of space.
 
     Args:
-        delta_sensor_uids: the sensors whose differences are shown; all, if left out.
-        replace: if true, the muscle sees the differences and nothing else; if false, it sees all readings,
-            and after them the differences.
+        delta_sensor_uids: the sensors to show differences of; all by default.
+        replace: if true, the muscle sees only the differences; if false, it sees all readings,
+            followed by the differences.
     """
 
     def __init__(self, delta_sensor_uids: Sequence[str] | None = None, replace: bool = True):
@@ -180,13 +180,12 @@ class DeltaObsFilter(Filter):
 
 
 class DeltaActionFilter(Filter):
-    """The muscle says how much each set-point changes; the environment gets the sums.
+    """Takes the muscle's actions as changes of set-points; the environment receives the sums.
 
     An action lies between ``low - high`` and ``high - low`` of the actuator, which must be a
-    ``Box``. In every episode the sum starts at 0, or at the bound that is nearest to 0, and it
-    stays within the bounds: what leads beyond them is lost. Set-points of whole numbers are
-    rounded, the sum behind them is not. NaN stays NaN (no new set-point) and leaves the sum as
-    it is. Readings pass unchanged.
+    ``Box``. In every episode the sum starts at 0, or at the bound nearest to 0, and is clipped to
+    the bounds. Integer set-points are rounded, the sum behind them is not. NaN stays NaN (no new
+    set-point) and does not change the sum. Readings pass unchanged.
     """
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
@@ -207,21 +206,21 @@ class DeltaActionFilter(Filter):
         moved = np.maximum(np.minimum(self._sum + setpoints, self._high), self._low)
         silent = np.isnan(moved)
         self._sum = np.where(silent, self._sum, moved) if silent.any() else moved
-        found: FloatVector = (
+        rounded: FloatVector = (
             moved if self._integral is None else np.where(self._integral, np.rint(moved), moved)
         )
-        return found
+        return rounded
 
 
 class DeltaStepFilter(DeltaActionFilter):
-    """The muscle acts in [-1, 1]: how far each set-point goes down or up in this step.
+    """Takes the muscle's actions in [-1, 1] as steps of each set-point, down or up.
 
-    The actuators must be bounded ``Box`` spaces. Start, limits, rounding and NaN: as in
+    The actuators must be bounded ``Box`` spaces. Start, limits, rounding and NaN are those of
     :class:`DeltaActionFilter`. Readings pass unchanged.
 
     Args:
-        step_size: an action of 1 raises the set-point by this share of the width of the actuator's space, -1
-            lowers it by as much; above 0.
+        step_size: the change of a set-point by an action of 1, as a share of the width of the actuator's space;
+            above 0.
     """
 
     def __init__(self, step_size: float = 0.1):

@@ -1,5 +1,4 @@
-"""Normalisation by the moments of what was seen so far.
-
+"""Normalisation by the moments of all values so far.
 T. F. Chan, G. H. Golub, R. J. LeVeque: Updating formulae and a pairwise algorithm for
 computing sample variances. Stanford University, STAN-CS-79-773, 1979.
 """
@@ -24,10 +23,10 @@ from .channels import flag, number, real_box, whole_number
 
 
 class Moments(NamedTuple):
-    """Moments of each place of several vectors of shape ``(size,)``; never changed in place.
+    """Elementwise moments of several vectors of shape ``(size,)``; never changed in place.
 
-    ``n`` (how many), ``mean``, ``m2`` (the sum of squared deviations from the mean), all of that shape.
-    What is not finite is left out, so that ``n`` may differ between places.
+    ``n`` (number of values), ``mean``, ``m2`` (the sum of squared deviations from the mean), all of that shape.
+    Values that are not finite are left out, so ``n`` may differ between elements.
     """
 
     n: FloatVector
@@ -36,7 +35,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def none(cls, size: int) -> Moments:
-        """Return the moments of no vectors."""
+        """Return the moments of an empty sample."""
         return cls(np.zeros(size), np.zeros(size), np.zeros(size))
 
     @classmethod
@@ -46,26 +45,26 @@ class Moments(NamedTuple):
             size = len(vectors[0])
             return cls(np.ones(size), vectors[0], np.zeros(size))
         rows = np.array(vectors)
-        there = np.isfinite(rows)
-        n = there.sum(axis=0, dtype=np.float64)
-        mean = np.where(there, rows, 0.0).sum(axis=0) / np.maximum(n, 1.0)
-        # what is left out adds nothing
-        m2 = np.square(np.where(there, rows, mean) - mean).sum(axis=0)
+        finite = np.isfinite(rows)
+        n = finite.sum(axis=0, dtype=np.float64)
+        mean = np.where(finite, rows, 0.0).sum(axis=0) / np.maximum(n, 1.0)
+        # left-out values equal the mean, so they add nothing
+        m2 = np.square(np.where(finite, rows, mean) - mean).sum(axis=0)
         return cls(n, mean, m2)
 
     def merged(self, other: Moments) -> Moments:
-        """Return the moments of both together."""
+        """Return the moments of the joint sample."""
         n = self.n + other.n
         shift = other.mean - self.mean
         step = shift * other.n / np.maximum(n, 1.0)
         return Moments(n, self.mean + step, self.m2 + other.m2 + shift * step * self.n)
 
     def variance(self) -> FloatVector:
-        """Return the variance of each place (mean squared deviation), 1 for less than two values."""
+        """Return the variance of each element (mean squared deviation), 1 for fewer than two values."""
         return np.where(self.n > 1.0, self.m2 / np.maximum(self.n, 1.0), 1.0)
 
 
-#: readings that are kept at most before they are merged
+#: largest number of readings kept before they are merged
 BATCH = 256
 
 _MOMENTS = ("n", "mean", "m2")
@@ -73,15 +72,15 @@ _RETURNS = ("return_n", "return_mean", "return_m2")
 
 
 class NormFilter(Filter):
-    """Normalises readings to mean 0 and deviation 1, and the objective by that of the return.
+    """Normalises readings to mean 0 and deviation 1, and the objective by the deviation of the return.
 
     A reading ``x`` becomes ``(x - mean) / sqrt(variance + epsilon)``, limited to ``+/-clip_obs``; mean and
-    variance are those of all readings that the brain has heard of, a place with less than two of them counts
-    as having the variance 1. An objective ``r`` becomes ``r / sqrt(variance + epsilon)``, limited to
+    variance are those of all readings that have reached the brain, with a variance of 1 for fewer than two
+    readings. An objective ``r`` becomes ``r / sqrt(variance + epsilon)``, limited to
     ``+/-clip_reward``, with the variance of the discounted return ``g <- gamma * g + r`` of all muscles up to
-    this row; ``g`` starts at 0 in every episode. This is how VecNormalize of Stable-Baselines3 scales
-    rewards, too. Rows without an objective (NaN) and readings that are not finite are left out. An infinite
-    objective teaches nothing either; it becomes the limit.
+    this row; ``g`` starts at 0 in every episode. VecNormalize of Stable-Baselines3 scales rewards in the same
+    way. Rows without an objective (NaN) and readings that are not finite are left out. An infinite
+    objective does not enter the statistics either; it becomes the limit.
 
     In test mode nothing is learned. Set-points pass unchanged.
 
@@ -90,9 +89,9 @@ class NormFilter(Filter):
         clip_obs, clip_reward: limits; ``inf`` for none.
         epsilon: added to the variances.
         gamma: discount of the return, from 0 to 1; that of the learner.
-        norm_objective_after: the objective stays as it is in the first so many rows.
-        batch_size: no effect; palaestrAI's documents give it. Its statistics are made of batches of readings,
-            these of every one.
+        norm_objective_after: number of first rows in which the objective is not normalised.
+        batch_size: has no effect; accepted because documents of palaestrAI set it. palaestrAI's statistics are
+            made of batches of readings, these of every reading.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class NormFilter(Filter):
         self._return_n = self._return_mean = self._return_m2 = 0.0
         self._seen: list[FloatVector] = []
         self._pending: Moments | None = None
-        #: mean and reciprocal deviation in use; ``None``: not computed yet
+        #: mean and reciprocal deviation in use; ``None`` until computed
         self._in_use: tuple[FloatVector, FloatVector] | None = None
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
@@ -175,7 +174,7 @@ class NormFilter(Filter):
         shift = value - self._return_mean
         mean = self._return_mean + shift / n
         m2 = self._return_m2 + shift * (value - mean)
-        # what is infinite, or too large to be squared, would be all that is ever known
+        # an infinite value, or one too large to be squared, would spoil the statistics for good
         if math.isfinite(m2):
             self._returns[muscle] = value
             self._return_n, self._return_mean, self._return_m2 = n, mean, m2
@@ -186,10 +185,10 @@ class NormFilter(Filter):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         moments = Moments(*(np.asarray(state[name], dtype=np.float64) for name in _MOMENTS))
-        for name, found in zip(_MOMENTS, moments, strict=True):
-            if found.shape != self._moments.n.shape:
+        for name, moment in zip(_MOMENTS, moments, strict=True):
+            if moment.shape != self._moments.n.shape:
                 raise ContractError(
-                    f"filter NormFilter: {name} of the state has shape {found.shape}, but the agent's "
+                    f"filter NormFilter: {name} of the state has shape {moment.shape}, but the agent's "
                     f"readings have shape {self._moments.n.shape}"
                 )
         n, mean, m2 = (float(state[name]) for name in _RETURNS)

@@ -1,4 +1,4 @@
-"""Filters for penalties: for changed set-points, and for the distance of readings from a target."""
+"""Filters for penalties on changed set-points and on the distance of readings from a target."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from .channels import chosen_sensors, flat_indices, number, real_box, require_bo
 
 
 class ActionChangePenaltyFilter(Filter):
-    """Takes a penalty for changed set-points off the objective that the brain learns from.
+    """Subtracts a penalty for changed set-points from the objective that the brain learns from.
 
     The penalty of a row is ``weight`` times the mean over all set-points of ``(|change| / (high - low)) **
-    power``, so at most ``weight``. The set-points are those that the environment gets, whatever the place in
-    the chain, and their spaces must be bounded. The first row of an episode has no penalty. Where an action
-    gave no new set-point (NaN), the one before holds: no change. An objective of NaN (none) stays NaN.
+    power``, so at most ``weight``. The set-points are those of the environment, independent of the filter's
+    position in the chain, and their spaces must be bounded. The first row of an episode has no penalty. If an
+    action has no new set-point (NaN), the one before holds and counts as unchanged. An objective of NaN (none)
+    stays NaN.
 
-    Only what the brain learns from changes; the objective on record does not.
+    The recorded objective does not change.
 
     Args:
         weight: the largest penalty, at least 0.
@@ -42,7 +43,7 @@ class ActionChangePenaltyFilter(Filter):
         for uid, space in zip(outside.uids, outside.spaces, strict=True):
             require_bounds(self, uid, space)
         width = outside.high - outside.low
-        # where there is one possible value, nothing changes
+        # a width of 0 leaves no room for changes
         self._per_width = 1.0 / np.where(width > 0.0, width, 1.0)
         return sensors, actuators
 
@@ -61,14 +62,14 @@ class ActionChangePenaltyFilter(Filter):
 
 
 class DeviationFilter(Filter):
-    """Shows a measure of the distance of readings from ``target`` in place of the readings.
+    """Replaces readings by a measure of their distance from ``target``.
 
     The sensors keep their uids, and become a ``Box`` with the bounds of that measure. Set-points pass
     unchanged. Any kind of space.
 
     Args:
-        target: the reading of which the measure is 0.
-        sensor_uids: the sensors to change; all, if left out.
+        target: the reading with a measure of 0.
+        sensor_uids: the sensors to change; all by default.
     """
 
     def __init__(self, target: float = 1.0, sensor_uids: Sequence[str] | None = None):
@@ -78,7 +79,7 @@ class DeviationFilter(Filter):
     @staticmethod
     @abstractmethod
     def measure(distance: FloatVector) -> FloatVector:
-        """Return the measure of signed distances, one that grows with their size."""
+        """Return the measure of signed distances, which grows with their size."""
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         chosen = chosen_sensors(self, self.sensor_uids, sensors)
@@ -97,9 +98,9 @@ class DeviationFilter(Filter):
     def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
         if self._all:
             return self.measure(readings - self.target)
-        seen = readings.copy()
-        seen[self._places] = self.measure(readings[self._places] - self.target)
-        return seen
+        changed = readings.copy()
+        changed[self._places] = self.measure(readings[self._places] - self.target)
+        return changed
 
 
 class AbsoluteDeviationFilter(DeviationFilter):

@@ -1,4 +1,4 @@
-"""Sensors and actuators that go from -1 to 1."""
+"""Scaling of sensors and actuators to [-1, 1]."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .channels import flag, flat_indices, real_box, require_bounds
 class ScaleFilter(Filter):
     """Maps sensors from their bounds to [-1, 1], and set-points from [-1, 1] to their bounds.
 
-    - Sensors: every place of a ``Box`` that is bounded and not constant; others stay as they
-      are. A reading outside its space comes out beyond -1 or 1.
-    - Actuators: every ``Box``, which must be bounded. Whole numbers get equal shares of
+    - Sensors: every element of a ``Box`` that is bounded and not constant; others pass unchanged.
+      A reading outside its space is mapped beyond -1 or 1.
+    - Actuators: every ``Box``, which must be bounded. Integers get equal shares of
       [-1, 1] (with 0, 1, 2 each a third). NaN (no new set-point) stays NaN.
-    - ``Discrete`` and the other spaces of choices stay as they are, unless ``discrete``.
+    - ``Discrete`` and the other spaces of choices pass unchanged, unless ``discrete``.
 
     Args:
-        sensors, actuators: which of the two are scaled.
-        discrete: also scale ``Discrete``, ``MultiDiscrete``, ``MultiBinary`` and ``Tuple``, for muscles whose
-            actions are real numbers only.
+        sensors, actuators: whether they are scaled.
+        discrete: whether to scale ``Discrete``, ``MultiDiscrete``, ``MultiBinary`` and ``Tuple`` as well, for
+            muscles whose actions are real numbers only.
     """
 
     def __init__(self, sensors: bool = True, actuators: bool = True, discrete: bool = False):
@@ -79,7 +79,7 @@ class ScaleFilter(Filter):
         if not len(self._read):
             return readings
         values = readings if self._all_read else readings[self._read]
-        # in this order the bounds become -1 and 1 exactly
+        # this order maps the bounds to -1 and 1 exactly
         scaled = (values - self._low) / self._span * 2.0 - 1.0
         return scaled if self._all_read else _put(readings, self._read, scaled)
 
@@ -87,7 +87,7 @@ class ScaleFilter(Filter):
         if not len(self._act):
             return setpoints
         values = setpoints if self._all_act else setpoints[self._act]
-        # in this way -1 and 1 become the bounds exactly
+        # this form maps -1 and 1 to the bounds exactly
         scaled = (1.0 - values) * self._half_low + (1.0 + values) * self._half_high
         if self._any_integral:
             scaled = np.where(self._integral, np.rint(scaled), scaled)
@@ -95,9 +95,9 @@ class ScaleFilter(Filter):
         return scaled if self._all_act else _put(setpoints, self._act, scaled)
 
     def muscle_inverse(self, setpoints: FloatVector) -> FloatVector:
-        """Return the actions for ``setpoints``: for a whole number the middle of its share.
+        """Return the actions for ``setpoints``; for an integer, the middle of its share.
 
-        Where an actuator has one possible value, any action leads to it: 0.
+        For an actuator with a single possible value, the action is 0.
         """
         if not len(self._act):
             return setpoints
@@ -108,7 +108,7 @@ class ScaleFilter(Filter):
         return actions if self._all_act else _put(setpoints, self._act, actions)
 
 
-def _put(vector: FloatVector, places: IndexVector, values: FloatVector) -> FloatVector:
+def _put(vector: FloatVector, indices: IndexVector, values: FloatVector) -> FloatVector:
     vector = vector.copy()
-    vector[places] = values
+    vector[indices] = values
     return vector

@@ -21,7 +21,7 @@ class AggregateRewardsObjective(BatchObjective):
     Args:
         rewards: one name or a list of names, as the environment declares them.
         aggregation: ``sum``, ``mean``, ``min`` or ``max``.
-        factor: is multiplied with the aggregate; -1 turns a reward into a cost.
+        factor: multiplies the aggregate; -1 turns a reward into a cost.
     """
 
     def __init__(self, rewards: str | Sequence[str], aggregation: str = "sum", factor: float = 1.0):
@@ -41,7 +41,9 @@ class AggregateRewardsObjective(BatchObjective):
         self._columns = []
         for name in self.rewards:
             matches = [
-                i for i, found in enumerate(reward_names) if found == name or found.endswith(f".{name}")
+                i
+                for i, reward_name in enumerate(reward_names)
+                if reward_name == name or reward_name.endswith(f".{name}")
             ]
             if len(matches) != 1:
                 raise ContractError(
@@ -53,13 +55,13 @@ class AggregateRewardsObjective(BatchObjective):
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float:
         row = memory.tail(1).rewards[-1]
         if len(self._columns) == 1:
-            # sum, mean, min and max of one value are that value
+            # all aggregates of one value equal it
             return self.factor * float(row[self._columns[0]])
         return self.factor * float(self._aggregate(row[self._columns]))
 
     def internal_rewards(self, rows: BatchRows) -> npt.ArrayLike:
         if len(self._columns) == 1:
             return self.factor * rows.rewards[:, self._columns[0]]
-        # a row has to lie as a whole, so that it is added up as it is alone
-        named = np.ascontiguousarray(rows.rewards[:, self._columns])
-        return self.factor * np.asarray(self._aggregate(named, axis=1))
+        # contiguous rows, so that a row is summed in the same order as alone
+        columns = np.ascontiguousarray(rows.rewards[:, self._columns])
+        return self.factor * np.asarray(self._aggregate(columns, axis=1))

@@ -1,8 +1,8 @@
-"""Names of channels among the parameters of a muscle, whatever incarnation its body sits in.
+"""Channel names in the parameters of a muscle, independent of its body's incarnation.
 
-In a batched environment the channels of incarnation k are ``<environment>.<k>.<name>``. Alike
-bodies have the same parameters, so the number means nothing there: ``{body}``, any number, or none
-may be written for it.
+In a batched environment the channels of incarnation k are ``<environment>.<k>.<name>``. Identical
+bodies share their parameters, so the number has no meaning there: it may be ``{body}``, any number, or
+left out.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ def without_number(name: str) -> str:
 def match_channels(
     patterns: Iterable[str], uids: Sequence[str], where: str, what: str
 ) -> dict[str, list[str]]:
-    """Return for each of ``patterns`` the ``uids`` that fit it; if none does, those that do without their number.
+    """Match each of ``patterns`` with ``uids``; if none fits, ignore the numbers of incarnations.
 
-    Raises :class:`ContractError`, which names ``where`` the patterns are and ``what`` the uids are, for a
-    pattern that fits none, or that differs from another one in a number that does not count.
+    Raises :class:`ContractError`, with ``where`` for the patterns' location and ``what`` for the kind of
+    uids, if a pattern fits none, or differs from another one only in an ignored number.
     """
-    patterns, found = list(patterns), {}
+    patterns, matches = list(patterns), {}
     for pattern in patterns:
-        found[pattern] = [uid for uid in uids if fnmatchcase(uid, pattern)]
-        if found[pattern]:
+        matches[pattern] = [uid for uid in uids if fnmatchcase(uid, pattern)]
+        if matches[pattern]:
             continue
         plain = without_number(pattern)
-        found[pattern] = [uid for uid in uids if fnmatchcase(without_number(uid), plain)]
-        if not found[pattern]:
+        matches[pattern] = [uid for uid in uids if fnmatchcase(without_number(uid), plain)]
+        if not matches[pattern]:
             raise ContractError(f"{where}: {pattern!r} fits no {what}{did_you_mean(pattern, uids)}")
-        alike = [repr(other) for other in patterns if without_number(other) == plain]
-        if len(alike) > 1:
+        same = [repr(other) for other in patterns if without_number(other) == plain]
+        if len(same) > 1:
             raise ContractError(
-                f"{where}: {' and '.join(alike)} are one name: alike bodies share their parameters, so the number of "
+                f"{where}: {' and '.join(same)} are one name: alike bodies share their parameters, so the number of "
                 "an incarnation does not count. Bodies that differ are several entries of 'bodies'"
             )
-    return found
+    return matches
 
 
 def incarnation_prefix(uids: Sequence[str]) -> str:
-    """Return what all ``uids`` begin with if all are of one incarnation: ``grid.3.``; else ``""``."""
+    """Return the common prefix of ``uids`` that are all of one incarnation, such as ``grid.3.``, else ``""``."""
     number = _NUMBER.search(uids[0]) if uids else None
     start = "" if number is None else uids[0][: number.end() + 1]
     return start if all(uid.startswith(start) for uid in uids) else ""

@@ -1,4 +1,4 @@
-"""A muscle that always does the same."""
+"""A muscle with constant actions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ConstantMuscle(BatchMuscle):
     """Sets the same values in every step.
 
     Args:
-        values: one value for all actuators, or a mapping of uid patterns (``grid.sgen-*.q_mvar``) to values,
-            of which the last pattern that fits holds; an actuator that no pattern fits is left alone (the
-            number of an incarnation does not count, see :mod:`.channel_names`). A value is a number, or a
+        values: one value for all actuators, or a mapping of uid patterns (``grid.sgen-*.q_mvar``) to values.
+            The last pattern that fits takes precedence, and an actuator without a pattern is not set. The
+            number of an incarnation is ignored, see :mod:`.channel_names`. A value is a number, or a
             list for an actuator of several numbers.
     """
 

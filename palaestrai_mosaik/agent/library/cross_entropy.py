@@ -1,9 +1,9 @@
-"""The cross-entropy method: learns without gradients, by searching among the weights of a policy.
+"""The cross-entropy method: gradient-free search among the weights of a policy.
 
-Every episode of training tries one *candidate*, weights drawn from a normal distribution with
-independent components. When ``population`` episodes are over, the best of them (by the sum of
-the agent's objective over the episode) say where the next ones are drawn: their mean and
-standard deviation become those of the distribution.
+Every training episode tries one *candidate*, weights drawn from a normal distribution with
+independent components. After ``population`` episodes, the distribution is refitted to the best of them
+(by the sum of the agent's objective over the episode): their mean and standard deviation become those of
+the distribution.
 
 Source: R. Y. Rubinstein, D. P. Kroese, *The Cross-Entropy Method*, Springer 2004; the noise that
 keeps the distribution from collapsing: I. Szita, A. Lorincz, *Learning Tetris Using the Noisy
@@ -35,19 +35,19 @@ class CrossEntropyMuscle(SearchMuscle):
 
 
 class CrossEntropyBrain(SearchBrain):
-    """Keeps the search distribution, and moves it to the best candidates of each generation.
+    """Holds the search distribution, and moves it to the best candidates of each generation.
 
     Statistics, at the end of each generation: ``generation``, ``best``, ``elite_mean`` and
     ``population_mean`` (sums of the objective over an episode), ``std`` (mean over the weights).
 
     Args:
-        population: episodes of a generation.
-        elites: how many of them are the best.
-        smoothing: share of the way to the elites' mean and standard deviation that the distribution goes (0
-            excluded, 1: all of it).
-        noise, noise_generations: added to the variance of every weight: ``noise`` in the first generation,
-            falling linearly to nothing after ``noise_generations``.
-        min_std: the standard deviation never falls below this.
+        population: number of episodes in a generation.
+        elites: number of best episodes that the distribution moves to.
+        smoothing: share of the way to the elites' mean and standard deviation that the distribution moves,
+            above 0 and at most 1.
+        noise, noise_generations: ``noise`` is added to the variance of every weight in the first generation,
+            and falls linearly to 0 after ``noise_generations``.
+        min_std: lower bound of the standard deviation.
     """
 
     method = "the cross-entropy method"
@@ -88,7 +88,7 @@ class CrossEntropyBrain(SearchBrain):
         self, old: SearchDistribution, scored: Sequence[tuple[Candidate, float]]
     ) -> tuple[SearchDistribution, dict[str, float]]:
         scores = np.array([score for _, score in scored])
-        # stable: of equal scores, the first ones
+        # stable: the first of equal scores
         best = np.argsort(-scores, kind="stable")[: self._elites]
         weights = np.array([scored[i][0].weights for i in best])
         share = self._smoothing

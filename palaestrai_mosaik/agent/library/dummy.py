@@ -1,4 +1,4 @@
-"""The dummy agent: exercises every part of the agent API and learns nothing."""
+"""The dummy agent, which uses every part of the agent API and learns nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper
@@ -20,11 +21,11 @@ from palaestrai_mosaik.types.arrays import FloatMatrix
 
 
 class DummyBrain(Brain):
-    """Counts the answers of its muscle, and keeps the count in its dump.
+    """Counts the actions of its muscle, and stores the count in its dump.
 
     Args:
-        store_path: further place (a directory) where the dumps are kept; it is read by the framework, not by
-            the brain. ``None``: none.
+        store_path: additional directory for the dumps, read by the framework and not by the brain;
+            ``None`` for none.
     """
 
     def __init__(self, store_path: str | None = None):
@@ -33,7 +34,8 @@ class DummyBrain(Brain):
 
     def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
         self.count = 0 if data_from_muscle is None else int(data_from_muscle) + 1
-        return self.count
+        # a count of 0 is no update
+        return self.count or None
 
     def load(self) -> None:
         self.count = _count_in(BrainDumper.load_brain_dump(self._dumpers), self.name)
@@ -46,8 +48,8 @@ class DummyMuscle(BatchMuscle):
     """Samples the space of every actuator.
 
     Args:
-        count_upwards: actuators with a :class:`Discrete` space get upwards counting values (modulo the size
-            of the space) instead.
+        count_upwards: whether actuators with a :class:`Discrete` space count upwards, modulo the size of the
+            space, instead.
     """
 
     def __init__(self, count_upwards: bool = False):
@@ -74,9 +76,9 @@ class DummyMuscle(BatchMuscle):
         return space.sample(rng)
 
     def prepare_model(self) -> None:
-        """In a test, count on from where a dummy brain stopped; in train mode, its updates tell.
+        """In a test, continue the count of a dummy brain; in train mode, its updates do so.
 
-        One that does not count needs no model, and may belong to a brain of any kind.
+        A muscle that does not count needs no model, and may belong to a brain of any kind.
         """
         if self.count_upwards and self.mode is Mode.TEST:
             self.iter = _count_in(self.load(), self.uid)
@@ -86,11 +88,13 @@ class DummyMuscle(BatchMuscle):
 
 
 def _count_in(dump: BinaryIO, name: str) -> int:
-    """Return the count in what a dummy brain has stored."""
+    """Read the count from the dump of a dummy brain."""
     try:
         return int(json.loads(dump.read())["count"])
     except (ValueError, KeyError, TypeError) as error:
-        raise BrainDumpError(f"the dump of dummy brain {name!r} is damaged: {error!r}") from error
+        raise BrainDumpError(
+            f"the dump of dummy brain {name!r} is damaged: {files.reading_fault(error)}"
+        ) from None
 
 
 class DummyObjective(BatchObjective):

@@ -1,9 +1,9 @@
-"""Evolution strategy: estimates from tried weights in which direction episodes are worth more.
+"""Evolution strategy: estimate the gradient of episode scores from tried weights.
 
-Every episode of training tries one candidate, weights drawn around the mean with a standard
-deviation that stays. When ``population`` episodes are over, the mean takes a step of Adam along
-the estimated gradient of their scores: the deviations from the mean, each weighed by the rank of
-its score. Needs no more than a sum per episode, and grows with the number of bodies.
+Every training episode tries one candidate, weights drawn around the mean with a constant standard
+deviation. After ``population`` episodes, the mean takes a step of Adam along
+the estimated gradient of their scores: the deviations from the mean, each weighted by the rank of
+its score. Needs only one sum per episode, and scales with the number of bodies.
 
 Source: T. Salimans, J. Ho, X. Chen, S. Sidor, I. Sutskever, *Evolution Strategies as a Scalable
 Alternative to Reinforcement Learning*, arXiv:1703.03864 (2017); D. P. Kingma, J. Ba, *Adam: A
@@ -25,7 +25,7 @@ from .search import Candidate, SearchBrain, SearchDistribution, SearchMuscle
 __all__ = ["EvolutionStrategyBrain", "SearchMuscle"]
 
 
-#: what Adam forgets of the mean and the square of gradients, and what keeps it from dividing by 0
+#: Adam's decay rates of the gradients' mean and square, and the constant that avoids a division by 0
 _BETA, _BETA_SQUARE, _EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -33,12 +33,12 @@ class EvolutionStrategyBrain(SearchBrain):
     """Moves the mean of a search along the estimated gradient; its muscles are :class:`SearchMuscle`.
 
     Statistics, at the end of each generation: ``generation``, ``best`` and ``population_mean`` (sums
-    of the objective over an episode), ``step`` (length of the way that the mean went).
+    of the objective over an episode), ``step`` (length of the mean's step).
 
     Args:
-        population: episodes of a generation.
-        learning_rate: of Adam: about how far each weight goes in a generation.
-        decay: share of every weight that is taken away in a generation.
+        population: number of episodes in a generation.
+        learning_rate: learning rate of Adam, about the step of each weight in a generation.
+        decay: share of every weight that is subtracted in a generation.
     """
 
     method = "the evolution strategy"
@@ -60,7 +60,12 @@ class EvolutionStrategyBrain(SearchBrain):
     ) -> tuple[SearchDistribution, dict[str, float]]:
         scores = np.array([score for _, score in scored])
         shares = _centered_ranks(scores)
-        deviations = np.array([(one.weights - one.drawn_from.mean) / one.drawn_from.std for one, _ in scored])
+        deviations = np.array(
+            [
+                (candidate.weights - candidate.drawn_from.mean) / candidate.drawn_from.std
+                for candidate, _ in scored
+            ]
+        )
         gradient = (shares[:, np.newaxis] * deviations).sum(axis=0) / (len(scored) * old.std)
         nothing = np.zeros_like(gradient)
         count, first, second = self._moments.get(old.policy, (0, nothing, nothing))
@@ -79,7 +84,7 @@ class EvolutionStrategyBrain(SearchBrain):
 
 
 def _centered_ranks(scores: FloatVector) -> FloatVector:
-    """Return the ranks of the scores from -0.5 (the least) to 0.5; equal ones share theirs."""
+    """Return the ranks of the scores from -0.5 (lowest) to 0.5; equal scores share their rank."""
     below = (scores[:, np.newaxis] > scores).sum(axis=1)
     above = (scores[:, np.newaxis] < scores).sum(axis=1)
     ranks: FloatVector = (below - above) / (2.0 * (len(scores) - 1))

@@ -13,9 +13,9 @@ from palaestrai_mosaik.types.arrays import FloatMatrix
 
 
 class IdleMuscle(BatchMuscle):
-    """Never sets anything: its actuators stay as the environment has them.
+    """Sets nothing: its actuators keep the values of the environment.
 
-    An agent that idles in one phase and acts in the next shows what its acting does.
+    An agent that idles in one phase and acts in the next shows the effect of its actions.
     """
 
     def propose_actions(

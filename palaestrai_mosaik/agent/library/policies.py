@@ -1,9 +1,9 @@
 """Policies with few weights, for learners that search among weights.
 
-A policy is a function of the readings whose weights are one flat vector: a linear map, or a
-perceptron with ``hidden`` layers of tanh units. Readings come in scaled, see :class:`Scaling`.
-What goes out is cut to -1 ... 1 and stretched over the space of each actuator; a discrete
-one is divided into parts of equal width.
+A policy is a function of the readings with one flat vector of weights: a linear map, or a
+perceptron with ``hidden`` layers of tanh units. Readings are scaled, see :class:`Scaling`.
+Outputs are clipped to -1 ... 1 and stretched over the space of each actuator; a discrete
+space is divided into parts of equal width.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from .channel_names import incarnation_prefix, match_channels, without_number
 Channel = SensorInformation | ActuatorInformation
 
 _ALL = slice(None)
-#: the only body
+#: index of the only body
 _FIRST = np.zeros(1, dtype=np.intp)
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How readings become inputs of about -1 to 1: ``(reading - center) / width``.
+    """The scaling of readings to about -1 to 1: ``(reading - center) / width``.
 
-    ``by_pattern``: uid pattern (``grid.*.vm_pu``) -> ``[center, width]``, the last one that fits
-    holding. Without one, a reading is scaled by the bounds of its space, and stays as it is where
-    that has none. The number of an incarnation does not count, see :mod:`.channel_names`.
+    ``by_pattern``: uid pattern (``grid.*.vm_pu``) -> ``[center, width]``; the last one that fits
+    takes precedence. Without one, a reading is scaled by the bounds of its space, if any.
+    The number of an incarnation is ignored, see :mod:`.channel_names`.
     """
 
     by_pattern: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -69,11 +69,11 @@ class Scaling:
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """What shapes a policy.
+    """The structure of a policy.
 
-    ``hidden``: units of each hidden layer. ``feedback``: the last set-points (as -1 ... 1) are
-    inputs, too. ``increments``: what the network gives is added to the last set-points.
-    ``context``: for :class:`SharedPolicy` alone.
+    ``hidden``: units of each hidden layer. ``feedback``: whether the last set-points (as -1 ... 1) are
+    inputs, too. ``increments``: whether the network's outputs are added to the last set-points.
+    ``context``: for :class:`SharedPolicy` only.
     """
 
     hidden: Sequence[int] = ()
@@ -94,8 +94,8 @@ class Perceptron:
     def __call__(self, weights: FloatMatrix, x: FloatMatrix) -> FloatMatrix:
         """Return the outputs, shape (n, rows, outputs), for ``x`` of shape (n, rows, inputs).
 
-        ``weights``: (n, weights). Each of the ``n`` is multiplied on its own, so that its result is the
-        same to the last bit whatever ``n`` is.
+        ``weights``: (n, weights). Each of the ``n`` is multiplied separately, so that its result does not
+        depend on ``n``, to the last bit.
         """
         count = len(weights)
         start = 0
@@ -111,8 +111,8 @@ class Perceptron:
 class Policy(ABC):
     """Maps readings to set-points; ``size`` is the number of its weights.
 
-    It acts for ``bodies`` that are alike, each with weights of its own. ``signature`` says what the weights mean: two policies of the same signature may exchange
-    them.
+    It acts for identical ``bodies``, each with its own weights. ``signature`` describes the meaning of the
+    weights: two policies of the same signature may exchange them.
     """
 
     size: int
@@ -142,13 +142,13 @@ class Policy(ABC):
         self._last = np.zeros((bodies, len(self._low)))
 
     def reset(self, bodies: IndexVector | slice = _ALL) -> None:
-        """Forget the last set-points of ``bodies``: an episode begins."""
+        """Forget the last set-points of ``bodies`` at the start of an episode."""
         self._last[bodies] = 0.0
 
     def setpoints(self, weights: FloatMatrix, readings: FloatMatrix) -> FloatMatrix:
-        """Return the flat set-points of the only body, as :meth:`setpoints_of` does."""
-        found: FloatMatrix = self.setpoints_of(weights[np.newaxis], readings[np.newaxis], _FIRST)[0]
-        return found
+        """Return the flat set-points of the only body, see :meth:`setpoints_of`."""
+        values: FloatMatrix = self.setpoints_of(weights[np.newaxis], readings[np.newaxis], _FIRST)[0]
+        return values
 
     def setpoints_of(self, weights: FloatMatrix, readings: FloatMatrix, bodies: IndexVector) -> FloatMatrix:
         """Return the flat set-points of ``bodies`` (n,), each inside its space: (n, set-points).
@@ -171,12 +171,12 @@ class Policy(ABC):
         if self._integral.any():
             parts = np.floor(self._low + share * (self._high - self._low + 1.0))
             values = np.where(self._integral, parts, values)
-        # rounding must not carry a value over its bound, nor a share of 1 into the part behind the last
+        # rounding must not exceed a bound, nor put a share of 1 into a part after the last one
         return np.clip(values, self._low, self._high)
 
     @abstractmethod
     def outputs(self, weights: FloatMatrix, inputs: FloatMatrix, last: FloatMatrix) -> FloatMatrix:
-        """Return what is to become -1 ... 1: (n, set-points).
+        """Return the set-points, to be clipped to -1 ... 1: (n, set-points).
 
         ``inputs``: (n, readings), scaled; ``last``: (n, set-points), the last ones as -1 ... 1.
         """
@@ -206,15 +206,14 @@ class DensePolicy(Policy):
 
 
 class SharedPolicy(Policy):
-    """One small perceptron for every device of a kind, whatever their number.
+    """One small perceptron for all devices of a kind, whatever their number.
 
-    The device of a channel is what stands before the last dot of its uid, and the digits in
-    that tell devices of one kind apart: ``grid.sgen-7.vm_pu`` and ``grid.sgen-12.vm_pu``
-    belong to two devices of the kind ``grid.sgen-#``. So does ``grid.3.sgen-7.vm_pu`` where all
-    channels are of one incarnation, number 3. Inputs for a device are its own
-    readings, its own last set-points (with ``feedback``), and the ``context``: for each uid
-    pattern there, the mean of the scaled readings that fit. So a policy learned with some
-    devices can act for others, on another grid, too.
+    The device of a channel is the part of its uid before the last dot, and its kind is that without
+    digits: ``grid.sgen-7.vm_pu`` and ``grid.sgen-12.vm_pu`` belong to two devices of the kind
+    ``grid.sgen-#``. The same holds for ``grid.3.sgen-7.vm_pu`` if all channels are of incarnation 3.
+    Inputs for a device are its own readings, its own last set-points (with ``feedback``), and the
+    ``context``: for each uid pattern there, the mean of the scaled readings that fit. A policy learned with
+    some devices can therefore act for others, even on another grid.
     """
 
     def __init__(
@@ -234,9 +233,9 @@ class SharedPolicy(Policy):
         set_places = _places(actuators)
         read_by, set_by = _by_device(sensors), _by_device(actuators)
         incarnation = incarnation_prefix([*uids, *(actuator.uid for actuator in actuators)])
-        used = {uid for found in fits.values() for uid in found}
-        for device, own in read_by.items():
-            for uid in own.values():
+        used = {uid for matching in fits.values() for uid in matching}
+        for device, uids_by_quantity in read_by.items():
+            for uid in uids_by_quantity.values():
                 if device not in set_by and uid not in used:
                     raise ContractError(
                         f"sensor {uid!r} belongs to no device that the agent sets, and to no pattern of the context"
@@ -245,7 +244,7 @@ class SharedPolicy(Policy):
         for device in set_by:
             name = without_number(f"{device}.x")[:-2] if incarnation else device
             kinds.setdefault(re.sub(r"\d+", "#", name), []).append(device)
-        #: for each kind: where its readings and set-points lie, each (devices, numbers); its network
+        #: for each kind: indices of its readings and set-points, each (devices, numbers); its network
         self._kinds: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Perceptron]] = []
         meaning = {}
         for kind, devices in kinds.items():
@@ -262,9 +261,9 @@ class SharedPolicy(Policy):
         count = len(inputs)
         context = np.empty((count, 1, len(self._context)))
         for i, places in enumerate(self._context):
-            # taken, so that the numbers of a body are neighbours, and added up as if they were alone
+            # np.take makes a body's numbers contiguous, so that they are summed in the same order as alone
             context[:, 0, i] = np.take(inputs, places, axis=1).mean(axis=1)
-        found = np.empty_like(last)
+        outputs = np.empty_like(last)
         start = 0
         for readings, setpoints, network in self._kinds:
             parts = [inputs[:, readings]]
@@ -272,17 +271,19 @@ class SharedPolicy(Policy):
                 parts.append(last[:, setpoints])
             if self._context:
                 parts.append(np.broadcast_to(context, (count, len(readings), len(self._context))))
-            own = weights[:, start : start + network.size]
-            found[:, setpoints] = network(own, np.ascontiguousarray(np.concatenate(parts, axis=2)))
+            network_weights = weights[:, start : start + network.size]
+            outputs[:, setpoints] = network(
+                network_weights, np.ascontiguousarray(np.concatenate(parts, axis=2))
+            )
             start += network.size
-        return found
+        return outputs
 
 
 POLICIES: dict[str, type[Policy]] = {"dense": DensePolicy, "shared": SharedPolicy}
 
 
 def _signature(policy: str, options: PolicyOptions, **meaning: Any) -> str:
-    # 1 and 1.0 are the same center
+    # convert to float, because 1 and 1.0 are the same center
     scaling = {key: [float(number) for number in pair] for key, pair in options.scaling.by_pattern.items()}
     shape = {**asdict(options), "scaling": scaling}
     return json.dumps({"policy": policy, **meaning, **shape})
@@ -299,18 +300,18 @@ def _joined(parts: Sequence[FloatMatrix]) -> FloatMatrix:
 
 
 def _places(channels: Sequence[Channel]) -> dict[str, npt.NDArray[np.intp]]:
-    """Return where the numbers of each channel lie in the flat vector."""
+    """Return the indices of each channel's numbers in the flat vector."""
     ends = np.cumsum([channel.space.size for channel in channels])
     return {c.uid: np.arange(end - c.space.size, end) for c, end in zip(channels, ends, strict=True)}
 
 
 def _by_device(channels: Sequence[Channel]) -> dict[str, dict[str, str]]:
-    """Return device -> quantity -> uid."""
-    found: dict[str, dict[str, str]] = {}
+    """Group uids as device -> quantity -> uid."""
+    devices: dict[str, dict[str, str]] = {}
     for channel in channels:
         device, _, quantity = channel.uid.rpartition(".")
-        found.setdefault(device, {})[quantity] = channel.uid
-    return found
+        devices.setdefault(device, {})[quantity] = channel.uid
+    return devices
 
 
 def _table(
@@ -320,16 +321,16 @@ def _table(
     places: Mapping[str, npt.NDArray[np.intp]],
     what: str,
 ) -> npt.NDArray[np.intp]:
-    """Return the places of all numbers of each device, shape (devices, numbers)."""
+    """Return the indices of all numbers of each device, shape (devices, numbers)."""
     quantities = sorted(by_device.get(devices[0], {}))
     rows = []
     for device in devices:
-        own = by_device.get(device, {})
-        if sorted(own) != quantities:
+        uids = by_device.get(device, {})
+        if sorted(uids) != quantities:
             raise ContractError(
                 f"a shared policy needs the same {what} for all devices {kind!r}, but {devices[0]!r} has "
-                f"{', '.join(quantities) or 'none'} and {device!r} has {', '.join(sorted(own)) or 'none'}"
+                f"{', '.join(quantities) or 'none'} and {device!r} has {', '.join(sorted(uids)) or 'none'}"
             )
-        parts: list[Any] = [places[own[q]] for q in quantities]
+        parts: list[Any] = [places[uids[q]] for q in quantities]
         rows.append(np.concatenate(parts) if parts else np.empty(0, dtype=np.intp))
     return np.array(rows, dtype=np.intp)

@@ -1,4 +1,4 @@
-"""A muscle that acts at random."""
+"""A muscle with random actions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorIn
 from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout
 
-#: numbers that a body draws at a time, for actions to come
+#: number of future actions that a body draws at a time
 _BLOCK = 64
 
 
 class RandomMuscle(BatchMuscle):
-    """Draws every set-point from its actuator's space, and keeps it for some actions.
+    """Draws every set-point from its actuator's space, and holds it for some actions.
 
     Args:
         hold: number of actions, at least 1 (1: a new set-point each time).
@@ -64,14 +64,14 @@ class RandomMuscle(BatchMuscle):
 
 
 class _Draws:
-    """What the bodies draw in an episode: from each generator what it would give action by action."""
+    """The draws of the bodies in an episode, equal to action-by-action draws from each generator."""
 
     def __init__(self, rngs: Sequence[np.random.Generator], actuators: Layout):
         self.rngs = rngs
         self.actions = np.zeros(len(rngs), dtype=np.int64)
         self.values = np.empty((len(rngs), actuators.size))
         self._actuators = actuators
-        #: numbers from 0 to 1, where that is all that set-points are made of; and how many are used
+        #: uniform numbers in [0, 1), if all set-points can be made from them; below, the number of used ones
         self._block: npt.NDArray[np.float64] | None = None
         if all(map(_is_uniform, actuators.spaces)):
             self._block = np.empty((len(rngs), _BLOCK, actuators.size))
@@ -102,7 +102,7 @@ def _sampled(actuators: Sequence[ActuatorInformation], rng: np.random.Generator)
 
 
 def _is_uniform(space: Any) -> bool:
-    """Whether a sample of the space is made of one number from 0 to 1 for each of its places."""
+    """Return whether a sample of the space is made from one uniform number for each element."""
     if isinstance(space, Discrete):
         return space.n < 2**32
     bounded = np.isfinite(space.flat_low).all() and np.isfinite(space.flat_high).all()
@@ -110,11 +110,11 @@ def _is_uniform(space: Any) -> bool:
 
 
 def _of_shares(space: Any, shares: FloatMatrix) -> FloatMatrix:
-    """Return the samples that numbers from 0 to 1 give: the arithmetic of ``Space.sample``."""
+    """Convert uniform numbers to samples, with the arithmetic of ``Space.sample``."""
     if isinstance(space, Discrete):
         return space.start + np.floor(shares * space.n)
     low, high = space.flat_low, space.flat_high
-    places = np.clip((low / 2 + (high / 2 - low / 2) * shares) * 2, low, high)
+    values = np.clip((low / 2 + (high / 2 - low / 2) * shares) * 2, low, high)
     with np.errstate(over="ignore"):
-        found: FloatMatrix = places.astype(space.dtype)
-        return found
+        samples: FloatMatrix = values.astype(space.dtype)
+        return samples

@@ -14,6 +14,7 @@ import numpy as np
 from palaestrai_mosaik import files
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints
@@ -22,26 +23,27 @@ from .channel_names import without_number
 
 AtEnd = Literal["hold", "repeat", "error"]
 
-#: the first column counts actions, or says when, in units of which ``interval`` are one action
+#: name of the first column: the number of actions, or a time with ``interval`` units per action
 _INDEX = ("step", "time")
-#: what stands for the number of a body, as in a document
+#: placeholder for the number of a body, as in a document
 _BODY = "{body}"
+#: actuators that a message names
+_LISTED = 8
 
 
 class ScriptedMuscle(BatchMuscle):
-    """Sets what the CSV ``file`` says, for an episode from its beginning.
+    """Plays the set-points of a CSV ``file`` from the start of each episode.
 
     The first column is ``step`` (number of the action in the episode, from 0) or ``time``;
     each other column is the uid of one of the agent's actuators, and each of those has one. In
-    a column's name, ``{body}`` stands for any number, so that bodies can share a script; nor does it matter
-    of which incarnation a column is (see :mod:`.channel_names`), unless there are columns of several.
-    A row holds until the next one; before the first one nothing is set. An empty cell sets
-    nothing.
+    a column's name, ``{body}`` stands for any number, so that bodies can share a script. The incarnation
+    of a column is ignored (see :mod:`.channel_names`), unless there are columns of several.
+    A row holds until the next one; nothing is set before the first one, nor by an empty cell.
 
     Args:
         file: path, relative to the working directory.
-        interval: with a column ``time``: how much of it passes from action to action.
-        at_end: after the last row: ``hold`` it; ``repeat`` the script from its beginning, the last row
+        interval: with a column ``time``, the time between two actions.
+        at_end: after the last row: ``hold`` it; ``repeat`` the script from its start, with the last row
             lasting for one action; or raise an ``error``.
     """
 
@@ -55,7 +57,7 @@ class ScriptedMuscle(BatchMuscle):
             raise ContractError(f"interval must be positive, not {interval}")
         self.file, self.at_end = str(file), at_end
         self._interval = float(interval)
-        #: the number of the next action, of each body
+        #: the number of each body's next action
         self._actions = np.zeros(1, dtype=np.int64)
         self._table: FloatMatrix | None = None
 
@@ -76,7 +78,7 @@ class ScriptedMuscle(BatchMuscle):
                 raise ContractError(
                     f"{self.file}:{line}: {name} {time:g} is none of an episode with the interval {self._interval:g}"
                 )
-        #: the action from which on each row holds; the tolerance is for rounded quotients
+        #: the first action of each row; the tolerance is for rounded quotients
         self._begins = np.ceil(times / self._interval - 1e-9).astype(np.int64)
 
     def reset(self) -> None:
@@ -98,7 +100,7 @@ class ScriptedMuscle(BatchMuscle):
         return self._rows_of(batch.offered()[1] if self._table is None else (), batch.bodies), None
 
     def _rows_of(self, actuators: Sequence[ActuatorInformation], bodies: IndexVector) -> FloatMatrix:
-        """Return what the script says for the next action of each body: (n, set-points)."""
+        """Return the script's set-points for the next action of each body: (n, set-points)."""
         if self._table is None:
             self._table = self._arranged(actuators)
         actions, last = self._actions[bodies], int(self._begins[-1])
@@ -110,7 +112,7 @@ class ScriptedMuscle(BatchMuscle):
             )
         if self.at_end == "repeat":
             actions %= last + 1
-        # before the first row nothing is set
+        # index 0 sets nothing, for actions before the first row
         return self._table[np.searchsorted(self._begins, actions, side="right")]
 
     def _arranged(self, actuators: Sequence[ActuatorInformation]) -> FloatMatrix:
@@ -122,22 +124,19 @@ class ScriptedMuscle(BatchMuscle):
         columns: dict[str, int] = {}
         for i, name in enumerate(self._columns[1:], 1):
             pattern = re.escape(name).replace(re.escape(_BODY), r"\d+")
-            meant = [uid for uid in uids if re.fullmatch(pattern, uid)]
-            if not meant:
+            matching = [uid for uid in uids if re.fullmatch(pattern, uid)]
+            if not matching:
                 free = [uid for uid in uids if uid not in (*columns, *self._columns)]
-                meant = [uid for uid in free if without_number(uid) == without_number(name)]
-            if not meant:
+                matching = [uid for uid in free if without_number(uid) == without_number(name)]
+            if not matching:
                 raise ContractError(
-                    f"{self.file}: column {name!r} is no actuator of {self.uid!r}{did_you_mean(name, uids)}"
+                    f"{self.file}:1: column {i + 1} is no actuator of {self.uid!r}{did_you_mean(name, uids)}; its "
+                    f"actuators are {listed(uids, _LISTED)}"
                 )
-            columns |= dict.fromkeys(meant, i)
-        names = self._columns[1:]
+            columns |= dict.fromkeys(matching, i)
         for actuator in actuators:
             if actuator.uid not in columns:
-                raise ContractError(
-                    f"{self.file}: actuator {actuator.uid!r} of {self.uid!r} has no column"
-                    + did_you_mean(actuator.uid, names)
-                )
+                raise ContractError(f"{self.file}: actuator {actuator.uid!r} of {self.uid!r} has no column")
             if actuator.space.size != 1:
                 raise ContractError(
                     f"{self.file}: actuator {actuator.uid!r} takes several numbers: {actuator.space}"
@@ -153,19 +152,26 @@ class ScriptedMuscle(BatchMuscle):
 
 
 def _read(path: Path) -> tuple[list[str], list[int], list[list[float]]]:
-    """Return the column names, and for each row its line and numbers (NaN: empty cell)."""
+    """Return the column names, and the line and numbers (NaN for an empty cell) of each row.
+
+    Messages name line and column but quote no cell, because a document may name a file that is no script.
+    """
     try:
-        with files.open_text(path, encoding="utf-8-sig", newline="") as stream:
+        with files.open_text(path, encoding="utf-8-sig", newline="", follow=True) as stream:
             reader = csv.reader(stream)
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ContractError(f"the script {str(path)!r} cannot be read: {error}") from error
+        raise ContractError(
+            f"the script {str(path)!r} cannot be read: {files.reading_fault(error)}"
+        ) from None
     columns = lines[0][1] if lines else []
     if not columns or columns[0] not in _INDEX:
-        raise ContractError(f"{path}:1: the first column must be step or time, not {columns[:1]}")
+        raise ContractError(f"{path}:1: the first column must be called step or time")
     if len(set(columns)) < len(columns):
-        twice = next(name for name in columns if columns.count(name) > 1)
-        raise ContractError(f"{path}:1: there are several columns {twice!r}")
+        first, second = next(
+            (columns.index(name), i) for i, name in enumerate(columns) if name in columns[:i]
+        )
+        raise ContractError(f"{path}:1: columns {first + 1} and {second + 1} have the same name")
     if len(lines) == 1:
         raise ContractError(f"{path}: there are no rows below the column names")
     numbers = []
@@ -173,10 +179,10 @@ def _read(path: Path) -> tuple[list[str], list[int], list[list[float]]]:
         if len(cells) != len(columns):
             raise ContractError(f"{path}:{line}: {len(cells)} cells, but {len(columns)} columns")
         row = []
-        for name, cell in zip(columns, cells, strict=True):
+        for number, (name, cell) in enumerate(zip(columns, cells, strict=True), 1):
             try:
                 row.append(float(cell) if cell or name in _INDEX else math.nan)
             except ValueError:
-                raise ContractError(f"{path}:{line}: column {name!r} holds {cell!r}, not a number") from None
+                raise ContractError(f"{path}:{line}: column {number} holds no number") from None
         numbers.append(row)
     return columns, [line for line, _ in lines[1:]], numbers

@@ -1,12 +1,12 @@
-"""Learning by trying: every episode acts with weights of its own, which then get its score.
+"""Learning by trial: every episode acts with its own weights, which then receive its score.
 
-What learners that search among the weights of a policy (:mod:`.policies`) have in common: the
+The common part of learners that search among the weights of a policy (:mod:`.policies`): the
 muscle that acts with a *candidate*, weights drawn from a normal distribution with independent
-components, and the brain's side that adds up what an episode was worth. How the distribution moves
-is the learner's: :mod:`.cross_entropy`, :mod:`.evolution_strategy`.
+components, and the brain's part that sums up an episode's score. Each learner moves the distribution in
+its own way: :mod:`.cross_entropy`, :mod:`.evolution_strategy`.
 
-Bodies that are unlike have a distribution for each *signature* of their policies, which says what
-the weights mean; bodies of one signature share it, whatever their environments.
+Different bodies have a distribution for each *signature* of their policies, which describes the
+meaning of the weights; bodies with one signature share it, independent of their environments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .policies import POLICIES, Policy, PolicyOptions, Scaling
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchDistribution:
-    """Where candidates are drawn: normal, with independent components.
+    """The distribution of candidates: normal, with independent components.
 
     ``mean``, ``std``: shape (weights,). ``policy``: signature of the policy that the weights
     are for.
@@ -58,12 +58,12 @@ class SearchMuscle(BatchMuscle):
     Args:
         policy: ``dense``: one network from all readings to all set-points; ``shared``: one for every device
             of a kind (see :mod:`.policies`).
-        hidden: units of each hidden layer; none: the policy is linear.
+        hidden: units of each hidden layer; none for a linear policy.
         scales: uid pattern -> ``[center, width]`` of these readings (see :class:`.policies.Scaling`).
-        context: uid patterns of readings whose mean every device sees (shared policies).
-        feedback: the last set-points are inputs, too.
-        increments: what the network gives is added to the last set-points, in place of being the next ones.
-        std: standard deviation of every weight in the first generation, whose mean is 0.
+        context: uid patterns of readings; every device sees their means (shared policies).
+        feedback: whether the last set-points are inputs, too.
+        increments: whether the network's outputs are added to the last set-points instead of replacing them.
+        std: standard deviation of every weight in the first generation, which has the mean 0.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class SearchMuscle(BatchMuscle):
         )
         self._std = float(std)
         self._policy: Policy | None = None
-        #: by signature; after ``load`` there must be one for this muscle's policy
+        #: distributions by signature; ``load`` must provide that of this muscle's policy
         self._searches: dict[str, SearchDistribution] = {}
         self._loaded = False
-        #: of each body: its candidate, and those that need one
+        #: each body's candidate, and the bodies that need a new one
         self._candidates: list[Candidate | None] = []
         self._missing: set[int] = set()
 
@@ -101,7 +101,7 @@ class SearchMuscle(BatchMuscle):
         self._loaded = True
 
     def update(self, update: Any) -> None:
-        """Take over a :class:`SearchDistribution`, or a tuple of those of several policies."""
+        """Store a :class:`SearchDistribution`, or a tuple of those of several policies."""
         for search in update if isinstance(update, tuple) else (update,):
             self._searches[search.policy] = search
 
@@ -147,7 +147,7 @@ class SearchMuscle(BatchMuscle):
         return policy
 
     def _draw(self, policy: Policy, body: int, rng: np.random.Generator) -> None:
-        """Give ``body`` a candidate for its episode."""
+        """Draw a candidate for the episode of ``body``."""
         search = self._searches.get(policy.signature)
         if search is None:
             if self._loaded:
@@ -167,23 +167,23 @@ class SearchMuscle(BatchMuscle):
 
 
 class SearchBrain(Brain):
-    """Adds up what episodes were worth, and moves a distribution when ``population`` are over.
+    """Sums up the scores of episodes, and moves a distribution after ``population`` of them.
 
-    An episode counts for the generation in which it ends, whatever it was drawn from. So with
-    several workers or bodies ``population`` should be a multiple of their number.
+    An episode counts for the generation in which it ends, even if it was drawn from an earlier one. With
+    several workers or bodies, ``population`` should therefore be a multiple of their number.
     """
 
-    #: how errors call the learner, and the muscles that it takes
+    #: the names of the learner and of its muscles in errors
     method = "the search"
     _needs = "SearchMuscle"
     _population: int
 
     def __init__(self, population: int):
         self._population = population
-        #: by signature: the distribution, and the candidates and scores of its generation
+        #: the distribution of each signature, and the candidates and scores of its generation
         self._searches: dict[str, SearchDistribution] = {}
         self._scored: dict[str, list[tuple[Candidate, float]]] = {}
-        #: by muscle: the candidate of the running episode, and the sum of its objective
+        #: the candidate of each muscle's running episode, and the sum of its objective
         self._running: dict[str, tuple[Candidate, float]] = {}
 
     def setup(self) -> None:
@@ -194,7 +194,7 @@ class SearchBrain(Brain):
                 f"replays what others did; {self.method} learns from what its own candidates do"
             )
         for memory in self.memories:
-            # nothing but the newest row of each body is looked at
+            # only the newest row of each body is used
             memory.size_limit = max(len(self.bodies), 1)
 
     def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
@@ -209,15 +209,15 @@ class SearchBrain(Brain):
 
     def thinking_batch(self, muscle_ids: Sequence[str], data_from_muscles: Sequence[Any]) -> Any:
         rows = self.memory_of(muscle_ids[0]).tail(len(muscle_ids))
-        some = False
+        any_moved = False
         for muscle, data, objective, done in zip(
             muscle_ids, data_from_muscles, rows.objective.tolist(), rows.dones.tolist(), strict=True
         ):
             moved = self._score(muscle, self._candidate(muscle, data), objective, done)
-            some = some or bool(moved)
+            any_moved = any_moved or bool(moved)
             for key, value in moved.items():
                 self.add_statistics(key, value, muscle_id=muscle)
-        return self._update() if some else None
+        return self._update() if any_moved else None
 
     def _candidate(self, muscle: str, data: Any) -> Candidate:
         if not isinstance(data, Candidate):
@@ -227,17 +227,17 @@ class SearchBrain(Brain):
         return data
 
     def _score(self, muscle: str, candidate: Candidate, objective: float, done: bool) -> dict[str, float]:
-        """Add a row to its episode; return the figures of a generation that ended with it, if one did."""
+        """Add a row to its episode; return the figures of a generation if the row completes one."""
         signature = candidate.drawn_from.policy
         tried, total = self._running.get(muscle, (candidate, 0.0))
         if tried is not candidate and not np.array_equal(tried.weights, candidate.weights):
-            # that episode was ended from outside, after its last row had been thought about
+            # the other episode was ended from outside, after its last row had been processed
             self._scored.setdefault(tried.drawn_from.policy, []).append((tried, total))
             total = 0.0
         if not math.isfinite(objective):
-            found = "no value" if math.isnan(objective) else f"the value {objective}"
+            value_text = "no value" if math.isnan(objective) else f"the value {objective}"
             raise ContractError(
-                f"the objective of agent {self.name!r} gave {found} for a row; {self.method} needs one "
+                f"the objective of agent {self.name!r} gave {value_text} for a row; {self.method} needs one "
                 "that is finite for every row"
             )
         total += objective
@@ -261,7 +261,7 @@ class SearchBrain(Brain):
         """Return the next generation's distribution, and figures to report about the last one."""
 
     def _update(self) -> SearchDistribution | tuple[SearchDistribution, ...]:
-        """Return what the muscles get: the distribution, or those of all policies."""
+        """Return the muscles' update: the distribution, or a tuple of those of all policies."""
         searches = tuple(self._searches.values())
         return searches[0] if len(searches) == 1 else searches
 
@@ -269,7 +269,7 @@ class SearchBrain(Brain):
         self._searches = read_searches(self._dumpers, self.name)
 
     def store(self) -> None:
-        """Save the distributions; there is nothing to save before the first generation is over."""
+        """Save the distributions, if the first generation is over."""
         if self._searches:
             dump_arrays(
                 {
@@ -282,21 +282,21 @@ class SearchBrain(Brain):
 
 
 def _key(field: str, number: int) -> str:
-    """Return the name of an array in a dump; the first distribution's have no number."""
+    """Return the name of an array in a dump; those of the first distribution have no number."""
     return f"{field}.{number}" if number else field
 
 
 def read_searches(dumpers: Sequence[BrainDumper], who: str) -> dict[str, SearchDistribution]:
-    """Return what a brain stored, by signature. Raises :class:`BrainDumpError` for something else."""
+    """Load a brain's distributions by signature. Raises :class:`BrainDumpError` if the dump is damaged."""
     return {search.policy: search for search in _searches(load_arrays(dumpers), who)}
 
 
-def _searches(found: Mapping[str, Any], who: str) -> Iterator[SearchDistribution]:
+def _searches(arrays: Mapping[str, Any], who: str) -> Iterator[SearchDistribution]:
     number = 0
-    while number == 0 or _key("policy", number) in found:
+    while number == 0 or _key("policy", number) in arrays:
         try:
-            mean, std = (found[_key(name, number)].astype(np.float64) for name in ("mean", "std"))
-            generation, policy = (found[_key(name, number)] for name in ("generation", "policy"))
+            mean, std = (arrays[_key(name, number)].astype(np.float64) for name in ("mean", "std"))
+            generation, policy = (arrays[_key(name, number)] for name in ("generation", "policy"))
             search = SearchDistribution(int(generation), mean, std, str(policy))
         except (KeyError, TypeError, ValueError) as error:
             raise BrainDumpError(f"the dump for {who!r} is none of a search: {error!r}") from error

@@ -1,4 +1,4 @@
-"""Attackers that misuse the reactive power of inverters which they own.
+"""Attackers that misuse the reactive power of their inverters.
 
 Sensors and actuators are paired as in :mod:`.voltage_control`.
 """
@@ -14,14 +14,14 @@ from .voltage_control import InverterMuscle
 
 
 class GreedyVoltageAttacker(InverterMuscle):
-    """Drives the voltage further to the side on which it is already.
+    """Drives the voltage further away from ``target``.
 
     All inverters feed in or draw their whole rating, by the sign of the mean deviation of the attacker's
     voltages from ``target``.
 
     Args:
         target: voltage in p.u.
-        strength: share of the rating that is used, from 0 to 1.
+        strength: share of the rating in use, from 0 to 1.
     """
 
     def __init__(self, target: float = 1.0, strength: float = 1.0):
@@ -39,11 +39,11 @@ class GreedyVoltageAttacker(InverterMuscle):
 class OscillatingVoltageAttacker(InverterMuscle):
     """Swings all inverters between their limits.
 
-    Aims at controllers that answer late: what they do against one half of the period adds to the other half.
+    Aims at controllers with a delay: their reaction to one half of the period adds to the other half.
 
     Args:
         half_period: steps on either side, at least 1.
-        strength: share of the rating that is used, from 0 to 1.
+        strength: share of the rating in use, from 0 to 1.
     """
 
     def __init__(self, half_period: int = 1, strength: float = 1.0):

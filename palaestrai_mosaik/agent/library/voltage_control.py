@@ -1,8 +1,8 @@
 """Rule-based voltage control with the reactive power of inverters.
 
 The agent pairs its sensors with its actuators: the i-th sensor is the voltage (p.u.) at
-the connection of the i-th inverter, whose reactive power (Mvar, feeding in is positive
-and raises the voltage) is the i-th actuator. In a document, two patterns do that::
+the connection of the i-th inverter, and the i-th actuator its reactive power (Mvar, positive for
+infeed, which raises the voltage). In a document, two patterns select them::
 
     sensors: ["grid.sgen-*.vm_pu"]
     actuators: ["grid.sgen-*.q_mvar"]
@@ -21,12 +21,12 @@ from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings
 
-#: the only body
+#: index of the only body
 _FIRST = np.zeros(1, dtype=np.intp)
 
 
 class InverterMuscle(BatchMuscle):
-    """Base of muscles that map voltages to reactive powers, of one body or of many."""
+    """Base of muscles that map voltages to reactive powers, for one or many bodies."""
 
     _ratings: FloatVector | None = None
 
@@ -57,7 +57,7 @@ class InverterMuscle(BatchMuscle):
         ratings = np.concatenate([a.space.flat_high for a in actuators])
         if not np.isfinite(ratings).all():
             raise ContractError(f"{type(self).__name__} {self.uid!r} needs actuators with finite limits")
-        #: what is kept about each body: its last reactive powers (Mvar), and its actions so far
+        #: state of each body: its last reactive powers (Mvar), and its number of actions
         self._q = np.zeros((bodies, len(ratings)))
         self._actions = np.zeros(bodies, dtype=np.int64)
         return ratings
@@ -74,8 +74,10 @@ class InverterMuscle(BatchMuscle):
     ) -> FloatMatrix:
         """Return the reactive powers (Mvar) of ``n`` bodies, each within plus and minus its rating.
 
-        ``voltages``: (n, inverters) in p.u.; ``ratings``: (inverters,) in Mvar; ``bodies``: (n,), which
-        bodies they are.
+        Args:
+            voltages: (n, inverters) in p.u.
+            ratings: (inverters,) in Mvar.
+            bodies: (n,), the indices of the bodies.
         """
         raise NotImplementedError
 
@@ -83,10 +85,10 @@ class InverterMuscle(BatchMuscle):
 class IntegratingVoltageController(InverterMuscle):
     """Integrates the voltage error: ``q[t] = q[t-1] - gain * rating * (V[t] - target)``.
 
-    It settles where the error is zero or the inverter is at its limit, and does so whatever the delay of its
+    It settles when the error is zero or the inverter is at its limit, with any delay of its
     readings, if ``gain`` is small enough. For an inverter that moves its voltage by ``s`` p.u. with its whole
-    rating, the loop is stable for ``gain < 2 / s`` in vanilla (a set-point shows in the next reading), and
-    for ``gain < 1 / s`` with one more step of delay.
+    rating, the loop is stable for ``gain < 2 / s`` in vanilla mode (a set-point shows in the next reading),
+    and for ``gain < 1 / s`` with one more step of delay.
 
     Args:
         gain: share of the rating per step and p.u. of error.
@@ -102,10 +104,10 @@ class IntegratingVoltageController(InverterMuscle):
     ) -> FloatMatrix:
         powers: FloatMatrix = voltages - self.target
         powers *= self.gain * ratings
-        # that all are there is the rule, and a slice copies faster
-        whose = slice(None) if len(bodies) == len(self._q) else bodies
-        np.subtract(self._q[whose], powers, out=powers)
-        self._q[whose] = np.clip(powers, -ratings, ratings, out=powers)
+        # usually all bodies act, and a slice copies faster
+        acting = slice(None) if len(bodies) == len(self._q) else bodies
+        np.subtract(self._q[acting], powers, out=powers)
+        self._q[acting] = np.clip(powers, -ratings, ratings, out=powers)
         return powers
 
 
@@ -113,17 +115,17 @@ class DroopController(InverterMuscle):
     """Q(V) droop, damped by a first-order filter.
 
     The plain droop (``damping`` 1) acts on readings one step old and hunts between its limits on a weak grid,
-    which is why it is not the default.
+    so it is not the default.
 
-    Source: the Q(V) characteristic of VDE-AR-N 4110 (2018), 10.2.2.4, whose settling time of several seconds
-    is a filter of this kind.
+    Source: the Q(V) characteristic of VDE-AR-N 4110 (2018), 10.2.2.4; its settling time of several seconds
+    corresponds to such a filter.
 
     Args:
         target: voltage in p.u.
-        deadband: distance from ``target`` in p.u. up to which no reactive power is wanted, from 0 to below
-            ``saturation``. Beyond it, the wanted reactive power falls linearly with the voltage.
+        deadband: distance from ``target`` in p.u. up to which the desired reactive power is 0, from 0 to below
+            ``saturation``. Beyond it, the desired reactive power falls linearly with the voltage.
         saturation: distance from ``target`` in p.u. at which it reaches the rating.
-        damping: share of the way from the last set-point to the wanted one that is gone in a step, above 0
+        damping: share of the way from the last set-point to the desired one that is covered in a step, above 0
             and at most 1.
     """
 
@@ -142,9 +144,9 @@ class DroopController(InverterMuscle):
     ) -> FloatMatrix:
         error = voltages - self.target
         beyond = np.sign(error) * np.maximum(np.abs(error) - self.deadband, 0.0)
-        wanted = ratings * np.clip(-beyond / (self.saturation - self.deadband), -1.0, 1.0)
+        desired = ratings * np.clip(-beyond / (self.saturation - self.deadband), -1.0, 1.0)
         last = self._q[bodies]
         # clipped, because rounding may carry the sum just over the rating
-        powers = np.clip(last + self.damping * (wanted - last), -ratings, ratings)
+        powers = np.clip(last + self.damping * (desired - last), -ratings, ratings)
         self._q[bodies] = powers
         return powers

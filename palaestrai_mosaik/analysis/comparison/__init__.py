@@ -1,7 +1,7 @@
-"""Comparing agents or settings: aggregates with intervals, paired tests, effect sizes, profiles.
+"""Comparison of agents or settings: aggregates with intervals, paired tests, effect sizes, profiles.
 
-``compare`` works on a table of runs; ``compare_design`` on a generated folder and its results, and so does
-``robustness``, which takes what varies beside the levels for scenarios.
+``compare`` takes a table of runs, ``compare_design`` the results of a design. ``robustness`` also takes the results
+of a design, and treats the factors that are not compared as scenarios.
 """
 
 from .compare import Comparison, compare, compare_design

@@ -1,4 +1,4 @@
-"""Numbers that stand for many runs of several settings.
+"""Aggregates of runs in several settings.
 
 A *stratum* holds the runs of one setting of the other factors (a task). Source: Agarwal et al. 2021, "Deep
 reinforcement learning at the edge of the statistical precipice".
@@ -18,18 +18,18 @@ Statistic = Callable[..., Any]
 
 
 def mean(*strata: FloatArray, axis: int = -1) -> Any:
-    """Return the mean of the strata's means: each setting counts the same, whatever is lost there."""
+    """Return the mean of the strata's means, so that each setting has the same weight, whatever is lost there."""
     return np.mean([np.mean(stratum, axis=axis) for stratum in strata], axis=0)
 
 
 def iqm(*strata: FloatArray, axis: int = -1) -> Any:
-    """Return the interquartile mean: that of the middle half of all runs.
+    """Return the interquartile mean: the mean of the middle half of all runs.
 
-    A run at the edge of the middle half counts in part, so that this half is one whatever the number of
-    runs: of three runs the outer ones count a quarter of the middle one each, of two or one it is the
-    mean. Where the number divides by four, it is the mean without the lower and the upper quarter.
-    Where strata lost different numbers of runs, runs are weighted so that each stratum counts
-    the same; else one lost run would move the middle towards the settings that lost none.
+    Runs at the edge of the middle half have a partial weight, so that the weights add up to half of any number of
+    runs: of three runs, the outer ones have a quarter of the weight of the middle one; of two or one, it is the mean.
+    If the number is divisible by four, it is the mean without the lower and the upper quarter. If strata lost
+    different numbers of runs, their runs are weighted so that each stratum counts the same; otherwise, one lost run
+    would move the middle towards the settings that lost none.
     """
     return _middle(*_weighted(strata, axis))
 
@@ -48,7 +48,7 @@ def median(*strata: FloatArray, axis: int = -1) -> Any:
 
 
 def _halves(end: FloatArray) -> list[IndexVector]:
-    """Return between which two places half of the weight ends; it may end exactly between two runs."""
+    """Return the indices at which the weight reaches a half. They differ if it does so exactly between two runs."""
     return [np.argmax(end >= 0.5 + rounding, axis=-1) for rounding in (-1e-9, 1e-9)]
 
 
@@ -57,9 +57,9 @@ def _alike(strata: Sequence[FloatArray], axis: int) -> bool:
 
 
 def _weighted(strata: Sequence[FloatArray], axis: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the values sorted along the last axis, their weights and the sums of these up to each.
+    """Return the values sorted along the last axis, their weights and the cumulative weights.
 
-    Where all runs weigh the same, weights and sums are those of any sorted row: (runs,).
+    If all runs have the same weight, weights and sums have the shape (runs,).
     """
     moved = [np.moveaxis(stratum, axis, -1) for stratum in strata]
     sizes = [stratum.shape[-1] for stratum in moved]
@@ -78,30 +78,29 @@ def _weighted(strata: Sequence[FloatArray], axis: int) -> tuple[FloatArray, Floa
 
 
 def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the mean of the ascending ``values`` under each row of ``weights``, which sum up to 1."""
+    """Return the mean of the ascending ``values`` under each row of ``weights``, which sum to 1."""
     return weights @ values
 
 
 def weighted_iqm(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the interquartile mean in the same way."""
+    """Return the interquartile mean of the ascending ``values`` under each row of ``weights``."""
     return np.asarray(_middle(values, weights, np.cumsum(weights, axis=-1)))
 
 
 def weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the median in the same way."""
+    """Return the median of the ascending ``values`` under each row of ``weights``."""
     return np.asarray(np.mean([values[i] for i in _halves(np.cumsum(weights, axis=-1))], axis=0))
 
 
 AGGREGATES: dict[str, Statistic] = {"mean": mean, "iqm": iqm, "median": median}
-#: the same, of weighted values
+#: the same aggregates of weighted values
 WEIGHTED = {"mean": weighted_mean, "iqm": weighted_iqm, "median": weighted_median}
 
 
 def spread(strata: Sequence[FloatArray]) -> float:
-    """Return the standard deviation within strata, NaN where no stratum has two runs.
+    """Return the pooled standard deviation within strata, NaN if no stratum has two runs.
 
-    The strata's variances are pooled by their degrees of freedom, so that what the settings
-    differ by does not count.
+    Variances are pooled by their degrees of freedom, so differences between settings do not count.
     """
     freedom = sum(len(stratum) - 1 for stratum in strata)
     if freedom < 1:

@@ -1,52 +1,56 @@
-"""What a reader of a comparison must know, in sentences made from the data."""
+"""Warnings and notes for the reader of a comparison."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik.design.few import FEW_SEEDS, significance_level
+from palaestrai_mosaik.design.methods.significance import holm
 from palaestrai_mosaik.text import count, listed
 from palaestrai_mosaik.types.arrays import FloatArray
 
 from .aggregates import spread
-from .hypothesis_tests import ONE_PAIR, ONE_ROW, ONE_SEED, holm
 from .resampling import distinct
 from .runs import ComparisonOptions, Runs
+from .studentized import ONE_PAIR, ONE_ROW, ONE_RUN, ONE_SEED
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: fewer seeds than this are told (Agarwal et al. 2021; Colas et al. 2018)
-FEW_SEEDS = 10
-#: settings whose spreads differ by less than this factor are of one scale
+#: settings have different scales if their spreads differ at least by this factor
 OTHER_SCALE = 2.0
 _MOST_NAMED = 5
-#: how these warnings begin
+#: beginnings of these warnings
 IDENTICAL = "the two runs of each pair gave the same"
-ALONE, ALONE_ROW = "of one seed there is no test", "of one row there is no test"
+OPEN = "not significant if lost runs are counted against the better level:"
+ALONE, ALONE_ROW = "one seed gives no test", "one row gives no test"
 
 
 def warnings(
     runs: Runs, levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool, options: ComparisonOptions
 ) -> tuple[str, ...]:
-    """Return what may mislead: losses, what does not vary, unequal settings, few seeds, mixed scales."""
-    found = [
+    """Return warnings about losses, constant values, unequal settings, few seeds and mixed scales."""
+    level = significance_level(options.confidence)
+    texts = [
         _nothing_left(levels),
         _missing_runs(levels),
         _missing_pairs(pairs, paired),
+        _open(pairs, level),
         _constant(levels),
         _identical(levels, pairs, paired),
         _unmatched(runs),
-        *_few(levels, pairs, runs, paired),
+        *_few(levels, pairs, runs, paired, options),
     ]
     if len(runs.settings) > 1 and options.normalise == "none":
-        found.append(_scales(runs))
-    return tuple(filter(None, found))
+        texts.append(_scales(runs))
+    return tuple(filter(None, texts))
 
 
 def notes(runs: Runs, pairs: pd.DataFrame, paired: bool, options: ComparisonOptions) -> tuple[str, ...]:
-    """Return how levels were compared, and why so."""
+    """Explain how levels were compared."""
     if paired:
         how = (
             "paired by setting and repetition, whose seed all levels and settings share: a seed is one observation, "
@@ -65,17 +69,17 @@ def notes(runs: Runs, pairs: pd.DataFrame, paired: bool, options: ComparisonOpti
         drawn = "settings, which have one run of each level"
     if not runs.crossed:
         drawn = "rows and of seeds" if options.common_seeds else "rows"
-    said = [
+    texts = [
         f"{how}; tests: {tests}; pairs that p_holm is corrected for (Holm): "
         f"{int(pairs['p'].notna().sum())}, those of other outcomes and comparisons do not count",
-        f"intervals: confidence {share}, expanded percentile bootstrap of {drawn}, {options.resamples} "
-        "resamples; none where all that it would come from is equal; those of shifts invert the signed-rank test",
+        f"intervals: confidence {share}; of a level, expanded percentile bootstrap of {drawn}, {options.resamples} "
+        "resamples; of a pair, the values that the test does not reject; none if all values are equal",
     ]
     if options.better is None:
-        said.append("it is not said which direction is better: 'improvement' and 'won' mean higher values")
+        texts.append("it is not said which direction is better: 'improvement' and 'won' mean higher values")
     if options.normalise != "none":
-        said.append(f"values are normalised by setting ({options.normalise})")
-    return tuple(said)
+        texts.append(f"values are normalised by setting ({options.normalise})")
+    return tuple(texts)
 
 
 def _missing_runs(levels: pd.DataFrame) -> str:
@@ -102,8 +106,17 @@ def _missing_pairs(pairs: pd.DataFrame, paired: bool) -> str:
     return f"pairs that lack one run are left out: up to {share:.1%} of the pairs of two levels"
 
 
+def _open(pairs: pd.DataFrame, level: float) -> str:
+    """Warn of pairs without a better level because of lost runs."""
+    open_ = pairs[(pairs["p_holm"] <= level) & (pairs["p_worst"] > level)]
+    if open_.empty:
+        return ""
+    parts = [f"{row['a']} and {row['b']} (p {row['p_worst']:.2g})" for row in open_.to_dict("records")]
+    return f"{OPEN} {listed(parts, _MOST_NAMED)}; none is called better"
+
+
 def _constant(levels: pd.DataFrame) -> str:
-    """Say which levels gave one value in all of their runs: of these there is no interval."""
+    """Warn of levels with only one value in all their runs, which have no interval."""
     constant = levels[(levels["n"] > 1) & (levels["distinct"] == 1)]
     if constant.empty:
         return ""
@@ -116,11 +129,11 @@ def _constant(levels: pd.DataFrame) -> str:
         for row in constant.to_dict("records")
     ]
     more = f"; and {len(parts) - _MOST_NAMED} levels more" if len(parts) > _MOST_NAMED else ""
-    return f"{'; '.join(parts[:_MOST_NAMED])}{more}: there is no interval of what does not vary"
+    return f"{'; '.join(parts[:_MOST_NAMED])}{more}: no interval, because the values do not vary"
 
 
 def _identical(levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool) -> str:
-    """Say which levels gave the same in every pair of runs."""
+    """Warn of levels with equal values in every pair of runs."""
     if not paired or (levels["distinct"] <= 1).all():
         return ""
     identical = pairs[(pairs["n"] > 0) & (pairs["tied"] == pairs["n"])]
@@ -131,54 +144,57 @@ def _identical(levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool) -> str:
     return f"{IDENTICAL}, so there is no test: {', '.join(parts[:_MOST_NAMED])}{more}"
 
 
-def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) -> list[str]:
-    found = []
+def _few(
+    levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool, options: ComparisonOptions
+) -> list[str]:
+    texts, level = [], significance_level(options.confidence)
     left = levels[levels["n"] > 0]
     seeds = int(left["seeds"].min()) if len(left) else FEW_SEEDS
     varied = left[(left["distinct"] > 1) | (left["n"] == 1)]
     if seeds < FEW_SEEDS and len(varied):
         what = "repetition" if runs.crossed else "run"
-        found.append(
+        texts.append(
             f"only {count(seeds, what)} of a level{' in a setting' * runs.crossed} "
             f"({FEW_SEEDS} or more are advised): intervals are rough, and only large differences are found"
         )
-    alone = [
-        str(row["level"])
-        for row in levels.to_dict("records")
-        if np.isnan(row["mean_low"]) and (row["distinct"] > 1 or row["n"] == 1)
-    ]
-    if alone:
-        found.append(f"no interval for {', '.join(alone)}: {_why_alone(levels, alone, runs)}")
-    elif seeds == 1 and len(runs.settings) > 1:
-        found.append("with one repetition, intervals tell how results vary over settings, not over seeds")
-    if pairs["test"].isin((ONE_PAIR, ONE_SEED)).any():
-        found.append(f"{ALONE}: whether levels differ, or the seed does them good or bad")
+    alone: dict[str, list[str]] = {}
+    for row in levels.to_dict("records"):
+        if np.isnan(row["mean_low"]) and (row["distinct"] > 1 or row["n"] == 1):
+            alone.setdefault(_why_alone(row, runs, options), []).append(str(row["level"]))
+    texts += [f"no interval for {', '.join(names)}: {reason}" for reason, names in alone.items()]
+    if not alone and seeds == 1 and len(runs.settings) > 1:
+        texts.append("with one repetition, intervals tell how results vary over settings, not over seeds")
+    if pairs["test"].isin((ONE_PAIR, ONE_RUN, ONE_SEED)).any():
+        texts.append(f"{ALONE}: a difference may be due to the seed")
     if (pairs["test"] == ONE_ROW).any():
-        found.append(f"{ALONE_ROW}: whether levels differ, or the row does one of them good or bad")
+        texts.append(f"{ALONE_ROW}: a difference may be due to the row")
     tested = pairs[pairs["p_least"].notna()]
     least = holm(tested["p_least"].to_numpy(float))
     smallest = least.max(initial=0.0)
-    if smallest > 0.05:
+    if smallest > level:
         worst = tested.iloc[int(least.argmax())]
         what = "seed" if paired else "run" if runs.crossed else "row"
-        found.append(
+        texts.append(
             f"with {count(int(worst['units']), what)}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"
+            + (", and a difference has no interval" if tested["p_least"].max() > level else "")
         )
-    return found
+    return texts
 
 
-def _why_alone(levels: pd.DataFrame, names: list[str], runs: Runs) -> str:
-    if not runs.crossed:
-        alone = any(len(runs.rows(name, common_seeds=False).means) == 1 for name in names)
-        return "a level has runs of one row only" if alone else "no two of its rows differ"
-    named = levels[levels["level"].isin(names)]
-    if (named["n"] == named["settings"]).any() or (named["seeds"] < 2).any():
+def _why_alone(row: Mapping[Any, Any], runs: Runs, options: ComparisonOptions) -> str:
+    """Explain why a level has no interval; ``row`` is its row of the levels."""
+    level = str(row["level"])
+    if not runs.crossed and len(runs.rows(level, common_seeds=False).means) == 1:
+        return "one row only"
+    if runs.crossed and (row["n"] == len(runs.strata(level)) or row["seeds"] < 2):
         return "a setting has one run only"
-    return "no two of its seeds differ"
+    if runs.sample(level, options.common_seeds).few(options.confidence):
+        return "too few seeds" if runs.crossed or options.common_seeds else "too few rows"
+    return f"no two of its {'seeds' if runs.crossed else 'rows'} differ"
 
 
 def _unmatched(runs: Runs) -> str:
-    """Say where levels have runs in settings of which others have none."""
+    """Warn if some settings lack runs of a level."""
     if not runs.crossed:
         return ""
     used = runs.frame[runs.frame["value"].notna()].groupby("setting", sort=False)["level"]
@@ -194,7 +210,7 @@ def _unmatched(runs: Runs) -> str:
     return (
         f"unequal settings: {len(part)} of {every} settings lack a level (settings with runs: "
         f"{listed(texts, _MOST_NAMED)}). Two levels are compared in the settings that both have, but "
-        "each level's mean, IQM and profile are over all of its own, and do not compare"
+        "each level's mean, IQM and profile are over all of its own, and are not comparable"
     )
 
 

@@ -1,4 +1,4 @@
-"""A table of runs becomes a comparison: aggregates, pairs, performance profiles, and what to be wary of.
+"""Compare the levels of factors in a table of runs: aggregates, pairs, performance profiles and warnings.
 
 Source: Agarwal et al. 2021 (score distributions); Dolan & More 2002.
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.analysis.results import Results, labels
+from palaestrai_mosaik.design.few import MOST_LEVELS
 from palaestrai_mosaik.design.model import INACTIVE, Axis, DesignSpec, Factor
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
@@ -22,7 +23,8 @@ from . import cautions
 from .aggregates import AGGREGATES, WEIGHTED, spread
 from .pairs import compare_pairs, pairs_of
 from .resampling import Sample, distinct, intervals, tail
-from .runs import MOST_LEVELS, ComparisonOptions, Normalise, Runs, collect
+from .runs import ComparisonOptions, Normalise, Runs, collect
+from .studentized import PERMUTATIONS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,13 +58,13 @@ def profile(
     resamples: int,
     generator: np.random.Generator,
 ) -> Profile:
-    """Return the profile of a level's runs at ``places``, averaged over the strata.
+    """Return the profile of a level's runs at the scores ``places``, averaged over the strata.
 
-    The band is the bootstrap's, and holds at each score on its own. NaN where the sample cannot say how runs
-    vary, and where all runs are equal.
+    The band is a pointwise bootstrap interval. It is NaN if the sample is too small to show how runs vary, or if all
+    runs are equal.
     """
     sign = -1 if lower_is_better else 1
-    # (runs, places): whether the run is better
+    # Whether each run is better than each score, (runs, places).
     passed = (sign * sample.values[:, None] > sign * places).astype(float)
     share = (sample.weights() @ passed)[0]
     if not sample.known or distinct(sample.values) < 2:
@@ -76,30 +78,35 @@ def profile(
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the levels of ``by`` (a factor, or a combination of several) compare in ``outcome``.
+    """A comparison of the levels of ``by`` (a factor, or a combination of several) in ``outcome``.
 
-    All differences are in the outcome's own unit and sign, unless normalised; NaN means that there is no
-    value. An interval is NaN, too, where all values that it would come from are equal.
+    All differences are in the outcome's own unit and sign, unless normalised. NaN marks missing values, and
+    intervals from values that are all equal.
 
     Attributes:
+        by: the compared factors.
+        outcome: name of the outcome.
+        paired: whether runs are compared pair by pair.
+        options: the options of the comparison.
         levels: one row per level: level, n (runs used), lost, seeds (repetitions per setting, at least),
-            settings, distinct (how many different values its runs gave); mean, iqm and median, each with _low
-            and _high; std (within settings).
+            settings, distinct (number of different values); mean, iqm and median, each with _low and _high; std
+            (within settings).
         cells: one row per level and setting: level, setting, n, lost, mean, median, std.
         pairs: one row per pair of levels a and b (the baseline, if there is one): n, n_b (pairs of runs if
-            paired, else runs of each), lost, units (what tests count as independent: the seeds of the pairs
-            if paired, else the runs, or the rows where levels share no setting, of the side that has fewer),
-            settings; difference (of means, a less b) and shift (Hodges-Lehmann, of the differences of seeds,
-            paired only), each with _low and _high; improvement (probability that a run of a is better than
-            one of b) with _low and _high; won, tied (pairs in which a is better, equal), distinct (how many
-            different differences there are; unpaired: values), settings_won (of settings, by their means);
-            effect and rank_effect with their names; test, p, p_least (the smallest that so few units could
-            give; NaN where there is no test), p_holm (corrected over the pairs of this outcome); favours: the
-            level that is better where p_holm says so.
+            paired, else runs of each), lost, units (the units that tests count as independent: the seeds of the
+            pairs if paired, else the runs of the smaller side, or its rows if levels share no setting),
+            settings; difference (of means, a minus b) with _low, _high, test, p, p_least (the smallest p that this
+            number of units allows, NaN if undefined) and p_holm (corrected over the pairs of this outcome);
+            p_worst (p_holm with each lost run counted against the level that seems better, see
+            :mod:`~palaestrai_mosaik.analysis.lost_runs`; equal to p_holm without lost runs); favours (the better
+            level, if p_worst is significant); improvement (probability that a run of a is better than one of b)
+            with _low, _high, _test and _p; won, tied (pairs in which a is better, equal), distinct (number of
+            different differences; unpaired: of values), settings_won (settings in which a has the better mean);
+            cohens_dz (paired only: the mean difference over the standard deviation of seeds).
         profiles: level, score, share (of its runs better than the score), low, high.
-        warnings: what a reader must know.
-        notes: how it was done.
-        crossed: whether levels share settings; else each was run in settings of its own.
+        warnings: cautions for the reader.
+        notes: the methods used.
+        crossed: whether levels share settings; otherwise, each level has settings of its own.
     """
 
     by: tuple[str, ...]
@@ -116,26 +123,26 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What is compared by what: ``violations by algorithm``."""
+        """A title such as ``violations by algorithm``."""
         return f"{self.outcome} by {' and '.join(self.by)}"
 
     @property
     def constant(self) -> float | None:
-        """The value that all runs of all levels gave (two runs at least); with it, nothing can be compared."""
-        known = self.levels[self.levels["n"] > 0]
-        if known["n"].sum() < 2 or (known["distinct"] > 1).any():
+        """The common value of all runs (at least two), so that nothing can be compared; None if they differ."""
+        levels = self.levels[self.levels["n"] > 0]
+        if levels["n"].sum() < 2 or (levels["distinct"] > 1).any():
             return None
-        values = known["mean"].to_numpy(float)
+        values = levels["mean"].to_numpy(float)
         return float(values[0]) if distinct(values) == 1 else None
 
     @property
     def shared_settings(self) -> list[str]:
-        """The settings in which each level that has runs has some."""
+        """The settings in which all levels with runs have runs."""
         return shared_settings(self.cells)
 
     @property
     def equal_settings(self) -> bool:
-        """Whether all levels that have runs have them in the same settings, so that their means compare."""
+        """Whether all levels with runs have the same settings, so that their means are comparable."""
         with_runs = self.cells[self.cells["n"] > 0]
         return len(self.shared_settings) == with_runs["setting"].nunique()
 
@@ -150,20 +157,23 @@ def compare(
 ) -> Comparison:
     """Compare levels in a table of runs.
 
-    Runs are paired by setting and repetition where the levels share settings and seeds are common; a pair
-    lacking one run is lost. Nothing is imputed. Levels keep the order of a categorical column, else that of
-    their rows.
+    Runs are paired by setting and repetition if the levels share settings and seeds are common; a pair without one
+    of its runs is lost. Values are imputed only to see if lost runs could change which level is better
+    (``p_worst``). Levels keep the order of a categorical column, or of their rows.
 
     Args:
-        frame: one row per planned run with the columns ``by``, ``settings``, ``outcome`` (NaN where there is
-            none) and, if they are there, ``row`` and ``repetition`` (whole numbers), ``run`` (rows with the
-            same one are one execution) and ``status`` (other than ``finished``: lost). A factor that a run
-            does not have is missing (None, NaN).
-        by: the factor to compare, or several, of which the combinations are compared.
+        frame: one row per planned run with the columns ``by``, ``settings``, ``outcome`` (NaN if missing) and
+            optionally ``row`` and ``repetition`` (whole numbers), ``run`` (rows with equal values share one
+            execution) and ``status`` (other than ``finished``: lost). A factor that a run does not have is
+            missing (None, NaN).
+        by: the factor to compare, or several, to compare their combinations.
         outcome: the column with the values.
-        settings: the other factors that vary; levels are compared where these are the same.
-        options: how runs are compared; ``None``: the defaults.
-        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+        settings: the other factors that vary; levels are compared within their combinations.
+        options: the options of the comparison; ``None``: the defaults.
+        progress: called with the number of resamples drawn and the total; ``None``: no reports.
+
+    Returns:
+        The comparison.
 
     Raises:
         PalaestraiMosaikError: a name does not exist, or there are fewer than two levels or more than
@@ -176,8 +186,8 @@ def compare(
 
 
 def _resamples(runs: Runs, options: ComparisonOptions) -> int:
-    """Return how many are drawn: of each level for its aggregates and its profile, of each pair for two intervals."""
-    return 2 * (len(runs.levels) + len(pairs_of(runs))) * options.resamples
+    """Return the number of resamples: for each level's aggregates and profile, and for two tests of each pair."""
+    return 2 * (len(runs.levels) * options.resamples + len(pairs_of(runs)) * PERMUTATIONS)
 
 
 def _compare(runs: Runs, outcome: str, options: ComparisonOptions, counted: PartsProgress) -> Comparison:
@@ -209,40 +219,41 @@ def _level(
     planned = runs.frame.loc[runs.frame["level"] == name, "run"].nunique()
     sample = runs.sample(name, options.common_seeds)
     row = {
-        **{"level": name, "n": n, "lost": planned - n, "seeds": runs.seeds(name), "settings": len(strata)},
+        **{"level": name, "n": n, "lost": planned - n, "seeds": runs.seeds(name)},
+        "settings": runs.settings_of(name),
         "distinct": distinct(sample.values),
     }
     generator = seeding.generator(options.seed, "comparison", outcome, name)
-    found = intervals(sample, WEIGHTED, options.confidence, options.resamples, generator)
+    bounds = intervals(sample, WEIGHTED, options.confidence, options.resamples, generator)
     counted.end(options.resamples)
     for what, statistic in AGGREGATES.items():
         row[what] = float(statistic(*strata)) if strata else float("nan")
-        row |= dict(zip((f"{what}_low", f"{what}_high"), found[what], strict=True))
+        row |= dict(zip((f"{what}_low", f"{what}_high"), bounds[what], strict=True))
     drawn = [sample.values[sample.strata == i] for i in np.unique(sample.strata)]
     return {**row, "std": spread(drawn)}
 
 
 def shared_settings(cells: pd.DataFrame) -> list[str]:
-    """Return the settings in which each level that has runs has some."""
-    told = cells[cells["n"] > 0]
-    found = told.groupby("setting", sort=False)["level"].nunique()
-    return [str(setting) for setting in found.index[found == told["level"].nunique()]]
+    """Return the settings in which all levels with runs have runs."""
+    used = cells[cells["n"] > 0]
+    counts = used.groupby("setting", sort=False)["level"].nunique()
+    return [str(setting) for setting in counts.index[counts == used["level"].nunique()]]
 
 
 def _cells(runs: Runs) -> pd.DataFrame:
     grouped = runs.frame.groupby(["level", "setting"], sort=False)["value"]
-    found = grouped.agg(["count", "size", "mean", "median", "std"]).reset_index()
+    cells = grouped.agg(["count", "size", "mean", "median", "std"]).reset_index()
     order = {name: i for i, name in enumerate(runs.levels)}
-    found = found.sort_values("level", key=lambda column: column.map(order), kind="stable", ignore_index=True)
-    found["lost"] = found.pop("size") - found["count"]
-    found = found.rename(columns={"count": "n"})
-    return found[["level", "setting", "n", "lost", "mean", "median", "std"]]
+    cells = cells.sort_values("level", key=lambda column: column.map(order), kind="stable", ignore_index=True)
+    cells["lost"] = cells.pop("size") - cells["count"]
+    cells = cells.rename(columns={"count": "n"})
+    return cells[["level", "setting", "n", "lost", "mean", "median", "std"]]
 
 
 def _profiles(runs: Runs, outcome: str, options: ComparisonOptions, counted: PartsProgress) -> pd.DataFrame:
     import pandas as pd
 
-    places = scores(runs.frame["value"].dropna().to_numpy(float))
+    score_values = scores(runs.frame["value"].dropna().to_numpy(float))
     columns = ("level", "score", "share", "low", "high")
     parts = []
     for name in runs.levels:
@@ -251,18 +262,21 @@ def _profiles(runs: Runs, outcome: str, options: ComparisonOptions, counted: Par
             counted.end(options.resamples)
             continue
         generator = seeding.generator(options.seed, "comparison", outcome, name, "profile")
-        found = profile(
-            *(sample, places, options.better == "lower"), options.confidence, options.resamples, generator
+        curve = profile(
+            *(sample, score_values, options.better == "lower"),
+            options.confidence,
+            options.resamples,
+            generator,
         )
         counted.end(options.resamples)
-        arrays = (found.scores, found.share, found.low, found.high)
+        arrays = (curve.scores, curve.share, curve.low, curve.high)
         part = pd.DataFrame(np.column_stack(arrays), columns=columns[1:])
         part.insert(0, "level", name)
         parts.append(part)
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
-# samplers whose points are those of a sensitivity analysis: no setting occurs with two levels
+# Samplers for sensitivity analyses: none of their settings occurs with two levels.
 _SENSITIVITY = ("sobol", "morris", "fast", "finite_differences")
 
 
@@ -274,22 +288,22 @@ def compare_design(
     normalise: Normalise = "none",
     progress: ProgressCallback | None = None,
 ) -> list[Comparison]:
-    """Compare what a design varies.
+    """Compare the levels of a design's factors.
 
     Args:
         results: the results of the design.
-        by: factors of which the combinations are compared; empty: those of the design's ``analysis.compare``;
+        by: factors whose combinations are compared; empty: those of the design's ``analysis.compare``;
             if that is empty too, every choice and nominal factor on its own (none for the sample of a
             sensitivity analysis).
-        baseline: the label that each other level is compared with; where several factors are compared on
-            their own, it is that of those which have it. ``None``: the design's.
+        baseline: the label of the level that all others are compared with; if several factors are compared on
+            their own, it applies to those with this label. ``None``: the design's.
         outcomes: names of outcomes; empty: all.
-        normalise: how values of different settings are made comparable
+        normalise: how to make values of different settings comparable
             (:class:`~palaestrai_mosaik.analysis.comparison.runs.ComparisonOptions`).
-        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+        progress: called with the number of resamples drawn and the total; ``None``: no reports.
 
     Returns:
-        One comparison per outcome and entry to compare by.
+        One comparison per outcome and family of factors.
 
     Raises:
         PalaestraiMosaikError: a name does not exist, or there is nothing to compare.
@@ -315,10 +329,10 @@ def compare_design(
     frames = [with_factors(outcome_frame, spec, values, family) for family in families]
     collected = []
     for name in outcomes or specs:
-        for family, own, frame in zip(families, baselines, frames, strict=True):
+        for family, family_baseline, frame in zip(families, baselines, frames, strict=True):
             options = ComparisonOptions(
                 better=specs[name].better,
-                baseline=own,
+                baseline=family_baseline,
                 common_seeds=spec.seed_policy == "common",
                 normalise=normalise,
                 confidence=spec.analysis.confidence,
@@ -328,21 +342,21 @@ def compare_design(
             settings = [axis.factors[0].name for axis in _others(spec, family)]
             collected.append((collect(frame, family, name, settings, options), name, options))
     counted = PartsProgress(progress, sum(_resamples(runs, options) for runs, _, options in collected))
-    found = []
+    comparisons = []
     for runs, name, options in collected:
-        one = _compare(runs, name, options, counted)
-        found.append(replace(one, warnings=(*one.warnings, *zip_warnings(spec, runs.by))))
-    return found
+        comparison = _compare(runs, name, options, counted)
+        comparisons.append(replace(comparison, warnings=(*comparison.warnings, *zip_warnings(spec, runs.by))))
+    return comparisons
 
 
 def choose_families(spec: DesignSpec, by: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the factors to compare by, those of one entry together (see :func:`compare_design`)."""
+    """Return the families of factors to compare, each compared as a combination (see :func:`compare_design`)."""
     named = tuple(dict.fromkeys(by or spec.analysis.compare))
-    known = [factor.name for factor in spec.factors]
+    names = [factor.name for factor in spec.factors]
     for name in named:
-        if name not in known:
+        if name not in names:
             raise PalaestraiMosaikError(
-                f"no factor {name!r} in the design{did_you_mean(name, known)}; there are {', '.join(known)}"
+                f"no factor {name!r} in the design{did_you_mean(name, names)}; there are {', '.join(names)}"
             )
     if named:
         return [named]
@@ -361,17 +375,17 @@ def choose_families(spec: DesignSpec, by: Sequence[str]) -> list[tuple[str, ...]
 
 
 def _baseline(spec: DesignSpec, family: Sequence[str], baseline: str | None) -> str | None:
-    """Return the baseline where it is one of the family's."""
+    """Return ``baseline`` if it is a level of a factor in the family, else None."""
     return baseline if any(baseline in spec.factor(name).labels for name in family) else None
 
 
 def _others(spec: DesignSpec, family: Sequence[str]) -> list[Axis]:
-    """Return the axes of what varies beside the family."""
+    """Return the axes without a factor of the family."""
     return [axis for axis in spec.axes if not any(factor.name in family for factor in axis.factors)]
 
 
 def zip_warnings(spec: DesignSpec, family: Sequence[str]) -> list[str]:
-    """Return a warning where factors are zipped with those of the family."""
+    """Return a warning if other factors are zipped with those of the family."""
     axes = [axis.factors for axis in spec.axes if any(factor.name in family for factor in axis.factors)]
     together = [factor.name for factors in axes for factor in factors if factor.name not in family]
     if not together:
@@ -400,5 +414,5 @@ def with_factors(
 
 
 def _numbers(factor: Factor, values: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the numbers that a factor without levels takes, from the smallest to the largest."""
+    """Return the values of a factor without levels as text, in ascending order."""
     return [str(value) for value in sorted({row[factor.name] for row in values} - {INACTIVE})]

@@ -1,4 +1,4 @@
-"""Two levels against each other: the difference, whether it is one, and how large."""
+"""Compare two levels: the difference, its significance, and its size."""
 
 from __future__ import annotations
 
@@ -10,34 +10,54 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.design.few import significance_level
+from palaestrai_mosaik.design.methods.significance import holm
 from palaestrai_mosaik.progress import PartsProgress
 from palaestrai_mosaik.types.arrays import FloatArray, IndexVector
 
-from . import effects
-from .aggregates import mean, weighted_mean
-from .hypothesis_tests import holm, rank_sum, signed_rank, smallest_rank_sum, smallest_signed_rank, two_way
-from .resampling import ROUNDING, Sample, UnpairedRuns, coded, distinct, intervals, levelled
+from ..lost_runs import bounds
+from .resampling import ROUNDING, UnpairedRuns, coded, distinct, levelled
 from .runs import ComparisonOptions, Runs
+from .studentized import (
+    NO_RUNS,
+    PERMUTATIONS,
+    Tested,
+    cohens_dz,
+    improvement,
+    nested_improvement,
+    nested_means,
+    paired_means,
+    unpaired_means,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = (
     *("a", "b", "n", "n_b", "lost", "units", "settings"),
-    *("difference", "difference_low", "difference_high", "shift", "shift_low", "shift_high"),
-    *("improvement", "improvement_low", "improvement_high", "won", "tied", "distinct", "settings_won"),
-    *("effect", "effect_name", "rank_effect", "rank_effect_name"),
-    *("test", "p", "p_least", "p_holm", "favours"),
+    *(
+        "difference",
+        "difference_low",
+        "difference_high",
+        "test",
+        "p",
+        "p_least",
+        "p_holm",
+        "p_worst",
+        "favours",
+    ),
+    *("improvement", "improvement_low", "improvement_high", "improvement_test", "improvement_p"),
+    *("won", "tied", "distinct", "settings_won", "cohens_dz"),
 )
 
 
 @dataclass(frozen=True)
 class Sides:
-    """The values of two levels by setting; paired: entry i of both is the same repetition.
+    """The values of two levels by setting; if paired, entries i of both sides are the same repetition.
 
     ``lost``: planned pairs (runs, if not paired) of the shared settings that cannot be used.
-    ``seeds``: the repetition of each entry (paired only). ``rows``: both sides with their rows, where these
-    share no setting.
+    ``seeds``: the repetition of each entry (paired only). ``rows``: both sides with their rows, if these share no
+    setting.
     """
 
     a: list[FloatArray]
@@ -52,47 +72,49 @@ class Sides:
 
     @property
     def single(self) -> bool:
-        """Whether each of several settings has one run a side: it is settings that are drawn then."""
+        """Whether each of several settings has one run per side, so that settings are the independent units."""
         return len(self.a) > 1 and all(len(x) == len(y) == 1 for x, y in zip(self.a, self.b, strict=True))
 
     @property
     def differences(self) -> list[FloatArray]:
-        """Entry i of one side less that of the other by setting (paired or single only); 0 is exactly 0."""
+        """The differences a - b by setting (paired or single only), exactly 0 for equal values."""
         return [_difference(x, y) for x, y in zip(self.a, self.b, strict=True)]
 
     @property
     def turned(self) -> Sides:
-        """The same with all signs turned, so that what was lower is higher."""
+        """The sides with negated values."""
         return self._with([-x for x in self.a], [-y for y in self.b])
 
     @property
     def levelled(self) -> Sides:
-        """The same with values made equal that differ by rounding only: ranks would tell them apart."""
+        """The sides with values equalised that differ only by rounding, because ranks would distinguish them."""
         every = levelled(np.concatenate([*self.a, *self.b]))
-        parts = np.split(every, np.cumsum([len(one) for one in (*self.a, *self.b)])[:-1])
+        parts = np.split(every, np.cumsum([len(values) for values in (*self.a, *self.b)])[:-1])
         return self._with(parts[: len(self.a)], parts[len(self.a) :])
 
     def _with(self, a: list[FloatArray], b: list[FloatArray]) -> Sides:
         rows = None
         if self.rows:
-            # without a shared setting, all runs of a side are of one
+            # Without a shared setting, all runs of a side are in one.
             rows = replace(self.rows[0], values=a[0]), replace(self.rows[1], values=b[0])
         return replace(self, a=a, b=b, rows=rows)
 
 
 def _difference(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Return x - y, 0 where the two differ by rounding only."""
-    found = x - y
-    return np.asarray(np.where(np.abs(found) <= ROUNDING * np.maximum(np.abs(x), np.abs(y)), 0.0, found))
+    """Return x - y, or 0 if they differ only by rounding."""
+    differences = x - y
+    return np.asarray(
+        np.where(np.abs(differences) <= ROUNDING * np.maximum(np.abs(x), np.abs(y)), 0.0, differences)
+    )
 
 
 def pairs_of(runs: Runs) -> list[tuple[str, str]]:
-    """Return which levels are compared with which: all, or each with its baseline."""
+    """Return the pairs of levels to compare: all, or each with its baseline."""
     return list(combinations(runs.levels, 2) if runs.against is None else runs.against.items())
 
 
 class _Unpaired:
-    """What two levels have in the settings that both were planned for."""
+    """The runs of levels, to be compared in the settings that two levels share."""
 
     def __init__(self, runs: Runs, options: ComparisonOptions):
         self._values = {level: runs.strata(level) for level in runs.levels}
@@ -113,7 +135,7 @@ class _Unpaired:
 
 
 class _Paired:
-    """What two levels have in the settings and repetitions that both were planned for."""
+    """The runs of levels, to be paired in the settings and repetitions planned for two levels."""
 
     def __init__(self, runs: Runs):
         self._values, self._runs = units(runs)
@@ -121,42 +143,50 @@ class _Paired:
     def sides(self, level: str, against: str) -> Sides:
         names = [level, against]
         planned = self._values[names].dropna()
-        # the same two runs can stand in several settings
+        # The same two runs can belong to several settings.
         planned = planned[~self._runs.loc[planned.index, names].duplicated().to_numpy()]
         whole = planned[np.isfinite(planned).all(axis=1)]
         settings = whole.index.get_level_values("setting").to_numpy()
         seeds = whole.index.get_level_values("repetition").to_numpy()
-        places = np.flatnonzero(settings[1:] != settings[:-1]) + 1
+        borders = np.flatnonzero(settings[1:] != settings[:-1]) + 1
         parts = (whole[level].to_numpy(float), whole[against].to_numpy(float), seeds)
-        a, b, of = (np.split(part, places) if len(whole) else [] for part in parts)
+        a, b, of = (np.split(part, borders) if len(whole) else [] for part in parts)
         return Sides(a, b, len(planned) - len(whole), of)
 
 
-def by_seed(differences: Sequence[FloatArray], seeds: Sequence[IndexVector]) -> FloatArray:
-    """Return what each seed contributes to the mean over settings of their mean differences.
+def by_seed(differences: Sequence[FloatArray], seeds: Sequence[IndexVector]) -> tuple[FloatArray, FloatArray]:
+    """Return each seed's contribution to the mean difference over settings, and its weight.
 
-    The mean of the contributions is that mean; a seed that has all settings contributes its own. A seed is
-    good or bad in several settings at once, so it is one observation however many these are: where both levels
-    are equal, all differences of a seed change their sign at once, with what it contributes, whatever goes
-    together within it. So the signed-rank test of contributions is exact.
+    The mean of the contributions is the mean over settings of their mean differences. The weight is the contribution
+    if all differences were 1, which is 1 if no run is lost. A seed can be good or bad in several settings at once, so
+    it is one observation. If both levels are equal, a change of sign applies to all differences of a seed, and
+    therefore to its contribution, whatever the dependence within it.
+
+    Args:
+        differences: (pairs,) in each setting.
+        seeds: (pairs,) seeds of the differences in each setting.
+
+    Returns:
+        Contributions and weights, (seeds,) each.
     """
     if not differences:
-        return np.empty(0)
+        return np.empty(0), np.empty(0)
     units = coded(np.concatenate(seeds))
     weights = np.repeat(
-        [1 / (len(one) * len(differences)) for one in differences], list(map(len, differences))
+        [1 / (len(values) * len(differences)) for values in differences], list(map(len, differences))
     )
-    found = np.bincount(units, weights * np.concatenate(differences)) * (units.max() + 1)
+    count = units.max() + 1
+    contributions = np.bincount(units, weights * np.concatenate(differences)) * count
     largest = np.abs(np.concatenate(differences)).max()
-    found[np.abs(found) <= ROUNDING * largest] = 0.0
-    return np.asarray(levelled(found))
+    contributions[np.abs(contributions) <= ROUNDING * largest] = 0.0
+    return levelled(contributions), np.bincount(units, weights) * count
 
 
 def units(runs: Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the value, and which runs it is of, per setting and repetition; one column per level.
+    """Return the values and the uids of their runs, per setting and repetition, with a column per level.
 
-    Sorted by setting. NaN: not planned, inf: lost. Where a level has several runs in one place, their mean stands
-    for them; if one of them is lost, so is the mean, which would speak of something else.
+    Sorted by setting. NaN marks values that were not planned, inf lost ones. Several runs of a level in a setting and
+    repetition are averaged; if one of them is lost, so is the mean, as that of the others would not be comparable.
     """
     grouped = runs.frame.groupby(["setting", "repetition", "level"], sort=False)
     totals = grouped["value"].agg(["sum", "size", "count"])
@@ -171,29 +201,57 @@ def units(runs: Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
 def compare_pairs(
     runs: Runs, outcome: str, paired: bool, options: ComparisonOptions, counted: PartsProgress | None = None
 ) -> pd.DataFrame:
-    """Return a table with a row per pair of levels, its columns ``COLUMNS`` (see ``Comparison``)."""
+    """Return a table with a row per pair of levels and the columns ``COLUMNS`` (see ``Comparison``)."""
     import pandas as pd
 
-    source = _Paired(runs) if paired else _Unpaired(runs, options)
+    source = _source(runs, paired, options)
     rows = []
     for names in pairs_of(runs):
-        rows.append(_row(source.sides(*names), outcome, names, options))
+        row = _row(source.sides(*names), outcome, names, options)
+        rows.append({**row, "p_worst": _worst_p(runs, paired, row, outcome, options)})
         if counted is not None:
-            counted.end(2 * options.resamples)
-    found = pd.DataFrame(rows, columns=list(COLUMNS))
-    found["p_least"] = found["p_least"].where(found["p"].notna())
-    found["p_holm"] = holm(found["p"].to_numpy(float))
-    found["favours"] = list(_favoured(found, options))
-    return found
+            counted.end(2 * PERMUTATIONS)
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    table["p_least"] = table["p_least"].where(table["p"].notna())
+    for corrected, p in (("p_holm", "p"), ("p_worst", "p_worst")):
+        table[corrected] = holm(table[p].to_numpy(float))
+    table["favours"] = list(_favoured(table, options))
+    return table
 
 
-def _favoured(found: pd.DataFrame, options: ComparisonOptions) -> Iterator[str]:
-    for row in found.to_dict("records"):
-        significant = options.better is not None and row["p_holm"] <= 1 - options.confidence
-        if not significant or row["rank_effect"] == 0:
+def _source(runs: Runs, paired: bool, options: ComparisonOptions) -> _Paired | _Unpaired:
+    return _Paired(runs) if paired else _Unpaired(runs, options)
+
+
+def _worst_p(
+    runs: Runs, paired: bool, row: dict[str, Any], outcome: str, options: ComparisonOptions
+) -> float:
+    """Return p of a pair with each lost run counted against the level that seems better; 1 if the order reverses."""
+    p, difference = row.get("p", np.nan), row.get("difference", np.nan)
+    if not row["lost"] or np.isnan(p) or not difference:
+        return float(p)
+    a, b = row["a"], row["b"]
+    frame = runs.frame[runs.frame["level"].isin([a, b])]
+    extremes = bounds(frame, paired)
+    is_higher = frame["level"] == (a if difference > 0 else b)
+    values = extremes.lowest.where(is_higher, extremes.highest)
+    levels = {name: runs.levels[name] for name in (a, b)}
+    filled = replace(runs, frame=frame.assign(value=values), levels=levels)
+    generator = seeding.generator(options.seed, "comparison", outcome, a, b, "worst case")
+    tested = _tested_means(_source(filled, paired, options).sides(a, b), options, generator)
+    if np.isnan(tested.p) or tested.value * difference <= 0:
+        return 1.0
+    return float(max(p, tested.p))
+
+
+def _favoured(table: pd.DataFrame, options: ComparisonOptions) -> Iterator[str]:
+    for row in table.to_dict("records"):
+        # p_worst is never below p_holm.
+        significant = options.better is not None and row["p_worst"] <= significance_level(options.confidence)
+        if not significant or row["difference"] == 0:
             yield ""
         else:
-            higher = row["rank_effect"] > 0
+            higher = row["difference"] > 0
             yield str(row["a" if higher == (options.better == "higher") else "b"])
 
 
@@ -208,91 +266,66 @@ def _row(both: Sides, outcome: str, names: tuple[str, str], options: ComparisonO
         **{"n": sum(map(len, both.a)), "n_b": sum(map(len, both.b)), "lost": both.lost},
     }
     if not both.a:
-        return {**row, "units": 0, "test": "none (no runs)"}
-    found = _paired_row if both.paired else _unpaired_row
+        return {**row, "units": 0, "test": NO_RUNS}
+    means = _tested_means(both, options, generator("difference"))
+    chance = _tested_improvement(better.levelled, options, generator("improvement"))
     return {
         **row,
-        **found(both, options, generator),
-        **_improvement(better.levelled, options, generator("improvement")),
+        **(_of_pairs(both, options) if both.paired else _of_runs(both)),
+        **{"difference": means.value, "difference_low": means.low, "difference_high": means.high},
+        **{"test": means.test, "p": means.p, "p_least": means.p_least},
+        **{"improvement": chance.value, "improvement_low": chance.low, "improvement_high": chance.high},
+        **{"improvement_test": chance.test, "improvement_p": chance.p},
     }
 
 
 def _means(both: Sides) -> list[FloatArray]:
     """Return the means of the settings of both sides."""
-    return [np.array([one.mean() for one in side]) for side in (both.a, both.b)]
+    return [np.array([values.mean() for values in side]) for side in (both.a, both.b)]
 
 
-def _paired_row(both: Sides, options: ComparisonOptions, generator: Any) -> dict[str, Any]:
+def _of_pairs(both: Sides, options: ComparisonOptions) -> dict[str, Any]:
+    """Count won, tied and independent pairs."""
     assert both.seeds is not None
-    strata = both.differences
-    every = np.concatenate(strata)
-    sample = Sample.of(strata, both.seeds)
-    how = (options.confidence, options.resamples, generator("difference"))
-    low, high = intervals(sample, {"mean": weighted_mean}, *how)["mean"]
-    seeds = by_seed(strata, both.seeds)
-    shift, shift_low, shift_high = effects.hodges_lehmann(seeds, options.confidence)
-    p, test = signed_rank(seeds)
+    every = np.concatenate(both.differences)
+    seeds, _ = by_seed(both.differences, both.seeds)
     signs = np.sign(every) * (-1 if options.better == "lower" else 1)
     return {
-        **{"difference": mean(*strata), "difference_low": low, "difference_high": high},
-        **{"shift": shift, "shift_low": shift_low, "shift_high": shift_high},
         **{"won": int(np.count_nonzero(signs > 0)), "tied": int(np.count_nonzero(signs == 0))},
-        **{"units": len(seeds), "distinct": distinct(every)},
-        **{"effect": effects.cohens_dz(seeds), "effect_name": "Cohen's dz"},
-        "rank_effect": effects.rank_biserial(seeds),
-        "rank_effect_name": "rank-biserial correlation",
-        **{"test": test, "p": p, "p_least": smallest_signed_rank(int(np.count_nonzero(seeds)))},
+        **{"units": len(seeds), "distinct": distinct(every), "cohens_dz": cohens_dz(seeds)},
     }
 
 
-def _unpaired_row(both: Sides, options: ComparisonOptions, generator: Any) -> dict[str, Any]:
-    a, b = both.a, both.b
-    # each setting counts the same, so the mean over both sides of these is the difference
-    doubled = [*(2 * x for x in a), *(-2 * y for y in b)]
-    sample = Sample.of(both.differences) if both.single else Sample.of(doubled, pool=False)
+def _of_runs(both: Sides) -> dict[str, Any]:
+    """Count the independent units of unpaired runs."""
+    units = min(sum(map(len, both.a)), sum(map(len, both.b)))
     if both.rows:
         x, y = both.rows
-        sample = Sample.of_rows([replace(x, values=2 * x.values), replace(y, values=-2 * y.values)])
-    how = (options.confidence, options.resamples, generator("difference"))
-    low, high = intervals(sample, {"mean": weighted_mean}, *how)["mean"]
-    return {
-        **{"difference": mean(*a) - mean(*b), "difference_low": low, "difference_high": high},
-        "distinct": distinct(np.concatenate([*a, *b])),
-        "rank_effect": 2 * effects.improvement(both.levelled.a, both.levelled.b) - 1,
-        "rank_effect_name": "Cliff's delta",
-        **_rank_sum(both.levelled, generator("test")),
-    }
-
-
-def _rank_sum(both: Sides, generator: np.random.Generator) -> dict[str, Any]:
-    """Return p, its test and what this counts."""
-    a, b = both.a, both.b
-    if both.rows:
-        x, y = both.rows
+        units = min(len(x.means), len(y.means))
         if x.seeds is not None and y.seeds is not None:
-            p, test = two_way(x, y)
-            seeds = len(np.unique(np.concatenate([x.seeds, y.seeds])))
-            return {"test": test, "p": p, "units": min(seeds, len(x.means), len(y.means))}
-        a, b = [levelled(x.means)], [levelled(y.means)]
-    p, test = rank_sum(a, b, generator)
-    units = min(sum(map(len, a)), sum(map(len, b)))
-    return {"test": test, "p": p, "p_least": smallest_rank_sum(a, b), "units": units}
+            units = min(units, len(np.unique(np.concatenate([x.seeds, y.seeds]))))
+    return {"units": units, "distinct": distinct(np.concatenate([*both.a, *both.b]))}
 
 
-def _improvement(both: Sides, options: ComparisonOptions, generator: np.random.Generator) -> dict[str, float]:
-    """Return the probability of improvement; pairs are drawn together, other runs on their own."""
-    how = (options.confidence, options.resamples, generator)
+def _tested_means(both: Sides, options: ComparisonOptions, generator: np.random.Generator) -> Tested:
+    if both.seeds is not None:
+        return paired_means(*by_seed(both.differences, both.seeds), options.confidence, generator)
+    if both.rows:
+        return nested_means(*both.rows, options.confidence)
     if both.single:
-        # 1 where the setting is won, a half where it is tied
-        won = [(np.sign(one) + 1) / 2 for one in both.differences]
-        low, high = intervals(Sample.of(won), {"mean": weighted_mean}, *how)["mean"]
-    else:
-        a, b = Sample.of(both.a, both.seeds), Sample.of(both.b, both.seeds)
-        if both.rows:
-            a, b = (Sample.of_rows([side]) for side in both.rows)
-        low, high = effects.improvement_interval(a, b, both.paired, *how)
-    return {
-        "improvement": effects.improvement(both.a, both.b),
-        "improvement_low": low,
-        "improvement_high": high,
-    }
+        # The settings are the independent units.
+        differences = np.concatenate(both.differences)
+        return paired_means(differences, np.ones(len(differences)), options.confidence, generator)
+    return unpaired_means(both.a, both.b, options.confidence, generator)
+
+
+def _tested_improvement(both: Sides, options: ComparisonOptions, generator: np.random.Generator) -> Tested:
+    if both.seeds is not None:
+        return improvement(both.a, both.b, both.seeds, options.confidence, generator)
+    if both.rows:
+        return nested_improvement(*both.rows, options.confidence)
+    if both.single:
+        # 1 if the setting is won, a half if it is tied.
+        won = np.sign(np.concatenate(both.differences)) / 2
+        return paired_means(won, np.ones(len(won)), options.confidence, generator).shifted(0.5)
+    return improvement(both.a, both.b, None, options.confidence, generator)

@@ -1,13 +1,14 @@
-"""Bootstrap intervals from what is independent: seeds where runs share them, else runs within their setting.
+"""Bootstrap intervals from independent units: seeds if runs share them, else runs within their setting.
 
-A seed that several settings share is drawn with its runs of all of them. Were runs drawn one by one, what
-the seed does to all settings at once would be counted as often as there are settings, and intervals would be
-too narrow. Settings themselves are chosen, not drawn, so each keeps its weight.
+A seed that several settings share is drawn with its runs of all of them. If runs were drawn one by one, the effect of
+a seed on all settings would be counted once per setting, and intervals would be too narrow. Settings are chosen, not
+drawn, so each keeps its weight.
 
-Intervals are percentile intervals, expanded for few units: the bootstrap's variance of a mean of n values is too
-small by (n - 1) / n, and n values tell little of their own spread, so quantiles further out are taken, such
-that the interval of a mean is as wide as Student's. Source: Hesterberg 2015, "What teachers should know about
-the bootstrap", The American Statistician 69.
+Intervals are percentile intervals, expanded for few units. The bootstrap's variance of a mean of n values is too small
+by (n - 1) / n, and a few values underestimate their spread, so more extreme quantiles are used: the interval of a mean
+is as wide as Student's. With fewer than five units (at 95 %), no resample is as extreme. There is no interval then: it
+would be the range of the values, and the range of three contains their true mean in 75 % of the cases. Source:
+Hesterberg 2015, "What teachers should know about the bootstrap", The American Statistician 69.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.types.arrays import Array, FloatArray, IndexVector
 
-#: (values in ascending order, the weights of each resample) -> the number of each resample
+#: maps ascending values and the weights of each resample to a statistic of each resample
 Weighted = Callable[[FloatArray, FloatArray], FloatArray]
-#: numbers that differ by less than this, relative to the largest, differ by rounding only
+#: differences below this, relative to the largest value, are due to rounding
 ROUNDING = 1e-12
 
 NOTHING = (float("nan"), float("nan"))
-# So many weights are held at once.
+# Limit on the number of weights in memory at once.
 _HELD = 1_000_000
 _Name = TypeVar("_Name")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Values with what they are drawn by.
+    """Values with their units of resampling.
 
-    ``strata``: the setting of each value, all of which count the same. ``units``: the unit of each
-    value; values of one unit are drawn together. ``blocks``: the block of each unit; as many units
-    are drawn from each block as it has. There are two of both where rows and seeds are drawn: a value
-    is there as often as its row and its seed are, multiplied.
+    ``strata``: the setting of each value; all settings have the same weight. ``units``: the unit of each value; values
+    of one unit are drawn together. ``blocks``: the block of each unit; resamples have as many units of each block as
+    the sample. Units and blocks have two entries if rows and seeds are drawn: the count of a value is the product of
+    the counts of its row and its seed.
     """
 
     values: FloatArray
@@ -48,45 +49,46 @@ class Sample:
     blocks: tuple[IndexVector, ...]
 
     @classmethod
-    def of(
-        cls, strata: Sequence[FloatArray], seeds: Sequence[npt.ArrayLike] | None = None, *, pool: bool = True
-    ) -> Sample:
-        """Return the sample of these strata; ``seeds``: of each value, where strata share them.
+    def of(cls, strata: Sequence[FloatArray], seeds: Sequence[npt.ArrayLike] | None = None) -> Sample:
+        """Build the sample of these strata; ``seeds``: those of each value, if strata share them.
 
-        ``pool``: where each of several strata has a single value, it is the strata that are drawn; the
-        interval then says how results vary from setting to setting.
+        If each of several strata has a single value, strata are drawn. The interval then describes the variation over
+        settings.
         """
         values = np.concatenate([*strata, np.empty(0)])
         every = np.arange(len(values))
-        if pool and len(strata) > 1 and all(len(stratum) == 1 for stratum in strata):
+        if len(strata) > 1 and all(len(stratum) == 1 for stratum in strata):
             nothing = np.zeros(len(values), dtype=np.intp)
             return cls(values, nothing, (every,), (nothing,))
-        places = np.repeat(np.arange(len(strata)), [len(stratum) for stratum in strata])
+        stratum_of = np.repeat(np.arange(len(strata)), [len(stratum) for stratum in strata])
         if seeds is None or not len(values):
-            return cls(values, places, (every,), (places,))
-        units = coded(np.concatenate([np.asarray(one) for one in seeds]))
-        return cls(values, places, (units,), (np.zeros(units.max() + 1, dtype=np.intp),))
+            return cls(values, stratum_of, (every,), (stratum_of,))
+        units = coded(np.concatenate([np.asarray(seed_values) for seed_values in seeds]))
+        return cls(values, stratum_of, (units,), (np.zeros(units.max() + 1, dtype=np.intp),))
 
     @classmethod
-    def of_rows(cls, sides: Sequence[UnpairedRuns]) -> Sample:
-        """Return the sample of one or more sides of which rows are drawn, and seeds where they share them."""
-        values = np.concatenate([side.values for side in sides])
-        strata = np.repeat(np.arange(len(sides)), [len(side.values) for side in sides])
-        firsts = np.cumsum([0, *(side.rows.max(initial=-1) + 1 for side in sides)])
-        rows = np.concatenate([side.rows + first for side, first in zip(sides, firsts, strict=False)])
-        blocks = np.repeat(np.arange(len(sides)), np.diff(firsts))
-        given_seeds = [side.seeds for side in sides if side.seeds is not None]
-        if not given_seeds or len(np.unique(np.concatenate(given_seeds))) < 2:
-            return cls(values, strata, (rows,), (blocks,))
-        seeds = coded(np.concatenate(given_seeds))
-        return cls(values, strata, (rows, seeds), (blocks, np.zeros(seeds.max() + 1, dtype=np.intp)))
+    def of_rows(cls, runs: UnpairedRuns) -> Sample:
+        """Build a sample that draws the rows of the runs, and their seeds if rows share them."""
+        strata = np.zeros(len(runs.values), dtype=np.intp)
+        units = [runs.rows]
+        if runs.seeds is not None and len(np.unique(runs.seeds)) > 1:
+            units.append(coded(runs.seeds))
+        blocks = tuple(np.zeros(indices.max(initial=-1) + 1, dtype=np.intp) for indices in units)
+        return cls(runs.values, strata, tuple(units), blocks)
 
     @property
     def known(self) -> bool:
-        """Whether each stratum and each block has two at least: else how they vary cannot be seen."""
+        """Whether each stratum and each block has at least two members, which a variance needs."""
         if not len(self.values):
             return False
-        return bool(min(np.bincount(one).min() for one in (self.strata, *self.blocks)) > 1)
+        return bool(min(np.bincount(indices).min() for indices in (self.strata, *self.blocks)) > 1)
+
+    def few(self, confidence: float) -> bool:
+        """Whether there are too few units for an interval: its ends are rarer than the rarest resample."""
+        return any(
+            _tail(sizes, confidence) < float(np.prod(1.0 / sizes**sizes))
+            for sizes in (np.bincount(block).astype(float) for block in self.blocks)
+        )
 
     @property
     def scale(self) -> float:
@@ -96,30 +98,34 @@ class Sample:
     def draws(
         self, resamples: int, generator: np.random.Generator, more: int = 0
     ) -> Iterator[tuple[IndexVector, ...]]:
-        """Yield how often each unit is drawn: (some resamples, units). ``more``: of what is held beside."""
+        """Yield the counts of the units, (resamples, units) in batches. ``more``: other numbers per resample."""
         batch = max(1, _HELD // (len(self.values) + more))
         for first in range(0, resamples, batch):
             rows = min(batch, resamples - first)
             yield tuple(_drawn(blocks, rows, generator) for blocks in self.blocks)
 
     def weights(self, counts: Sequence[IndexVector] | None = None) -> FloatArray:
-        """Return the weight of each value in each resample, which has its units as often as ``counts`` says.
+        """Return the weight of each value in each resample, (resamples, values).
 
-        (resamples, values); nothing given: each unit once.
+        ``counts``: the counts of the units in each resample; ``None``: each unit once.
         """
         drawn = np.ones((1, len(self.values)))
         for count, units in zip(counts or (), self.units, strict=bool(counts)):
             drawn = drawn * count[:, units]
         totals = np.stack([drawn[:, self.strata == s].sum(axis=1) for s in range(self.strata.max() + 1)], 1)
-        # a setting of which nothing was drawn leaves its weight to the others
+        # The weight of settings without a drawn value goes to the others.
         present = np.maximum((totals > 0).sum(axis=1, keepdims=True), 1)
         return np.asarray(drawn / np.maximum(totals, 1)[:, self.strata] / present)
 
 
 @dataclass(frozen=True)
 class UnpairedRuns:
-    """The runs of a level that shares no setting with another: their values, the row of each (0, 1, ...), and
-    its seed, where rows share seeds.
+    """The runs of a level that shares no setting with another.
+
+    Attributes:
+        values: (runs,) their values.
+        rows: (runs,) the row of each, numbered from 0.
+        seeds: (runs,) the seed of each, if rows share seeds.
     """
 
     values: FloatArray
@@ -128,7 +134,7 @@ class UnpairedRuns:
 
     @classmethod
     def of(cls, values: FloatArray, rows: npt.ArrayLike, seeds: npt.ArrayLike | None) -> UnpairedRuns:
-        """Return the runs with any names of rows and seeds (whole numbers)."""
+        """Build the runs from arbitrary identifiers of rows, and seeds (whole numbers)."""
         return cls(values, coded(np.asarray(rows)), None if seeds is None else np.asarray(seeds))
 
     @property
@@ -138,7 +144,7 @@ class UnpairedRuns:
 
 
 def coded(names: Array) -> IndexVector:
-    """Return a number for each name: 0, 1, ..."""
+    """Number the distinct names from 0, and return the number of each entry."""
     return np.asarray(np.unique(names, return_inverse=True)[1], dtype=np.intp).reshape(-1)
 
 
@@ -156,47 +162,53 @@ def intervals(
     resamples: int,
     generator: np.random.Generator,
 ) -> dict[_Name, tuple[float, float]]:
-    """Return the interval of each of the statistics, all from the same draws; NaN where there is none."""
-    if not sample.known:
+    """Return the interval of each statistic, all from the same draws; NaN if the sample is too small."""
+    if not sample.known or sample.few(confidence):
         return dict.fromkeys(statistics, NOTHING)
     order = np.argsort(sample.values, kind="stable")
     values = sample.values[order]
-    found: dict[_Name, list[FloatArray]] = {name: [] for name in statistics}
+    draws: dict[_Name, list[FloatArray]] = {name: [] for name in statistics}
     for counts in sample.draws(resamples, generator):
         weights = sample.weights(counts)[:, order]
-        # rows and seeds that were drawn may have no run in common
+        # The rows and seeds of a resample may have no run in common.
         weights = weights[weights.any(axis=1)]
         for name, statistic in statistics.items():
-            found[name].append(statistic(values, weights))
+            draws[name].append(statistic(values, weights))
     tail_share = tail(sample.blocks, confidence)
-    return {name: ends(np.concatenate(parts), tail_share, sample.scale) for name, parts in found.items()}
+    return {name: ends(np.concatenate(parts), tail_share, sample.scale) for name, parts in draws.items()}
 
 
 def ends(drawn: FloatArray, tail_share: float, scale: float) -> tuple[float, float]:
-    """Return the interval that the ``drawn`` numbers give; NaN where it has no width.
+    """Return the interval of the ``drawn`` numbers; NaN if it has no width.
 
-    An interval without width says that nothing was seen to vary, not that nothing can. ``outside``: the share
-    of the draws beyond either end. ``scale``: of the values, to know a width from rounding.
+    An interval without width means that no variation was observed, not that it is impossible.
+
+    Args:
+        drawn: (resamples,) the statistic of each.
+        tail_share: the share of the draws beyond either end.
+        scale: the magnitude of the data, to separate a width from rounding errors.
     """
     low, high = np.quantile(drawn, [tail_share, 1 - tail_share])
     return (float(low), float(high)) if high - low > ROUNDING * scale else NOTHING
 
 
 def tail(blocks: Sequence[IndexVector], confidence: float) -> float:
-    """Return the share of the draws that lie outside on either side: the smallest that one of ``blocks`` asks for."""
+    """Return the share of the draws beyond either end of an interval, the smallest of those for each of ``blocks``."""
+    return min(_tail(np.bincount(block).astype(float), confidence) for block in blocks)
+
+
+def _tail(sizes: FloatArray, confidence: float) -> float:
+    """Return the share for blocks with these numbers of units."""
     from scipy.stats import norm, t
 
-    found = []
-    for sizes in map(np.bincount, blocks):
-        freedom = int((sizes - 1).sum())
-        # of n values, the bootstrap sees the variance (n - 1) / n^2 of their mean, not 1 / n
-        wider = np.sqrt((1 / sizes).sum() / ((sizes - 1) / sizes**2).sum())
-        found.append(float(norm.cdf(-wider * t.ppf((1 + confidence) / 2, freedom))))
-    return min(found)
+    freedom = (sizes - 1).sum()
+    # For n values, the bootstrap variance of their mean is (n - 1) / n^2, not 1 / n.
+    wider = np.sqrt((1 / sizes).sum() / ((sizes - 1) / sizes**2).sum())
+    return float(norm.cdf(-wider * t.ppf((1 + confidence) / 2, freedom)))
 
 
 def distinct(values: FloatArray) -> int:
-    """Return how many values there are that differ by more than rounding."""
+    """Count the values that differ by more than rounding."""
     if not len(values):
         return 0
     ordered = np.sort(values)
@@ -205,6 +217,6 @@ def distinct(values: FloatArray) -> int:
 
 
 def levelled(values: FloatArray) -> FloatArray:
-    """Return the values with those made equal that differ by rounding only, so that they are ties."""
+    """Round the values so that those that differ only by rounding become ties."""
     scale = np.abs(values).max(initial=0.0)
     return np.round(values / scale, 12) * scale if scale else values

@@ -1,6 +1,6 @@
-"""Robustness of settings over scenarios: which level does well in all of them, not on average only.
+"""Compare how robust levels are over scenarios: which one does well in all of them, not only on average.
 
-The levels that are compared are decisions, what varies beside them are scenarios. Sources: McPhail et al. 2018,
+The compared levels are decisions; everything else that varies makes scenarios. Sources: McPhail et al. 2018,
 "Robustness Metrics: How Are They Calculated, When Should They Be Used and Why Do They Give Different Results?", Earth's
 Future 6; Herman et al. 2015, "How Should Robustness Be Defined for Water Systems Planning under Change?", Journal of
 Water Resources Planning and Management 141; Hamarat et al. 2014 (mean-variance).
@@ -9,7 +9,7 @@ Water Resources Planning and Management 141; Hamarat et al. 2014 (mean-variance)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,15 +23,16 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
 
+from ..lost_runs import bounds
 from .compare import choose_families, with_factors, zip_warnings
 from .runs import ComparisonOptions, Runs, collect
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: of the percentiles: the share of the scenarios that are at least as good
+#: the share of the scenarios that are at least as good as a percentile metric
 BETTER_SHARE = 0.9
-#: the metrics of an outcome in their order, and whether less of it is better (``None``: as of the outcome)
+#: metric -> whether a lower value is better (``None``: as for the outcome), in the order of the table
 METRICS: Mapping[str, bool | None] = {
     "mean": None,
     "worst": None,
@@ -43,7 +44,7 @@ METRICS: Mapping[str, bool | None] = {
     "regret_mean": True,
 }
 SATISFICING = "satisficing"
-#: what a picture shows -> the metrics in it, and what they are called there
+#: quantity in a figure -> its metrics and their labels
 DRAWN: Mapping[str, Mapping[str, str]] = {
     SATISFICING: {SATISFICING: "share"},
     "regret": {"regret_mean": "mean", "regret_percentile": "90 %", "regret_max": "worst"},
@@ -54,19 +55,19 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Robustness:
-    """How robust the levels of ``by`` are over the scenarios of ``over``, in one outcome or by one condition.
+    """The robustness of the levels of ``by`` over the scenarios of ``over``, for one outcome or condition.
 
     Attributes:
-        what: the outcome, or the condition.
+        what: the outcome or the condition.
         by: the factors of the decision.
-        over: the factors of the scenarios, of zipped ones their axis.
-        better: which direction of the outcome is good; ``None`` for a condition.
+        over: the factors of the scenarios; zipped factors appear as their axis.
+        better: the good direction of the outcome; ``None`` for a condition.
         table: one row per level and metric: level, scenarios (used), lost (left out), metric, value, low, high (NaN
-            where there is no value), best (whether no level is better).
-        scenarios: one row per level and scenario: level, scenario, value (mean over seeds; of a condition, 1 where it
-            holds), regret (distance to the best level there; NaN where levels share no scenarios).
-        warnings: what a reader must know.
-        confidence: that of the intervals.
+            without a value), best (no level is better, whatever the lost runs would have given).
+        scenarios: one row per level and scenario: level, scenario, value (mean over seeds; for a condition, 1 if it
+            holds), regret (distance to the best level there; NaN if levels share no scenarios).
+        warnings: limits of the result.
+        confidence: the confidence level of the intervals.
     """
 
     what: str
@@ -80,28 +81,43 @@ class Robustness:
 
     @property
     def title(self) -> str:
-        """What is robust over what: ``violations by controller over load and delay``."""
+        """A title such as ``violations by controller over load and delay``."""
         return f"{self.what} by {' and '.join(self.by)} over {' and '.join(self.over)}"
 
     @property
     def drawn(self) -> str:
-        """What a picture shows (a key of :data:`DRAWN`): of a condition the share, of an outcome the regret or, where levels
-        share no scenarios, the value.
-        """
+        """The quantity in a figure, a key of :data:`DRAWN`: regret, or the value if levels share no scenarios."""
         if self.better is None:
             return SATISFICING
         return "regret" if self.scenarios["regret"].notna().any() else "value"
 
 
 @dataclass(frozen=True)
+class _Bounds:
+    """Bounds of the performance, (levels, scenarios), with each lost run counted as an extreme value.
+
+    NaN marks a scenario that a level does not have, or that no level finished. ``lost`` marks lost runs.
+    """
+
+    lowest: FloatMatrix
+    highest: FloatMatrix
+    lost: BoolMatrix
+
+
+@dataclass(frozen=True)
 class _Performance:
-    """``values``: (levels, scenarios), finite where levels share scenarios; else NaN where a level was not run."""
+    """The performance of each level in each scenario.
+
+    ``values``: (levels, scenarios), all finite if levels share scenarios, else NaN for scenarios of other levels.
+    ``lost``: the number of scenarios left out.
+    """
 
     levels: tuple[str, ...]
     names: tuple[str, ...]
     values: FloatMatrix
     shared: bool
     lost: int
+    bounds: _Bounds
     warnings: tuple[str, ...]
 
 
@@ -113,27 +129,27 @@ def robustness(
     satisfice: Sequence[str] = (),
     progress: ProgressCallback | None = None,
 ) -> list[Robustness]:
-    """Return how robust the levels of factors are over scenarios.
+    """Compute how robust the levels of factors are over scenarios.
 
-    The performance of a level in a scenario is the mean over its seeds, and over factors that are neither ``by`` nor
-    ``over``. Scenarios in which a level has no finite value are left out for all levels. Intervals are percentiles of
-    resampled scenarios.
+    The performance of a level in a scenario is the mean over its seeds, and over factors in neither ``by`` nor
+    ``over``. If a level lost a common seed, or all runs of a scenario, these are left out for all levels. A level is
+    marked as the best only if that holds for all values that the lost runs could have given, between the extremes
+    observed in their scenario. Intervals are percentiles of resampled scenarios.
 
     Args:
         results: the results of the design.
-        by: factors whose levels, or combinations of levels, are decisions; empty: as of ``compare_design``.
+        by: factors whose levels, or combinations of levels, are decisions; empty: as in ``compare_design``.
         over: the factors that make scenarios; empty: all others.
-        outcomes: names of outcomes; empty: all. Each must say which direction is better.
-        satisfice: conditions on outcomes, such as ``violations <= 0.01``; the metric is the share of the scenarios
-            in which one holds.
-        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+        outcomes: names of outcomes with a ``better`` direction; empty: all.
+        satisfice: conditions on outcomes, such as ``violations <= 0.01``; their metric is the share of the scenarios
+            in which they hold.
+        progress: called with the number of resamples drawn and the total.
 
     Returns:
         One entry per outcome and entry to compare by, then one per condition.
 
     Raises:
-        PalaestraiMosaikError: a name does not exist, an outcome does not say which direction is better, or there is
-            nothing to compare.
+        PalaestraiMosaikError: a name does not exist, an outcome has no ``better``, or there is nothing to compare.
     """
     spec = results.spec
     specs = {outcome.name: outcome for outcome in results.outcome_specs}
@@ -147,17 +163,18 @@ def robustness(
     resamples = spec.analysis.resamples
     parts = (len(outcomes or specs) + len(conditions)) * len(families)
     counted = PartsProgress(progress, parts * resamples)
-    found = []
+    entries = []
     frame, values = results.outcomes(), results.folder.values()
     for family in families:
         factors, pooled = _over(results, family, over)
         scenarios = _axes(results, factors)
-        own = with_factors(frame, spec, values, family)
+        runs_with_factors = with_factors(frame, spec, values, family)
         performances: dict[str, _Performance] = {}
         for name in specs:
             options = ComparisonOptions(common_seeds=spec.seed_policy == "common")
-            runs = collect(own, family, name, factors, options)
-            performances[name] = _performance(runs, _axes(results, pooled), zip_warnings(spec, family))
+            runs = collect(runs_with_factors, family, name, factors, options)
+            warnings = zip_warnings(spec, family)
+            performances[name] = _performance(runs, options.common_seeds, _axes(results, pooled), warnings)
         draw = (spec.seed, spec.analysis.confidence, resamples)
         for name in outcomes or specs:
             better = specs[name].better
@@ -166,30 +183,31 @@ def robustness(
                     f"robustness needs to know which direction of {name!r} is good: give the outcome 'better: higher' "
                     "or 'better: lower' in the design"
                 )
-            found.append(_of_outcome(name, (family, scenarios), performances[name], better, draw))
+            entries.append(_of_outcome(name, (family, scenarios), performances[name], better, draw))
             counted.end(resamples)
         for condition in conditions:
-            found.append(_of_condition(condition, (family, scenarios), performances, draw))
+            entries.append(_of_condition(condition, (family, scenarios), performances, draw))
             counted.end(resamples)
-    return found
+    return entries
 
 
 def robustness_design(
     results: Results, progress: ProgressCallback | None = None
 ) -> tuple[list[Robustness], str]:
-    """Return the robustness that the design asks for (``analysis.robustness``), and why there is none, if so.
+    """Compute the robustness requested by the design (``analysis.robustness``).
 
-    It is that of all outcomes that say which direction is better, and of its conditions. Nothing and no reason are
-    returned where the design does not ask.
+    Returns:
+        The robustness of all outcomes with a ``better`` direction and of all conditions, and the reason if it cannot
+        be computed. Both are empty if the design requests none.
     """
-    asked = results.spec.analysis.robustness
-    if asked is None:
+    request = results.spec.analysis.robustness
+    if request is None:
         return [], ""
-    known = [outcome.name for outcome in results.outcome_specs if outcome.better is not None]
+    outcomes = [outcome.name for outcome in results.outcome_specs if outcome.better is not None]
     try:
-        return robustness(results, asked.by, asked.over, known, asked.satisfice, progress), ""
+        return robustness(results, request.by, request.over, outcomes, request.satisfice, progress), ""
     except PalaestraiMosaikError as error:
-        # (what has a type of its own is wrong elsewhere)
+        # subclasses report other faults
         if type(error) is not PalaestraiMosaikError:
             raise
         return [], str(error)
@@ -198,19 +216,21 @@ def robustness_design(
 def metric_table(one: Robustness) -> pd.DataFrame:
     """Return the metrics side by side: a row per level, in the order of the design.
 
-    Columns: ``level``, ``scenarios``, ``lost``, each metric with ``_low`` and ``_high``, and ``best`` (the metrics by which
-    no level is better).
+    Columns: ``level``, ``scenarios``, ``lost``, each metric with ``_low`` and ``_high``, and ``best`` (the metrics by
+    which the level is best).
     """
     import pandas as pd
 
     rows: dict[str, dict[str, object]] = {}
     best: dict[str, list[str]] = {}
-    for told in one.table.to_dict("records"):
-        level = str(told["level"])
-        row = rows.setdefault(level, {"level": level, "scenarios": told["scenarios"], "lost": told["lost"]})
-        row[told["metric"]] = told["value"]
-        row |= {f"{told['metric']}_{end}": told[end] for end in ("low", "high")}
-        best.setdefault(level, []).extend([str(told["metric"])] * bool(told["best"]))
+    for record in one.table.to_dict("records"):
+        level = str(record["level"])
+        row = rows.setdefault(
+            level, {"level": level, "scenarios": record["scenarios"], "lost": record["lost"]}
+        )
+        row[record["metric"]] = record["value"]
+        row |= {f"{record['metric']}_{end}": record[end] for end in ("low", "high")}
+        best.setdefault(level, []).extend([str(record["metric"])] * bool(record["best"]))
     return pd.DataFrame([{**row, "best": ", ".join(best[level])} for level, row in rows.items()])
 
 
@@ -227,7 +247,7 @@ def _condition(text: str, outcomes: Sequence[str]) -> Expression:
 
 
 def _over(results: Results, family: Sequence[str], over: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the columns that make scenarios, one for each axis, and those over which means are taken."""
+    """Return the columns of scenarios, one for each axis, and the columns to average over."""
     axes = results.spec.axes
     axis_of = {factor.name: axis for axis in axes for factor in axis.factors}
     axis_of |= {axis.name: axis for axis in axes}
@@ -250,163 +270,237 @@ def _over(results: Results, family: Sequence[str], over: Sequence[str]) -> tuple
 
 
 def _axes(results: Results, factors: Sequence[str]) -> tuple[str, ...]:
-    """Return what the axes of these factors are called: those that are zipped have one name."""
+    """Return the names of the axes of these factors; zipped factors share one."""
     axis_of = {factor.name: axis.name for axis in results.spec.axes for factor in axis.factors}
     return tuple(axis_of[name] for name in factors)
 
 
-def _performance(runs: Runs, pooled: Sequence[str], known: Sequence[str]) -> _Performance:
-    """Return the performance of each level in each scenario; ``known``: warnings that concern all of them."""
-    warnings = list(known)
+def _performance(
+    runs: Runs, common: bool, pooled: Sequence[str], shared_warnings: Sequence[str]
+) -> _Performance:
+    """Compute the performance of each level in each scenario.
+
+    Args:
+        runs: the runs of an outcome.
+        common: whether levels share the seeds of their repetitions.
+        pooled: the axes to average over.
+        shared_warnings: warnings that apply to all outcomes.
+    """
+    warnings = list(shared_warnings)
     if pooled:
         warnings.append(f"performance in a scenario is the mean over {', '.join(pooled)}")
-    frame = runs.frame
-    levels = tuple(runs.levels)
+    frame, levels = runs.frame, tuple(runs.levels)
     column = "setting" if runs.crossed else "place"
     scenarios = tuple(dict.fromkeys(frame[column]))
-    means = frame.groupby(["level", column], sort=False)["value"].mean()
-    table = means.unstack(column).reindex(index=list(levels), columns=list(scenarios))
-    values = table.to_numpy(float)
+    names = tuple(map(str, scenarios))
+
+    def means(values: pd.Series[float]) -> FloatMatrix:
+        of_cells = values.groupby([frame["level"], frame[column]], sort=False).mean().unstack()
+        return of_cells.reindex(index=list(levels), columns=list(scenarios)).to_numpy(float)
+
+    values = frame["value"]
+    finished = values.notna()
+    ends = bounds(frame, common)
+    bounded = _Bounds(means(ends.lowest), means(ends.highest), means((~finished).astype(float)) > 0)
+    lost_runs = int(frame.loc[~finished, "run"].nunique())
     if not runs.crossed:
         warnings.append(
             "levels share no scenario, so there is no regret, and levels differ by their scenarios, too: cross the "
             "decision with the scenarios (sampler factorial or grid)"
         )
+        performance = means(values)
         planned = frame.groupby("level")[column].nunique()
-        lost = int(planned.max() - np.isfinite(values).sum(axis=1).max())
-        return _Performance(levels, tuple(map(str, scenarios)), values, False, lost, tuple(warnings))
-    whole = np.isfinite(values).all(axis=0)
-    lost = int((~whole).sum())
-    if lost:
-        warnings.append(
-            f"{count(lost, 'scenario')} of {len(scenarios):,} left out, because a level has no finite value there; where "
-            "runs fail for a reason, levels look more robust than they are"
+        lost = int(planned.max() - np.isfinite(performance).sum(axis=1).max())
+    else:
+        if common:
+            values = values.where(finished.groupby([frame["setting"], frame["repetition"]]).transform("all"))
+        performance = means(values)
+        whole = np.isfinite(performance).all(axis=0)
+        lost, names, performance = (
+            int((~whole).sum()),
+            tuple(np.array(names, dtype=object)[whole]),
+            performance[:, whole],
         )
-    names = tuple(str(name) for name, kept in zip(scenarios, whole, strict=True) if kept)
-    return _Performance(levels, names, values[:, whole], True, lost, tuple(warnings))
+    if lost_runs:
+        left_out = (
+            f"; {count(lost, 'scenario')} of {len(scenarios):,} left out, because a level has no run there"
+        )
+        warnings.append(
+            f"{count(lost_runs, 'run')} without a finite value: a level is marked as the best only if it is whatever these "
+            f"would have given{left_out * bool(lost)}"
+        )
+    elif lost:
+        warnings.append(
+            f"{count(lost, 'scenario')} of {len(scenarios):,} left out, because not all levels have it"
+        )
+    return _Performance(levels, names, performance, runs.crossed, lost, bounded, tuple(warnings))
 
 
 _Place = tuple[tuple[str, ...], tuple[str, ...]]
 _Draw = tuple[int, float, int]
+_COLUMNS = ("level", "scenarios", "lost", "metric", "value", "low", "high")
+# the columns, then the metric with lost runs at their worst and at their best for the level
+_Row = tuple[str, int, int, str, float, float, float, float, float]
 
 
-def _of_outcome(name: str, place: _Place, found: _Performance, better: str, draw: _Draw) -> Robustness:
-    import pandas as pd
-
+def _of_outcome(
+    name: str, factors: _Place, performance: _Performance, better: str, draw: _Draw
+) -> Robustness:
     sign = 1.0 if better == "higher" else -1.0
-    values = found.values
-    _check(name, found)
-    regret = _regret(values, sign) if found.shared else np.full(values.shape, np.nan)
-    rows = []
-    for i, level in enumerate(found.levels):
-        known = np.isfinite(values[i])
-        own, own_regret = values[i, known], regret[i, known]
-        drawn = _draws(len(own), draw, name, level, shared=found.shared)
-        point = _metrics(own[None], own_regret[None], sign)
-        again = _metrics(own[drawn], own_regret[drawn], sign)
+    values = performance.values
+    _check(name, performance)
+    regret = _regret(values, values, sign) if performance.shared else np.full(values.shape, np.nan)
+    at_worst, at_best = _extremes(performance, sign)
+    rows: list[_Row] = []
+    for i, level in enumerate(performance.levels):
+        finite = np.isfinite(values[i])
+        performed, own_regret = values[i, finite], regret[i, finite]
+        drawn = _draws(len(performed), draw, name, level, shared=performance.shared)
+        point = _metrics(performed[None], own_regret[None], sign)
+        again = _metrics(performed[drawn], own_regret[drawn], sign)
         for metric, value in point.items():
             low, high = _interval(again[metric], draw[1])
-            rows.append((level, len(own), found.lost, metric, float(value[0]), low, high))
-    table = pd.DataFrame(rows, columns=["level", "scenarios", "lost", "metric", "value", "low", "high"])
-    warnings = list(found.warnings)
-    if table.loc[table["metric"] == "mean_variance", "value"].isna().any():
+            ends = (at_worst[i][metric], at_best[i][metric])
+            rows.append((level, len(performed), performance.lost, metric, float(value[0]), low, high, *ends))
+    warnings = list(performance.warnings)
+    if any(row[3] == "mean_variance" and np.isnan(row[4]) for row in rows):
         warnings.append("mean-variance is defined for outcomes that are not negative on average")
     less = {metric: fewer if fewer is not None else better == "lower" for metric, fewer in METRICS.items()}
     return Robustness(
         name,
-        *place,
+        *factors,
         better,
-        _with_best(table, less),
-        _scenarios(found, values, regret),
+        _with_best(rows, less),
+        _scenarios(performance, values, regret),
         tuple(warnings),
         draw[1],
     )
 
 
-def _of_condition(
-    condition: Expression, place: _Place, performances: Mapping[str, _Performance], draw: _Draw
-) -> Robustness:
-    import pandas as pd
+def _extremes(
+    performance: _Performance, sign: float
+) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Bound the metrics of each level: lost runs at their worst for it and their best for the others, and the reverse.
 
+    Nothing bounds the metrics of spread, which are NaN if any run is lost.
+    """
+    ends = performance.bounds
+    worst, best = (ends.lowest, ends.highest) if sign > 0 else (ends.highest, ends.lowest)
+    unbounded = dict.fromkeys(("std", "mean_variance"), np.nan) if ends.lost.any() else {}
+    if performance.shared:
+        used = np.isfinite(worst).all(axis=0)
+        worst, best = worst[:, used], best[:, used]
+
+    def metrics(values: FloatMatrix, others: FloatMatrix) -> list[dict[str, float]]:
+        regret = _regret(values, others, sign) if performance.shared else np.full(values.shape, np.nan)
+        by_level = []
+        for of_level, regret_of_level in zip(values, regret, strict=True):
+            finite = np.isfinite(of_level)
+            numbers = _metrics(of_level[None, finite], regret_of_level[None, finite], sign)
+            by_level.append({metric: float(number[0]) for metric, number in numbers.items()} | unbounded)
+        return by_level
+
+    return metrics(worst, best), metrics(best, worst)
+
+
+def _of_condition(
+    condition: Expression, factors: _Place, performances: Mapping[str, _Performance], draw: _Draw
+) -> Robustness:
     parts = [performances[name] for name in condition.names]
-    # scenarios that all outcomes of the condition have
-    names = [name for name in parts[0].names if all(name in one.names for one in parts)]
-    at = [[one.names.index(name) for name in names] for one in parts]
-    values = np.stack([one.values[:, places] for one, places in zip(parts, at, strict=True)])
+    # scenarios with all outcomes of the condition
+    names = [name for name in parts[0].names if all(name in part.names for part in parts)]
+    at = [[part.names.index(name) for name in names] for part in parts]
+    values = np.stack([part.values[:, places] for part, places in zip(parts, at, strict=True)])
     first = parts[0]
     total = len(first.names) + first.lost if first.shared else len(first.names)
-    found = _Performance(
-        first.levels,
-        tuple(names),
-        _holds(condition, values),
-        first.shared,
-        total - len(names) if first.shared else first.lost,
-        tuple(dict.fromkeys(text for one in parts for text in one.warnings)),
+    satisfied = replace(
+        first,
+        names=tuple(names),
+        values=_holds(condition, values),
+        lost=total - len(names) if first.shared else first.lost,
+        warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
     )
-    _check(condition.text, found)
-    rows = []
-    for i, level in enumerate(found.levels):
-        own = found.values[i][np.isfinite(found.values[i])]
-        drawn = _draws(len(own), draw, condition.text, level, shared=found.shared)
-        low, high = _interval(own[drawn].mean(axis=1), draw[1])
-        rows.append((level, len(own), found.lost, SATISFICING, float(own.mean()), low, high))
-    table = pd.DataFrame(rows, columns=["level", "scenarios", "lost", "metric", "value", "low", "high"])
-    nothing = np.full(found.values.shape, np.nan)
+    _check(condition.text, satisfied)
+    lost = np.any([part.bounds.lost for part in parts], axis=0)
+    planned = np.isfinite([part.bounds.lowest for part in parts]).all(axis=0)
+    if first.shared:
+        planned &= planned.all(axis=0)
+    certain = _holds(condition, np.stack([np.where(lost, np.nan, part.bounds.lowest) for part in parts]))
+    at_worst, at_best = (
+        np.nanmean(np.where(planned, np.where(lost, end, certain), np.nan), axis=1) for end in (0.0, 1.0)
+    )
+    rows: list[_Row] = []
+    for i, level in enumerate(satisfied.levels):
+        holds = satisfied.values[i][np.isfinite(satisfied.values[i])]
+        drawn = _draws(len(holds), draw, condition.text, level, shared=satisfied.shared)
+        low, high = _interval(holds[drawn].mean(axis=1), draw[1])
+        ends = (float(at_worst[i]), float(at_best[i]))
+        rows.append((level, len(holds), satisfied.lost, SATISFICING, float(holds.mean()), low, high, *ends))
+    nothing = np.full(satisfied.values.shape, np.nan)
     return Robustness(
         condition.text,
-        *place,
+        *factors,
         None,
-        _with_best(table, {SATISFICING: False}),
-        _scenarios(found, found.values, nothing),
-        found.warnings,
+        _with_best(rows, {SATISFICING: False}),
+        _scenarios(satisfied, satisfied.values, nothing),
+        satisfied.warnings,
         draw[1],
     )
 
 
 def _holds(condition: Expression, values: FloatArray) -> FloatMatrix:
-    """Return 1 where the condition holds and 0 where not, (levels, scenarios); ``values``: (outcomes, levels, scenarios)."""
+    """Evaluate the condition, 1 or 0, (levels, scenarios); ``values``: (outcomes, levels, scenarios)."""
     holds = np.full(values.shape[1:], np.nan)
-    known = np.isfinite(values).all(axis=0)
-    for i, j in zip(*np.nonzero(known), strict=True):
-        told = dict(zip(condition.names, values[:, i, j].tolist(), strict=True))
+    finite = np.isfinite(values).all(axis=0)
+    for i, j in zip(*np.nonzero(finite), strict=True):
+        outcomes = dict(zip(condition.names, values[:, i, j].tolist(), strict=True))
         try:
-            holds[i, j] = condition.evaluate(told)
+            holds[i, j] = condition.evaluate(outcomes)
         except DocumentError as error:
             raise PalaestraiMosaikError(error.problems[0].message) from None
     return holds
 
 
-def _check(what: str, found: _Performance) -> None:
-    if not np.isfinite(found.values).any(axis=1).all():
+def _check(what: str, performance: _Performance) -> None:
+    if not np.isfinite(performance.values).any(axis=1).all():
         raise PalaestraiMosaikError(
             f"{what}: no scenario is left in which every level has a finite value: each level needs runs with a "
             "value in each scenario (sampler factorial or grid)"
-            if found.shared
+            if performance.shared
             else f"{what}: a level has no finite value in any scenario"
         )
 
 
-def _regret(values: FloatMatrix, sign: float) -> FloatMatrix:
-    """Return the distance of each level to the best one in each scenario (Savage 1951), never negative."""
-    best = (sign * values).max(axis=0)
-    return np.asarray(best - sign * values)
+def _regret(values: FloatMatrix, others: FloatMatrix, sign: float) -> FloatMatrix:
+    """Compute the regret of each level in each scenario: the distance to the best level (Savage 1951), at least 0.
+
+    Args:
+        values: (levels, scenarios) the performance of each level as the one that was chosen.
+        others: (levels, scenarios) its performance as an alternative.
+        sign: 1 if higher is better, -1 if lower is.
+    """
+    regret = np.zeros(values.shape)
+    for i in range(len(values)):
+        best = (sign * np.delete(others, i, axis=0)).max(axis=0)
+        regret[i] = np.maximum(best - sign * values[i], 0.0)
+    return regret
 
 
 def _draws(size: int, draw: _Draw, what: str, level: str, *, shared: bool) -> IntArray:
-    """Return the scenarios of each resample, (resamples, scenarios); the same for all levels where they share these."""
+    """Draw the scenarios of each resample, (resamples, scenarios); shared scenarios are the same for all levels."""
     seed, _, resamples = draw
     generator = seeding.generator(seed, "robustness", what, *(() if shared else (level,)))
     return generator.integers(size, size=(resamples, size))
 
 
 def _metrics(values: FloatMatrix, regret: FloatMatrix, sign: float) -> dict[str, FloatArray]:
-    """Return each metric of each row of ``values``, (resamples, scenarios)."""
+    """Compute each metric of each row of ``values``, (resamples, scenarios)."""
     good = sign * values
     mean, std = values.mean(axis=1), values.std(axis=1)
     spread = (mean + 1) / (std + 1) if sign > 0 else (mean + 1) * (std + 1)
     return {
         "mean": mean,
-        # (adding zero makes a negative zero a positive one)
+        # adding 0.0 turns -0.0 into 0.0
         "worst": sign * good.min(axis=1) + 0.0,
         "percentile": sign * np.quantile(good, 1 - BETTER_SHARE, axis=1) + 0.0,
         "std": std,
@@ -418,48 +512,59 @@ def _metrics(values: FloatMatrix, regret: FloatMatrix, sign: float) -> dict[str,
 
 
 def _interval(values: FloatArray, confidence: float) -> tuple[float, float]:
-    known = values[np.isfinite(values)]
-    if not len(known):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return float("nan"), float("nan")
-    low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(finite, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 
-def _with_best(table: pd.DataFrame, less: Mapping[str, bool]) -> pd.DataFrame:
-    """Return the table with a column that tells which levels are the best by each metric."""
+def _with_best(rows: Sequence[_Row], less: Mapping[str, bool]) -> pd.DataFrame:
+    """Build the table and mark the best levels by each metric.
+
+    Args:
+        rows: the rows of the table, with bounds of the metric.
+        less: whether a lower value of a metric is better.
+    """
+    import pandas as pd
+
+    table = pd.DataFrame(rows, columns=[*_COLUMNS, "at_worst", "at_best"])
     best = np.zeros(len(table), dtype=bool)
     for metric, fewer in less.items():
-        rows: BoolMatrix = (table["metric"] == metric).to_numpy()
-        values = table["value"].to_numpy(float)
-        known = values[rows & np.isfinite(values)]
-        if len(known):
-            top = known.min() if fewer else known.max()
-            best |= rows & (np.abs(values - top) <= _ROUNDING * max(1.0, abs(top)))
-    return table.assign(best=best)
+        indices = np.flatnonzero(table["metric"] == metric)
+        columns = table.iloc[indices][["value", "at_worst", "at_best"]].to_numpy(float).T
+        value, at_worst, at_best = -columns if fewer else columns
+        if not np.isfinite(value).any():
+            continue
+        tolerance = _ROUNDING * max(1.0, abs(np.nanmax(value)))
+        for i, index in enumerate(indices):
+            if value[i] >= np.nanmax(value) - tolerance and np.isfinite(at_worst[i]):
+                best[index] = not (np.delete(at_best, i) > at_worst[i] + tolerance).any()
+    return table[list(_COLUMNS)].assign(best=best)
 
 
-def _scenarios(found: _Performance, values: FloatMatrix, regret: FloatMatrix) -> pd.DataFrame:
+def _scenarios(performance: _Performance, values: FloatMatrix, regret: FloatMatrix) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
         (level, name, values[i, j], regret[i, j])
-        for i, level in enumerate(found.levels)
-        for j, name in enumerate(found.names)
+        for i, level in enumerate(performance.levels)
+        for j, name in enumerate(performance.names)
         if np.isfinite(values[i, j])
     ]
     return pd.DataFrame(rows, columns=["level", "scenario", "value", "regret"])
 
 
 def robustness_table(found: Sequence[Robustness], name: str) -> pd.DataFrame:
-    """Return the frames ``table`` or ``scenarios`` of all entries as one, with what they are of."""
+    """Concatenate the frames ``table`` or ``scenarios`` of all entries; add columns ``what``, ``by``, ``over``."""
     import pandas as pd
 
     parts: list[pd.DataFrame] = []
-    for one in found:
-        frame: pd.DataFrame = getattr(one, name).copy()
-        frame.insert(0, "what", one.what)
-        frame.insert(1, "by", " and ".join(one.by))
-        frame.insert(2, "over", " and ".join(one.over))
+    for entry in found:
+        frame: pd.DataFrame = getattr(entry, name).copy()
+        frame.insert(0, "what", entry.what)
+        frame.insert(1, "by", " and ".join(entry.by))
+        frame.insert(2, "over", " and ".join(entry.over))
         parts.append(frame)
     whole: pd.DataFrame = pd.concat(parts, ignore_index=True)
     return whole

@@ -1,4 +1,4 @@
-"""The runs that are compared: how (options), their levels and settings on a common scale, missing runs."""
+"""The runs of a comparison: options, levels and settings, normalisation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from palaestrai_mosaik.design.few import MOST_LEVELS
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.types.arrays import FloatArray
 
@@ -22,19 +23,19 @@ Better = Literal["higher", "lower"]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """How runs are compared.
+    """Options of a comparison.
 
     Args:
-        better: which direction is good; ``None``: not said ("better" then means higher).
-        baseline: the label of one of the compared factors; each other level is compared with it alone.
+        better: the better direction of the outcome; ``None``: undeclared ("better" then means higher).
+        baseline: a label of one of the compared factors; each other level is compared only with it.
             ``None``: all pairs are compared.
-        common_seeds: runs of one repetition share their seed, so they are compared pair by pair.
-        normalise: how values of different settings are made comparable: ``"none"``; ``"minmax"`` maps the
+        common_seeds: whether runs of one repetition share their seed, so that they are compared pair by pair.
+        normalise: how to make values of different settings comparable: ``"none"``; ``"minmax"`` maps the
             worst and the best run of a setting to 0 and 1; ``"baseline"`` gives the change relative to the
             baseline's mean there (0.1: 10 % more).
-        confidence: of all intervals, between 0 and 1.
-        resamples: of each bootstrap, at least 1.
-        seed: of the bootstrap's generators.
+        confidence: confidence level of all intervals, between 0 and 1.
+        resamples: number of resamples of each bootstrap, at least 1.
+        seed: seed of the bootstrap's generators.
 
     Raises:
         PalaestraiMosaikError: a value is not allowed.
@@ -64,10 +65,18 @@ class ComparisonOptions:
 
 
 def normalised(runs: pd.DataFrame, how: Normalise, against: Mapping[str, str]) -> pd.Series[float]:
-    """Return the values of ``runs`` (level, setting, value) as ``ComparisonOptions.normalise`` says.
+    """Normalise the values of ``runs`` (level, setting, value).
 
-    ``against``: the baseline of each level that is not one. Raises ``PalaestraiMosaikError``
-    where a setting's baseline has no finished run, or is 0 on average.
+    Args:
+        runs: one row per run.
+        how: see ``ComparisonOptions.normalise``.
+        against: the baseline of each other level.
+
+    Returns:
+        The normalised value of each row.
+
+    Raises:
+        PalaestraiMosaikError: the baseline has no finished run in a setting, or a mean of 0.
     """
     if how == "minmax":
         return _minmax(runs)
@@ -79,31 +88,29 @@ def _minmax(runs: pd.DataFrame) -> pd.Series[float]:
     grouped = values.groupby(runs["setting"])
     low = grouped.transform("min")
     width = grouped.transform("max") - low
-    # where all runs are alike, all are halfway: the setting speaks for nobody
+    # If all runs of a setting are equal, it favours no level: all are halfway.
     return ((values - low) / width.where(width > 0)).mask(values.notna() & (width == 0), 0.5)
 
 
 def _relative(runs: pd.DataFrame, against: Mapping[str, str]) -> pd.Series[float]:
     means = runs.groupby(["level", "setting"])["value"].mean().to_dict()
     baselines = [against.get(level, level) for level in runs["level"]]
-    found = [means.get(place, np.nan) for place in zip(baselines, runs["setting"], strict=True)]
-    for baseline, setting, mean in zip(baselines, runs["setting"], found, strict=True):
+    baseline_means = [means.get(key, np.nan) for key in zip(baselines, runs["setting"], strict=True)]
+    for baseline, setting, mean in zip(baselines, runs["setting"], baseline_means, strict=True):
         if np.isnan(mean) or mean == 0:
             what = "has no finished run" if np.isnan(mean) else "is 0 on average"
             raise PalaestraiMosaikError(
                 f"normalise 'baseline': {baseline!r} {what} in setting {setting!r}; use 'minmax'"
             )
-    scale = np.asarray(found)
+    scale = np.asarray(baseline_means)
     result: pd.Series[float] = (runs["value"] - scale) / np.abs(scale)
     return result
 
 
-#: how a level is called that consists of not having the factor
+#: label of a level without the factor
 INACTIVE = "(none)"
-#: the setting where nothing beside the compared factors varies, or no setting is shared
+#: the setting if only the compared factors vary, or if levels share no setting
 ONE_SETTING = "all"
-#: more levels than this are a scale, not a choice
-MOST_LEVELS = 30
 
 Labels = tuple[str, ...]
 
@@ -112,11 +119,16 @@ Labels = tuple[str, ...]
 class Runs:
     """The runs of one outcome.
 
-    ``frame`` has one row per run: level, setting, place (the row of the design), repetition, value (NaN where it is lost) and run (what is executed; one
-    can stand in several settings), sorted by what they are and not by when they ended. ``levels``: name -> labels, one for
-    each of the compared factors ``by``, in order. ``settings``: the names of the settings.
-    ``crossed``: whether levels can be compared within settings. ``against``: which level each
-    other is compared with (``None``: all pairs).
+    Attributes:
+        by: the compared factors.
+        levels: name -> labels, one for each factor in ``by``, in order.
+        settings: the names of the settings.
+        crossed: whether levels can be compared within settings.
+        against: the baseline of each other level; ``None``: all pairs are compared.
+        frame: one row per run: level, setting, place (the row of the design), repetition, value (NaN if lost) and
+            run (the execution, which can belong to several settings). The order does not depend on when runs ended.
+        warnings: cautions for the reader.
+        nested: factors that only some levels have; these levels are averaged over their values.
     """
 
     by: tuple[str, ...]
@@ -126,38 +138,43 @@ class Runs:
     against: dict[str, str] | None
     frame: pd.DataFrame
     warnings: tuple[str, ...]
+    nested: tuple[str, ...] = ()
 
     def used(self, level: str) -> pd.DataFrame:
-        """Return the runs of a level that gave a value, each once."""
+        """Return the runs of a level that have a value, without duplicates."""
         runs = self.frame[(self.frame["level"] == level) & self.frame["value"].notna()]
         return runs.drop_duplicates("run")
 
     def strata(self, level: str) -> dict[str, FloatArray]:
-        """Return the values of a level by setting, without what is lost; no empty ones."""
+        """Return the values of a level by setting, without lost runs and empty settings."""
         grouped = self.used(level).groupby("setting", sort=False)["value"]
         return {str(name): part.to_numpy(float) for name, part in grouped}
 
+    def settings_of(self, level: str) -> int:
+        """Return the number of settings with runs of a level, or of rows if levels are not compared by setting."""
+        own_rows = self.settings == (ONE_SETTING,) and (not self.crossed or bool(self.nested))
+        return int(self.used(level)["place" if own_rows else "setting"].nunique())
+
     def rows(self, level: str, common_seeds: bool) -> UnpairedRuns:
-        """Return the runs of a level with their rows, and with seeds where rows share these."""
+        """Return the runs of a level with their rows, and their seeds if rows share these."""
         used = self.used(level)
         seeds = used["repetition"].to_numpy() if common_seeds else None
         return UnpairedRuns.of(used["value"].to_numpy(float), used["place"].to_numpy(), seeds)
 
     def sample(self, level: str, common_seeds: bool) -> Sample:
-        """Return the runs of a level with what is drawn again.
+        """Return the runs of a level with the units to resample.
 
-        That is the seed where settings share seeds, so that what it does to all of them counts once; the run
-        where each has a seed of its own; the row where settings themselves are drawn at random, and the seed
-        beside it where rows share seeds.
+        The unit is the seed if settings share seeds, so that its effect on all of them counts once, and otherwise
+        the run. If settings are drawn at random, the units are the rows, and also the seeds if rows share them.
         """
         if not self.crossed:
-            return Sample.of_rows([self.rows(level, common_seeds)])
+            return Sample.of_rows(self.rows(level, common_seeds))
         parts = [part for _, part in self.used(level).groupby("setting", sort=False)]
         seeds = [part["repetition"].to_numpy() for part in parts] if common_seeds else None
         return Sample.of([part["value"].to_numpy(float) for part in parts], seeds)
 
     def seeds(self, level: str) -> int:
-        """Return how many independent runs a level has in a setting, at least: repetitions if crossed."""
+        """Return the smallest number of independent runs of a level in a setting: repetitions if crossed."""
         used = self.used(level)
         if used.empty:
             return 0
@@ -168,7 +185,7 @@ class Runs:
 def collect(
     frame: pd.DataFrame, by: Sequence[str], outcome: str, settings: Sequence[str], options: ComparisonOptions
 ) -> Runs:
-    """Return the runs of ``frame`` by level and setting (see ``compare``)."""
+    """Arrange the runs of ``frame`` by level and setting (see ``compare``)."""
     import pandas as pd
 
     _check_names(frame, by, outcome, settings)
@@ -179,7 +196,7 @@ def collect(
     nested = [name for name in settings if _is_nested(frame, by, name)]
     if nested:
         warnings.append(
-            f"{_names(nested)}: only some levels of {_names(by)} have it, so each of these levels is taken "
+            f"{_names(nested)}: only some levels of {_names(by)} have {'it' if len(nested) == 1 else 'them'}, so each of these levels is taken "
             "over all its values there"
         )
     shared = [name for name in settings if name not in nested and frame[name].nunique(dropna=False) > 1]
@@ -194,7 +211,7 @@ def collect(
             "run": frame["run"].to_numpy() if "run" in frame.columns else np.arange(len(frame)),
         }
     )
-    # a run that stands for several rows was executed once, and counts once
+    # A run that stands for several rows was executed once, and counts once.
     runs = runs.drop_duplicates(["level", "setting", "repetition", "run"], ignore_index=True)
     crossed = bool((runs.groupby("setting")["level"].nunique() > 1).any())
     if not crossed:
@@ -211,7 +228,14 @@ def collect(
     against = None if options.baseline is None else baseline_of(levels, by, options.baseline)
     runs["value"] = normalised(runs, options.normalise, against or {})
     return Runs(
-        tuple(by), levels, tuple(dict.fromkeys(runs["setting"])), crossed, against, runs, tuple(warnings)
+        tuple(by),
+        levels,
+        tuple(dict.fromkeys(runs["setting"])),
+        crossed,
+        against,
+        runs,
+        tuple(warnings),
+        tuple(nested),
     )
 
 
@@ -226,7 +250,7 @@ def _check_names(frame: pd.DataFrame, by: Sequence[str], outcome: str, settings:
 
 
 def _values(frame: pd.DataFrame, outcome: str) -> pd.Series[float]:
-    """Return the outcome, NaN where it is not finite or the run has not finished."""
+    """Return the outcome, NaN if it is not finite or the run has not finished."""
     values = frame[outcome].astype(float)
     whole = np.isfinite(values)
     if "status" in frame.columns:
@@ -263,19 +287,19 @@ def _setting_names(frame: pd.DataFrame, settings: Sequence[str]) -> list[str]:
 
 
 def _levels(frame: pd.DataFrame, by: Sequence[str]) -> dict[str, Labels]:
-    """Return the levels in the order of the categories of each factor, or of their appearance."""
+    """Return the levels in the order of each factor's categories, or of their appearance."""
     ranks = [{label: i for i, label in enumerate(_in_order(frame[name]))} for name in by]
-    found = sorted(
+    levels = sorted(
         set(_labels(frame, by)), key=lambda labels: [r[x] for r, x in zip(ranks, labels, strict=True)]
     )
-    if len(found) > MOST_LEVELS:
+    if len(levels) > MOST_LEVELS:
         raise PalaestraiMosaikError(
-            f"{_names(by)}: {len(found):,} levels are too many to compare (at most {MOST_LEVELS}); "
+            f"{_names(by)}: {len(levels):,} levels are too many to compare (at most {MOST_LEVELS}); "
             "'arsenai analyse' tells how outcomes depend on such a factor"
         )
-    if len(found) < 2:
+    if len(levels) < 2:
         raise PalaestraiMosaikError(f"{_names(by)}: one level only, nothing to compare it with")
-    return {_name(labels, by): labels for labels in found}
+    return {_name(labels, by): labels for labels in levels}
 
 
 def _in_order(column: pd.Series) -> list[str]:
@@ -285,7 +309,7 @@ def _in_order(column: pd.Series) -> list[str]:
 
 
 def _is_nested(frame: pd.DataFrame, by: Sequence[str], name: str) -> bool:
-    """Whether some level never has the factor ``name``, and another has it."""
+    """Whether a level never has the factor ``name``, while another has it."""
     import pandas as pd
 
     inactive = frame[name].isna().groupby(pd.Series(_level_names(frame, by), frame.index)).all()
@@ -293,25 +317,34 @@ def _is_nested(frame: pd.DataFrame, by: Sequence[str], name: str) -> bool:
 
 
 def baseline_of(levels: dict[str, Labels], by: Sequence[str], baseline: str) -> dict[str, str]:
-    """Return, for each other level, the level that it is compared with.
+    """Return the baseline of each other level.
 
-    ``baseline`` is a label of one of the factors; a combination is compared with that which
-    has this label in its place. Raises ``PalaestraiMosaikError`` for a label of none or several.
+    Args:
+        levels: name -> labels of the compared factors.
+        by: the compared factors.
+        baseline: a label of one of the factors. A combination is compared with the one that has this label and
+            is otherwise equal.
+
+    Returns:
+        Level -> baseline, both by name.
+
+    Raises:
+        PalaestraiMosaikError: no factor or several factors have the label.
     """
-    places = [i for i in range(len(by)) if any(labels[i] == baseline for labels in levels.values())]
-    if len(places) != 1:
-        known = list(dict.fromkeys(label for labels in levels.values() for label in labels))
-        if places:
+    positions = [i for i in range(len(by)) if any(labels[i] == baseline for labels in levels.values())]
+    if len(positions) != 1:
+        all_labels = list(dict.fromkeys(label for labels in levels.values() for label in labels))
+        if positions:
             raise PalaestraiMosaikError(f"baseline {baseline!r} is a level of each of {_names(by)}")
         raise PalaestraiMosaikError(
-            f"baseline {baseline!r} is no level of {_names(by)}{did_you_mean(baseline, known)}; "
-            f"these are {', '.join(known)}"
+            f"baseline {baseline!r} is no level of {_names(by)}{did_you_mean(baseline, all_labels)}; "
+            f"these are {', '.join(all_labels)}"
         )
-    place = places[0]
+    position = positions[0]
     names = {labels: name for name, labels in levels.items()}
     against = {}
     for name, labels in levels.items():
-        other = names.get((*labels[:place], baseline, *labels[place + 1 :]))
+        other = names.get((*labels[:position], baseline, *labels[position + 1 :]))
         if other is not None and other != name:
             against[name] = other
     return against

@@ -1,8 +1,8 @@
-"""Scenario discovery: in which boxes of a design's factors a condition on the outcomes holds.
+"""Scenario discovery: find boxes of a design's factors in which a condition on the outcomes holds.
 
-PRIM (Friedman and Fisher 1999, "Bump hunting in high-dimensional data") is EMA Workbench's, CART scikit-learn's; the
-extra ``discovery`` brings both. Coverage, density, quasi-p values and resampling are those of Bryant and Lempert 2010,
-"Thinking inside the box", Technological Forecasting and Social Change 77.
+PRIM follows Friedman and Fisher 1999, "Bump hunting in high-dimensional data"; CART is scikit-learn's, from the extra
+``discovery``. Coverage, density, quasi-p values and resampling follow Bryant and Lempert 2010, "Thinking inside the
+box", Technological Forecasting and Social Change 77.
 """
 
 from .discover import Discovery, FoundBox, discover_design, discoveries_asked_for, shares

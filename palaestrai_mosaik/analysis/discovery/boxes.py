@@ -1,7 +1,7 @@
-"""Boxes: limits on some of a design's axes, and the text of the rule that they are.
+"""Boxes: limits on some of a design's axes, and their text.
 
-The rows of a design are coded as numbers, one column per axis: numbers as they are, levels by their place among the
-levels, numbers that are zipped by their common coordinate.
+The rows of a design are coded as numbers, one column per axis. Numbers are unchanged, levels are coded by their index,
+zipped numbers by their common coordinate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector
 from ..columns import unit_of
 
 Side = Literal["lower", "upper", "levels"]
-#: digits of a limit that no round number can replace
+#: significant digits up to which a limit is rounded
 _DIGITS = 17
 
 
@@ -32,9 +32,9 @@ class Column:
         axis: the axis.
         codes: (rows,) the code of each row.
         kind: ``nominal`` codes have no order; ``whole`` ones are whole numbers, or places of ordered levels.
-        labels: what the levels are called, by their code; empty for numbers.
-        inactive: the code of rows in which the axis is inactive, ``None`` where there is no such row. It lies beyond
-            all others: at the end at which rows are more like these.
+        labels: the names of the levels, by their code; empty for numbers.
+        inactive: the code of rows in which the axis is inactive, ``None`` if there is no such row. It lies beyond
+            all others, at the end at which rows are more similar to inactive ones.
     """
 
     axis: Axis
@@ -50,17 +50,17 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """The unit that the path of the factor tells, empty where it tells none."""
+        """The unit in the path of the factor, or an empty string."""
         path = self.axis.factors[0].path or ""
         return unit_of(path.rpartition(".")[2]) or "" if len(self.axis.factors) == 1 else ""
 
     @property
     def active(self) -> BoolVector:
-        """In which rows the axis is active, (rows,)."""
+        """Whether the axis is active in each row, (rows,)."""
         return np.ones(len(self.codes), bool) if self.inactive is None else self.codes != self.inactive
 
     def label(self, code: float) -> str:
-        """Return what a level, or a whole number, is called."""
+        """Return the name of a level, or of a whole number."""
         if code == self.inactive:
             return "inactive"
         return self.labels[int(code)] if self.labels else f"{int(code)}"
@@ -69,13 +69,13 @@ class Column:
 def code_rows(
     spec: DesignSpec, unit: FloatArray, values: Sequence[Mapping[str, Any]], share: FloatVector
 ) -> tuple[Column, ...]:
-    """Return the axes of a design, coded.
+    """Code the axes of a design.
 
     Args:
         spec: the design.
         unit: (rows, axes) its sample.
         values: the values of the factors of each row.
-        share: (rows,) in which share of a row's runs the condition holds, NaN where that is not known.
+        share: (rows,) the share of a row's runs in which the condition holds, NaN if unknown.
     """
     return tuple(_column(axis, unit[:, i], values, share) for i, axis in enumerate(spec.axes))
 
@@ -106,21 +106,21 @@ def _column(
 
 
 def _beyond(codes: FloatVector, inactive: BoolVector, share: FloatVector) -> float:
-    """Return a code for inactive rows, beyond that end of the others at which rows are more like them."""
+    """Return a code for inactive rows, beyond the end of the others at which rows are more similar to them."""
     active = codes[~inactive]
     if not len(active):
         return 0.0
     low, high = float(active.min()), float(active.max())
     middle = float(np.median(active))
-    known = np.isfinite(share)
+    finite = np.isfinite(share)
 
     def mean(rows: BoolVector) -> float:
-        return float(share[rows & known].mean()) if (rows & known).any() else 0.0
+        return float(share[rows & finite].mean()) if (rows & finite).any() else 0.0
 
-    own = mean(inactive)
+    inactive_share = mean(inactive)
     below, above = mean(~inactive & (codes <= middle)), mean(~inactive & (codes > middle))
     span = math.ceil(high - low) or 1.0
-    return low - span if abs(below - own) <= abs(above - own) else high + span
+    return low - span if abs(below - inactive_share) <= abs(above - inactive_share) else high + span
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,10 @@ class Box:
     limits: Mapping[int, tuple[float, float] | frozenset[int]] = field(default_factory=dict)
 
     def contains(self, columns: Sequence[Column]) -> BoolVector:
-        """Return which rows lie in the box, (rows,)."""
+        """Return whether each row lies in the box, (rows,)."""
         inside = np.ones(len(columns[0].codes), dtype=bool)
-        for place, limit in self.limits.items():
-            codes = columns[place].codes
+        for index, limit in self.limits.items():
+            codes = columns[index].codes
             if isinstance(limit, frozenset):
                 inside &= np.isin(codes, sorted(limit))
             else:
@@ -141,18 +141,18 @@ class Box:
         return inside
 
     def sides(self) -> Iterator[tuple[int, Side]]:
-        """Yield each restriction: its column, and which limit it is."""
-        for place, limit in self.limits.items():
+        """Yield each restriction: its column and side."""
+        for index, limit in self.limits.items():
             if isinstance(limit, frozenset):
-                yield place, "levels"
+                yield index, "levels"
                 continue
             if math.isfinite(limit[0]):
-                yield place, "lower"
+                yield index, "lower"
             if math.isfinite(limit[1]):
-                yield place, "upper"
+                yield index, "upper"
 
     def without(self, place: int, side: Side) -> Box:
-        """Return the box with one restriction less."""
+        """Return the box without one restriction."""
         limits = dict(self.limits)
         limit = limits.pop(place)
         if not isinstance(limit, frozenset):
@@ -161,31 +161,38 @@ class Box:
                 limits[place] = left
         return Box(dict(sorted(limits.items())))
 
+    def only(self, place: int, side: Side) -> Box:
+        """Return the box with only this restriction."""
+        limit = self.limits[place]
+        if not isinstance(limit, frozenset):
+            limit = (limit[0], math.inf) if side == "lower" else (-math.inf, limit[1])
+        return Box({place: limit})
+
     def limit(self, place: int, side: Side) -> float | frozenset[int]:
-        """Return the limit at one side."""
+        """Return the limit at one side of a column."""
         limit = self.limits[place]
         return limit if isinstance(limit, frozenset) else limit[0 if side == "lower" else 1]
 
 
 def tidy(limits: Mapping[int, tuple[float, float] | frozenset[int]], columns: Sequence[Column]) -> Box:
-    """Return a box of the same rows whose limits are round numbers; limits that exclude no row are left out."""
-    found: dict[int, tuple[float, float] | frozenset[int]] = {}
-    for place, limit in sorted(limits.items()):
-        codes = columns[place].codes
+    """Round the limits of a box without changing its rows, and drop limits that exclude no row."""
+    rounded: dict[int, tuple[float, float] | frozenset[int]] = {}
+    for index, limit in sorted(limits.items()):
+        codes = columns[index].codes
         if isinstance(limit, frozenset):
             if not set(np.unique(codes).astype(int)) <= limit:
-                found[place] = limit
+                rounded[index] = limit
             continue
-        whole = columns[place].kind == "whole"
+        whole = columns[index].kind == "whole"
         low = _round_limit(codes[codes < limit[0]], codes[codes >= limit[0]], whole)
         high = -_round_limit(-codes[codes > limit[1]], -codes[codes <= limit[1]], whole)
         if math.isfinite(low) or math.isfinite(high):
-            found[place] = (low, high)
-    return Box(found)
+            rounded[index] = (low, high)
+    return Box(rounded)
 
 
 def _round_limit(outside: FloatVector, inside: FloatVector, whole: bool) -> float:
-    """Return the shortest number that is above all of ``outside`` and not above any of ``inside``."""
+    """Return the shortest number above all of ``outside`` that is not above any of ``inside``."""
     if not len(outside) or not len(inside):
         return -math.inf
     below, above = float(outside.max()), float(inside.min())
@@ -193,9 +200,9 @@ def _round_limit(outside: FloatVector, inside: FloatVector, whole: bool) -> floa
         return above
     middle = (below + above) / 2
     for digits in range(1, _DIGITS):
-        shown = float(f"{middle:.{digits}g}")
-        if below < shown <= above:
-            return shown
+        rounded = float(f"{middle:.{digits}g}")
+        if below < rounded <= above:
+            return rounded
     return above
 
 
@@ -203,12 +210,12 @@ def _round_limit(outside: FloatVector, inside: FloatVector, whole: bool) -> floa
 
 
 def rule(box: Box, columns: Sequence[Column]) -> str:
-    """Return the box as a sentence: ``load >= 0.8 and controller = integrating``."""
-    return " and ".join(rule_of(columns[place], limit) for place, limit in box.limits.items()) or "all runs"
+    """Format the box as a sentence: ``load >= 0.8 and controller = integrating``."""
+    return " and ".join(rule_of(columns[index], limit) for index, limit in box.limits.items()) or "all runs"
 
 
 def rule_of(column: Column, limit: tuple[float, float] | frozenset[int]) -> str:
-    """Return one column's limits as text."""
+    """Format the limits of one column."""
     if isinstance(limit, frozenset):
         names = [column.label(code) for code in sorted(limit)]
         if names == ["inactive"]:
@@ -219,7 +226,7 @@ def rule_of(column: Column, limit: tuple[float, float] | frozenset[int]) -> str:
     active = column.codes[column.active]
     if not ((active >= low) & (active <= high)).any():
         return f"{column.name} is inactive"
-    # an end between the active codes and the inactive one says nothing of the former
+    # A limit between the active codes and the inactive one does not restrict the former.
     low = low if (active < low).any() else -math.inf
     high = high if (active > high).any() else math.inf
     if not math.isfinite(low) and not math.isfinite(high):
@@ -257,15 +264,15 @@ def _between_numbers(name: str, low: float, high: float, unit: str = "") -> str:
 
 
 def _value(factor: Any, coordinate: float) -> float:
-    """Return the value of a zipped number at a limit of the common coordinate, with few digits."""
+    """Return the value of a zipped number at a limit of the common coordinate, rounded to four digits."""
     if not math.isfinite(coordinate):
         return coordinate
-    found = float(distributions.values(factor, np.array([min(max(coordinate, 0.0), 1.0)]))[0])
-    return float(f"{found:.4g}")
+    number = float(distributions.values(factor, np.array([min(max(coordinate, 0.0), 1.0)]))[0])
+    return float(f"{number:.4g}")
 
 
 def limit_text(column: Column, side: Side, limit: float | frozenset[int]) -> str:
-    """Return one limit as text: a number, the label of an ordered level, or the labels of levels."""
+    """Format one limit: a number, the label of an ordered level, or the labels of levels."""
     if isinstance(limit, frozenset):
         return ", ".join(column.label(code) for code in sorted(limit))
     active = column.codes[column.active]
@@ -273,7 +280,7 @@ def limit_text(column: Column, side: Side, limit: float | frozenset[int]) -> str
         (active < limit, active >= limit) if side == "lower" else (active > limit, active <= limit)
     )
     if not outside.any() or not inside.any():
-        # it lies between the active codes and the inactive one
+        # The limit lies between the active codes and the inactive one.
         return "active" if inside.any() else "inactive"
     if column.labels:
         return column.label(limit)

@@ -1,8 +1,8 @@
-"""From the results of a design and a condition to boxes, how good and how stable they are."""
+"""Find boxes of factors in which a condition on the outcomes holds, with their quality and stability."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +17,19 @@ from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from ..results import Results
-from .algorithms import METHODS, FoundLimits, Points, quasi_p
+from .algorithms import METHODS, MOST_BOXES, FoundLimits, Points, check_installed, quasi_p
 from .boxes import Box, Column, code_rows, limit_text, rule
 from .conditions import LabelledRuns, label_runs, parse_condition, refusal
-from .stability import MOST_RESAMPLES, Stability, mean, percentiles, resample
-from .surrogate import Relabelling, Surrogate
+from .stability import MOST_RESAMPLES, Stability, mean, resamples, stability
+from .surrogate import Relabelling, Surrogate, accuracy, chance_of
+from .validation import FOLDS, PARTS, HeldOut, beyond_chance, folds, held_out
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: boxes of a method
-MOST_BOXES = 4
-#: a box that overlaps less with those of the resamples is reported as unstable
+#: trees are useless if the probability of their accuracy by chance is higher than this, and so are their boxes
+_KNOWS_NOTHING = 0.01
+#: boxes with a smaller overlap with those of the resamples are reported as unstable
 _STABLE = 0.5
 
 BOX_COLUMNS = (
@@ -47,22 +48,22 @@ SETTING_COLUMNS = ("condition", "row", "runs", "share", "lost")
 
 @dataclass(frozen=True)
 class FoundBox:
-    """One box in which a condition holds.
+    """A box in which a condition holds.
 
     Attributes:
         method: ``PRIM`` or ``CART``.
         number: counted from 1 for each method.
         box: its limits on the coded axes.
-        rule: the same as text.
-        figures: coverage (of the runs in which the condition holds, the share in the box), density (of the runs in
-            the box, the share in which it holds), each with ``_low`` and ``_high`` (interval of the boxes of the
-            resamples, measured on settings that were not drawn), mass (of all runs, the share in the box); numbers
-            of runs, executed runs, runs in which it holds, settings, settings in which it holds in all runs and in
-            some, lost runs; overlap (mean share of the rows that a resample's box has in common with it).
+        rule: the limits as text.
+        figures: coverage (the share of the runs with the condition that are in the box) and density (the share of
+            the runs in the box with the condition) in settings that did not choose the box, each with ``_low`` and
+            ``_high`` (its interval); mass (the share of all runs in the box); numbers of runs, executed runs, runs in
+            which the condition holds, settings, settings in which it holds in all runs and in some, lost runs; overlap
+            (mean share of rows in common with the boxes of resamples).
         limits: one row per restriction: factor, limit (``lower``, ``upper``, ``levels``), value (as text), quasi_p,
             present (share of the resamples that have it), low and high (of the limit in those).
-        trajectory: the way from all runs to the box, of PRIM: step, coverage, density, mass, restricted (axes),
-            chosen; ``None`` for CART.
+        trajectory: PRIM's steps from all runs to the box: step, coverage, density, mass, restricted (axes),
+            chosen, measured on the runs that chose it; ``None`` for CART.
     """
 
     method: str
@@ -76,15 +77,15 @@ class FoundBox:
 
 @dataclass(frozen=True)
 class Discovery:
-    """Where a condition holds.
+    """The boxes in which a condition holds.
 
     Attributes:
         condition: the condition as written.
-        runs: in which runs it holds.
+        runs: the runs, labelled by the condition.
         columns: the axes of the design, coded.
-        boxes: the boxes of each method, the first one first.
-        refused: why none were looked for; empty where they were.
-        notes: what a reader must know.
+        boxes: the boxes, in the order in which each method found them.
+        refused: the reason for not searching; empty after a search.
+        notes: cautions for the reader.
     """
 
     condition: str
@@ -96,44 +97,53 @@ class Discovery:
 
     @property
     def holds(self) -> int:
-        """In how many runs the condition holds."""
+        """The number of runs in which the condition holds."""
         return int(self.runs.holds.sum())
 
     @property
     def title(self) -> str:
-        """What holds where: ``violations > 0.01 holds in 30 of 200 runs (15 %)``."""
+        """A title such as ``violations > 0.01 holds in 30 of 200 runs (15 %)``."""
         total = len(self.runs.holds)
         share = f" ({100 * self.holds / total:.3g} %)" if total else ""
         return f"{self.condition} holds in {self.holds:,} of {count(total, 'run')}{share}"
 
+    @property
+    def nothing_found(self) -> str:
+        """The message for a search without a box, else empty."""
+        if self.boxes or self.refused:
+            return ""
+        return f"nothing found: no box in which {self.condition} holds more often than chance explains"
+
     def settings(self) -> pd.DataFrame:
-        """Return one row per row of the design: row, runs (with a value), share (in which the condition holds), lost,
-        and for each box ``METHOD NUMBER`` whether it lies in it.
+        """Return one row per row of the design.
+
+        Columns: condition, row, runs (with a value), share (of these, in which the condition holds), lost, and for
+        each box ``METHOD NUMBER`` whether the row lies in it.
         """
         import pandas as pd
 
         rows = len(self.columns[0].codes)
         n = np.bincount(self.runs.row, minlength=rows)
-        told: dict[str, Any] = {
+        columns: dict[str, Any] = {
             "condition": self.condition,
             "row": np.arange(rows),
             "runs": n,
             "share": shares(self.runs, rows),
             "lost": np.bincount(self.runs.lost, minlength=rows),
         }
-        for one in self.boxes:
-            told[f"{one.method} {one.number}"] = one.box.contains(self.columns)
-        return pd.DataFrame(told)
+        for box in self.boxes:
+            columns[f"{box.method} {box.number}"] = box.box.contains(self.columns)
+        return pd.DataFrame(columns)
 
 
 def conditions_of(spec: DesignSpec) -> tuple[str, ...]:
-    """Return the conditions that a design asks for: those of its analysis, or else that of its adaptive sampler."""
+    """Return the conditions in the design's analysis, or else that of its adaptive sampler."""
     adaptive = spec.sampler.name == ADAPTIVE.name and not spec.analysis.discover
     return (condition_of(spec),) if adaptive else spec.analysis.discover
 
 
 def shares(runs: LabelledRuns, rows: int) -> FloatVector:
-    """Return in which share of the runs of each row the condition holds, NaN for a row without any."""
+    """Return the share of each row's runs in which the condition holds, NaN for a row without runs."""
     n = np.bincount(runs.row, minlength=rows)
     holds = np.bincount(runs.row, weights=runs.holds, minlength=rows)
     return np.where(n > 0, holds / np.maximum(n, 1), np.nan)
@@ -142,32 +152,34 @@ def shares(runs: LabelledRuns, rows: int) -> FloatVector:
 def discover_design(
     results: Results, conditions: Sequence[str] = (), progress: ProgressCallback | None = None
 ) -> tuple[Discovery, ...]:
-    """Return the boxes of factors in which conditions on the outcomes hold.
+    """Find boxes of factors in which conditions on the outcomes hold.
 
-    Same results, same boxes, in whatever order the runs finished.
+    Equal results give equal boxes, in whatever order the runs finished.
 
     Args:
         results: the results of the design.
         conditions: expressions over outcomes, such as ``violations > 0.01``; empty: those of the design's
             ``analysis.discover``, or else that of its adaptive sampler. The name ``status`` is that of a run's
             status, ``finished`` or ``failed``.
-        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+        progress: called with the number of resamples drawn and the total; ``None``: no reports.
 
     Returns:
         One discovery per condition.
 
     Raises:
-        PalaestraiMosaikError: a condition is not understood, names what is no outcome, or cannot be computed; or
+        PalaestraiMosaikError: a condition is invalid, names an unknown outcome, or cannot be computed; or
             the extra ``discovery`` is not installed.
     """
     spec = results.spec
     parsed = [parse_condition(results, text) for text in dict.fromkeys(conditions or conditions_of(spec))]
-    resamples = min(spec.analysis.resamples, MOST_RESAMPLES)
-    counted = PartsProgress(progress, len(parsed) * len(METHODS) * resamples)
+    searches = min(spec.analysis.resamples, MOST_RESAMPLES) + PARTS
+    counted = PartsProgress(progress, len(parsed) * searches)
+    if parsed:
+        check_installed()
     if parsed and not results.spec.axes:
         raise PalaestraiMosaikError("the design has no factors that a box could limit")
     frame = results.outcomes() if parsed else None
-    found = []
+    discoveries = []
     for condition in parsed:
         runs = label_runs(results, condition)
         share = shares(runs, len(results.folder.sample.unit))
@@ -178,33 +190,26 @@ def discover_design(
             columns = code_rows(spec, results.folder.sample.unit, results.folder.values(), share)
         refused = refusal(runs, frame, condition.names) if frame is not None else ""
         if refused:
-            counted.end(len(METHODS) * resamples)
-            found.append(Discovery(condition.text, runs, columns, (), refused, tuple(_lost(runs))))
+            counted.end(searches)
+            discoveries.append(Discovery(condition.text, runs, columns, (), refused, tuple(_lost(runs))))
             continue
-        boxes: list[FoundBox] = []
-        points = points_of(columns, runs)
-        relabel = _as_they_are if relabelling is None else relabelling.points
-        notes = [*_lost(runs), *_on_points(points, relabelling)]
-        for method in METHODS:
-            own = _boxes(results, runs, points, relabel, method, (resamples, counted))
-            counted.end(resamples)
-            boxes += own
-            notes += _remarks(method, own)
-        found.append(Discovery(condition.text, runs, columns, tuple(boxes), "", tuple(notes)))
-    return tuple(found)
+        boxes, notes = _searched(results, runs, points_of(columns, runs), relabelling, counted)
+        counted.end(searches)
+        discoveries.append(Discovery(condition.text, runs, columns, tuple(boxes), "", (*_lost(runs), *notes)))
+    return tuple(discoveries)
 
 
 def discoveries_asked_for(
     results: Results, progress: ProgressCallback | None = None
 ) -> tuple[tuple[Discovery, ...], str]:
-    """Return the discoveries that the design asks for, and the reason where they cannot be computed.
+    """Return the discoveries that the design requests, and the reason if they cannot be computed.
 
-    Both are empty where the design asks for none.
+    Both are empty if the design requests none.
     """
     try:
         return discover_design(results, (), progress), ""
     except PalaestraiMosaikError as error:
-        # (what has a type of its own is wrong elsewhere)
+        # The subclasses are other errors.
         if type(error) is not PalaestraiMosaikError:
             raise
         return (), str(error)
@@ -220,90 +225,143 @@ def _lost(runs: LabelledRuns) -> Iterator[str]:
         )
 
 
-def _remarks(method: str, boxes: Sequence[FoundBox]) -> Iterator[str]:
-    if not boxes:
-        yield f"{method} finds no box: no limits of the factors tell where the condition holds"
-    for one in boxes:
-        if one.figures["overlap"] < _STABLE:
-            yield (
-                f"{method} box {one.number} is not stable: the boxes of resamples have on average "
-                f"{100 * one.figures['overlap']:.0f} % of the rows in common with it"
-            )
-
-
 def points_of(columns: tuple[Column, ...], runs: LabelledRuns) -> Points:
-    """Return the runs as points; ``columns``: the axes of the rows."""
+    """Turn the runs into points; ``columns``: the axes of the rows."""
     return Points(columns, runs.row, runs.holds, runs.setting[runs.row])
 
 
-def _on_points(points: Points, relabelling: Relabelling | None) -> Iterator[str]:
-    if relabelling is not None:
-        accuracy = Surrogate(points).accuracy()
-        yield (
-            "the rows lie where it is uncertain whether the condition holds, so shares of them stand for nothing: boxes are "
-            f"found, and coverage, density and mass measured, at {len(relabelling.columns[0].codes):,} points of the design's "
-            f"distribution, labelled by trees that are right in {100 * accuracy:.0f} % of settings that they have not seen"
-        )
-
-
-def _as_they_are(points: Points) -> Points:
-    return points
-
-
-def _boxes(
+def _searched(
     results: Results,
     runs: LabelledRuns,
     points: Points,
-    relabel: Callable[[Points], Points],
-    method: str,
-    counted: tuple[int, PartsProgress],
-) -> list[FoundBox]:
-    """Return the boxes of a method; ``relabel`` returns the points that stand for runs."""
-
-    def find(drawn: Points, most: int) -> list[FoundLimits]:
-        return METHODS[method](relabel(drawn), most)
-
+    relabelling: Relabelling | None,
+    counted: PartsProgress,
+) -> tuple[list[FoundBox], list[str]]:
+    """Return the boxes of all methods, and notes on them."""
+    spec = results.spec
+    generator = seeding.generator(spec.seed, "discovery", runs.condition)
+    relabel: Callable[[Points], Points] = _unchanged if relabelling is None else relabelling.points
+    notes: list[str] = []
+    if relabelling is not None:
+        useful, note = _known_by_trees(points, len(relabelling.columns[0].codes))
+        notes.append(note)
+        if not useful:
+            return [], notes
     measured = relabel(points)
-    limits = METHODS[method](measured, MOST_BOXES)
-    generator = seeding.generator(results.spec.seed, "discovery", runs.condition, method)
-    boxes = [one.box for one in limits]
-    stable = resample((points, measured), boxes, find, generator, counted) if limits else []
-    confidence = results.spec.analysis.confidence
-    return [
-        _box((method, i), one, (points, measured), runs, (tested, confidence))
-        for i, (one, tested) in enumerate(zip(limits, stable, strict=True), start=1)
-    ]
+    found_by: dict[str, list[FoundLimits]] = {}
+    for method, find in METHODS.items():
+        limits = find(measured, MOST_BOXES)
+        better = np.ones(len(limits), dtype=bool)
+        if relabelling is None:
+            better = beyond_chance(points, [candidate.box for candidate in limits], find, generator)
+        found_by[method] = [candidate for candidate, kept in zip(limits, better, strict=True) if kept]
+        notes += _not_found(method, len(limits), len(found_by[method]))
+    if not any(found_by.values()):
+        return [], notes
+
+    def search(some: Points) -> Mapping[str, list[Box]]:
+        """Find boxes in a subset of the runs, with the methods that found any in all of them."""
+        drawn = relabel(some)
+        counted.add(1)
+        if drawn.holds.all() or not drawn.holds.any():
+            return {method: [] for method in METHODS}
+        return {
+            method: [candidate.box for candidate in find(drawn, MOST_BOXES)] if found_by[method] else []
+            for method, find in METHODS.items()
+        }
+
+    # Each row of an adaptive sample matters, so few are held out at a time.
+    divided = folds(points, generator, FOLDS if relabelling is None else PARTS)
+    parts = [(left, search(points.only(~left))) for left in divided]
+    weight = np.ones(len(points.holds))
+    if relabelling is not None:
+        weight = relabelling.weight[points.row] / np.bincount(points.row)[points.row]
+    number = min(spec.analysis.resamples, MOST_RESAMPLES)
+    resampled = [search(drawn) for drawn in resamples(points, number, generator)]
+    boxes = []
+    for method, limits in found_by.items():
+        for i, candidate in enumerate(limits, start=1):
+            held_out_boxes = [(left, by_method[method]) for left, by_method in parts]
+            figures = held_out(
+                points, candidate.box, held_out_boxes, measured, weight, spec.analysis.confidence
+            )
+            again = stability(candidate.box, [by_method[method] for by_method in resampled], measured.columns)
+            boxes.append(
+                _box(
+                    (method, i),
+                    candidate,
+                    (points, measured),
+                    runs,
+                    (figures, again, spec.analysis.confidence),
+                )
+            )
+            notes += _unstable(boxes[-1])
+    return boxes, notes
+
+
+def _known_by_trees(points: Points, number: int) -> tuple[bool, str]:
+    """Return whether trees can predict the condition, with a note; ``number``: of points."""
+    probability = Surrogate(points).held_out()
+    right = f"right in {100 * accuracy(points, probability):.0f} % of settings that they have not seen"
+    if chance_of(points, probability) > _KNOWS_NOTHING:
+        return (
+            False,
+            f"trees that have learnt from the runs are {right}, which chance explains: no box is looked for",
+        )
+    return True, (
+        "the rows lie where it is uncertain whether the condition holds, so shares of them stand for nothing: boxes are "
+        f"found at {number:,} points of the design's distribution, labelled by trees that are {right}; for coverage "
+        "and density, a row counts as much as the part of the distribution that is nearest to it"
+    )
+
+
+def _not_found(method: str, total: int, kept: int) -> Iterator[str]:
+    """Yield a note on dropped boxes; ``total``: the number of boxes, ``kept``: those that chance does not explain."""
+    if not total:
+        yield f"{method} finds no box: no limits of the factors tell where the condition holds"
+    elif not kept:
+        yield f"{method} finds no box: its boxes are no better than in outcomes that are dealt to the settings at random"
+    elif kept < total:
+        yield (
+            f"{count(total - kept, 'more box', 'more boxes')} of {method} left out, no better than in outcomes that are dealt "
+            "to the settings at random"
+        )
+
+
+def _unstable(box: FoundBox) -> Iterator[str]:
+    if box.figures["overlap"] < _STABLE:
+        yield (
+            f"{box.method} box {box.number} is not stable: the boxes of resamples have on average "
+            f"{100 * box.figures['overlap']:.0f} % of the rows in common with it"
+        )
+
+
+def _unchanged(points: Points) -> Points:
+    return points
 
 
 def _box(
     name: tuple[str, int],
     found: FoundLimits,
-    given: tuple[Points, Points],
+    both_points: tuple[Points, Points],
     runs: LabelledRuns,
-    tested: tuple[Stability, float],
+    tested: tuple[HeldOut, Stability, float],
 ) -> FoundBox:
-    """Return a box with its figures; ``given``: the runs, and the points at which shares are measured."""
+    """Build a box with its figures from the runs and from the points that it was found in."""
     import pandas as pd
 
-    stability, confidence = tested
-    (points, measured), box = given, found.box
+    held_out, again, confidence = tested
+    (points, measured), box = both_points, found.box
     columns = measured.columns
     rows = box.contains(points.columns)
     inside = rows[points.row]
-    within = measured.holds[measured.inside(box)]
-    # of each setting in the box, in which share of its runs the condition holds
+    # For each setting in the box, the share of its runs in which the condition holds.
     settings, place = np.unique(points.setting[inside], return_inverse=True)
     share = np.bincount(place, weights=points.holds[inside]) / np.maximum(1, np.bincount(place))
-    coverage = percentiles(stability.coverage, confidence)
-    density = percentiles(stability.density, confidence)
     figures: dict[str, float] = {
-        "coverage": int(within.sum()) / int(measured.holds.sum()),
-        "coverage_low": coverage[0],
-        "coverage_high": coverage[1],
-        "density": float(within.mean()),
-        "density_low": density[0],
-        "density_high": density[1],
-        "mass": len(within) / len(measured.holds),
+        **_figure("coverage", held_out.coverage),
+        **_figure("density", held_out.density),
+        "mass": float(measured.inside(box).mean()),
         "runs": int(inside.sum()),
         "executed": len(np.unique(runs.executed[inside])),
         "holds": int(points.holds[inside].sum()),
@@ -311,13 +369,14 @@ def _box(
         "settings_all": int((share == 1).sum()),
         "settings_some": int(((share > 0) & (share < 1)).sum()),
         "lost": int(rows[runs.lost].sum()),
-        "overlap": mean(stability.overlap),
+        "overlap": mean(again.overlap),
     }
+    quasi_p_values = quasi_p(measured, box)
     limits = [
         (
             *(columns[i].name, side, limit_text(columns[i], side, box.limit(i, side))),
-            *(quasi_p(measured, box, i, side), stability.present(i, side)),
-            *_interval(columns[i], stability.interval_of(i, side, confidence)),
+            *(quasi_p_values[i, side], again.present(i, side)),
+            *_interval(columns[i], again.interval_of(i, side, confidence)),
         )
         for i, side in box.sides()
     ]
@@ -327,12 +386,17 @@ def _box(
         rule(box, columns),
         figures,
         pd.DataFrame(limits, columns=list(LIMIT_COLUMNS[3:])),
-        found.trajectory,
+        None if found.trajectory is None else pd.DataFrame(found.trajectory),
     )
 
 
+def _figure(name: str, estimate: tuple[float, tuple[float, float]]) -> dict[str, float]:
+    value, (low, high) = estimate
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
 def _interval(column: Column, interval: tuple[float, float]) -> tuple[float, float]:
-    """Return an interval in the units of the table: codes of levels and zipped numbers mean nothing there."""
+    """Return the interval of a column with plain numbers, else NaN: codes of levels and zips mean nothing."""
     plain = not column.labels and len(column.axis.factors) == 1
     return interval if plain else (np.nan, np.nan)
 
@@ -345,9 +409,15 @@ def box_table(found: Sequence[Discovery]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        {"condition": one.condition, "method": box.method, "box": box.number, "rule": box.rule, **box.figures}
-        for one in found
-        for box in one.boxes
+        {
+            "condition": discovery.condition,
+            "method": box.method,
+            "box": box.number,
+            "rule": box.rule,
+            **box.figures,
+        }
+        for discovery in found
+        for box in discovery.boxes
     ]
     return pd.DataFrame(rows, columns=list(BOX_COLUMNS))
 
@@ -366,7 +436,7 @@ def setting_table(found: Sequence[Discovery]) -> pd.DataFrame:
     """Return one row per condition and row of the design."""
     import pandas as pd
 
-    frames = [one.settings() for one in found]
+    frames = [discovery.settings() for discovery in found]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(SETTING_COLUMNS))
 
 
@@ -374,10 +444,10 @@ def _together(found: Sequence[Discovery], name: str, columns: Sequence[str]) -> 
     import pandas as pd
 
     parts = []
-    for one in found:
-        for box in one.boxes:
+    for discovery in found:
+        for box in discovery.boxes:
             frame = getattr(box, name)
             if frame is not None and len(frame):
-                parts.append(frame.assign(condition=one.condition, method=box.method, box=box.number))
+                parts.append(frame.assign(condition=discovery.condition, method=box.method, box=box.number))
     whole = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))
     return whole[list(columns)]

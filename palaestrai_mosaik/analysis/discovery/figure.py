@@ -1,4 +1,4 @@
-"""The picture of what was discovered: each box in the plane of two factors, and the trade-off on the way to it."""
+"""The picture of a discovery: each box in the plane of two factors, and the trade-off on the way to it."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def discovery_figure(found: Discovery, method: str | None = None) -> Figure:
     """Draw the boxes of a discovery: a row for each, its plane beside the trade-off of coverage and density.
 
     Args:
-        found: what was discovered.
+        found: the discovery.
         method: only the boxes of this method; ``None``: all.
 
     Raises:
-        PalaestraiMosaikError: there is no box.
+        PalaestraiMosaikError: there is no box to draw.
     """
     import matplotlib as mpl
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     from ..figure import NotebookFigure
 
-    boxes = [one for one in found.boxes if method in (None, one.method)]
+    boxes = [box for box in found.boxes if method in (None, box.method)]
     if not boxes:
         raise PalaestraiMosaikError(f"there is no box to draw of {found.condition}")
     with mpl.rc_context(STYLE):
@@ -51,13 +51,13 @@ def discovery_figure(found: Discovery, method: str | None = None) -> Figure:
         figure = NotebookFigure(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.09))
         figure.suptitle(escape_control_characters(found.title), x=0.01, ha="left", fontsize=10.5)
         rows = figure.subplots(len(boxes), 2, squeeze=False, gridspec_kw={"width_ratios": [1.35, 1]})
-        for (left, right), one in zip(rows, boxes, strict=True):
-            plane = plane_of(found, one)
+        for (left, right), box in zip(rows, boxes, strict=True):
+            plane = plane_of(found, box)
             if plane is None:
                 left.set_axis_off()
             else:
-                _draw_plane(left, plane, one)
-            _draw_trade_off(right, one)
+                _draw_plane(left, plane, box)
+            _draw_trade_off(right, box)
     return figure
 
 
@@ -69,10 +69,10 @@ def plot_discovery(found: Discovery, path: str | Path) -> Path:
 def _draw_plane(axes: Axes, plane: Plane, one: FoundBox) -> None:
     from matplotlib.patches import Rectangle
 
-    shown = escape_control_characters(f"{one.method} {one.number}: {one.rule}")
-    if len(shown) > _LONGEST_RULE:
-        shown = f"{shown[: _LONGEST_RULE - 1]}\N{HORIZONTAL ELLIPSIS}"
-    axes.set_title(shown, fontsize=8)
+    title = escape_control_characters(f"{one.method} {one.number}: {one.rule}")
+    if len(title) > _LONGEST_RULE:
+        title = f"{title[: _LONGEST_RULE - 1]}\N{HORIZONTAL ELLIPSIS}"
+    axes.set_title(title, fontsize=8)
     for group, (name, marks) in enumerate(zip(GROUPS, _MARKS, strict=True)):
         here = plane.group == group
         if here.any():
@@ -101,17 +101,19 @@ def _span(axis: PlaneAxis) -> tuple[float, float]:
     return axis.span[0] - margin, axis.span[1] + margin
 
 
-def _draw_trade_off(axes: Axes, one: FoundBox) -> None:
-    if one.trajectory is not None:
-        axes.plot(one.trajectory["coverage"], one.trajectory["density"], "o-", color=GREY, ms=3, lw=0.8)
-    axes.plot([one.figures["coverage"]], [one.figures["density"]], "o", color=COLOURS[1], ms=7)
-    box = [one.figures[f"{name}_{end}"] for name in ("coverage", "density") for end in ("low", "high")]
+def _draw_trade_off(axes: Axes, found_box: FoundBox) -> None:
+    if found_box.trajectory is not None:
+        axes.plot(
+            found_box.trajectory["coverage"], found_box.trajectory["density"], "o-", color=GREY, ms=3, lw=0.8
+        )
+    axes.plot([found_box.figures["coverage"]], [found_box.figures["density"]], "o", color=COLOURS[1], ms=7)
+    box = [found_box.figures[f"{name}_{end}"] for name in ("coverage", "density") for end in ("low", "high")]
     if np.isfinite(box).all():
-        y, x = one.figures["density"], one.figures["coverage"]
+        y, x = found_box.figures["density"], found_box.figures["coverage"]
         axes.plot(box[:2], [y, y], color=COLOURS[1], lw=1.4)
         axes.plot([x, x], box[2:], color=COLOURS[1], lw=1.4)
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("coverage")
     axes.set_ylabel("density")
-    axes.set_title("Trade-off" if one.trajectory is not None else "Coverage and density", fontsize=8)
+    axes.set_title("Trade-off" if found_box.trajectory is not None else "Coverage and density", fontsize=8)

@@ -1,4 +1,4 @@
-"""What a picture of a box shows: the two axes that it limits most, its rows there, and its limits."""
+"""The data of a picture of a box: the two axes that it limits most, its rows there, and its limits."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .discover import Discovery, FoundBox, shares
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: of more rows, so many are drawn, evenly spread
+#: the most rows to draw; of more, these are evenly spread
 MOST_POINTS = 1500
-#: whole numbers of a smaller range are drawn as levels are
+#: whole numbers of a smaller range are drawn like levels
 MOST_LEVELS = 24
-#: how far points of one level are spread around its place
+#: width of the spread of points around the position of their level
 _SPREAD = 0.6
 # Steps of the golden ratio spread points evenly, whatever their number.
 _GOLDEN = 0.6180339887498949
-#: the names of the groups of points, and in which share of its runs the condition holds in each
+#: names of the groups of points, by the runs in which the condition holds
 GROUPS = ("in no run", "in some runs", "in all runs")
 
 
@@ -34,10 +34,10 @@ class PlaneAxis:
 
     Attributes:
         name: the name of the axis of the design, with its unit.
-        places: (points,) where the points lie.
-        span: from where to where the axis goes.
-        limit: the limits of the box on it, those of the axis where it has none.
-        levels: what the places 0, 1, ... are called; empty for numbers.
+        places: (points,) the coordinates of the points.
+        span: both ends of the axis.
+        limit: the limits of the box on it, or else the ends of the axis.
+        levels: the names of the coordinates 0, 1, ...; empty for numbers.
         log: whether the scale is logarithmic.
     """
 
@@ -51,10 +51,15 @@ class PlaneAxis:
 
 @dataclass(frozen=True)
 class Plane:
-    """A box in the plane of two axes; ``group``: (points,) the index of each point's group in :data:`GROUPS`.
+    """A box in the plane of two axes.
 
-    ``inside``: (points,) whether it lies in the box, with all of its limits. ``left_out``: rows in which one of the
-    axes is inactive.
+    Attributes:
+        x: the horizontal axis.
+        y: the vertical axis.
+        group: (points,) the index of each point's group in :data:`GROUPS`.
+        inside: (points,) whether the point lies in the box, with all of its limits.
+        rows: number of rows with a value.
+        left_out: number of these in which one of the axes is inactive.
     """
 
     x: PlaneAxis
@@ -66,51 +71,51 @@ class Plane:
 
 
 def plane_of(found: Discovery, one: FoundBox) -> Plane | None:
-    """Return the picture of a box; ``None`` where the design has a single axis."""
+    """Return the picture of a box, or None if the design has a single axis."""
     columns = found.columns
     if len(columns) < 2:
         return None
     share = shares(found.runs, len(columns[0].codes))
-    order = sorted(range(len(columns)), key=lambda place: (_left(one.box, place, columns), place))
+    order = sorted(range(len(columns)), key=lambda index: (_left(one.box, index, columns), index))
     x, y = order[:2]
-    known = np.isfinite(share)
-    drawn = known.copy()
-    for place in (x, y):
-        # beside levels, being inactive has a place; beside numbers it has none
-        if not columns[place].labels:
-            drawn &= columns[place].active
+    has_share = np.isfinite(share)
+    drawn = has_share.copy()
+    for index in (x, y):
+        # An inactive factor has a position beside levels, but none beside numbers.
+        if not columns[index].labels:
+            drawn &= columns[index].active
     rows = np.flatnonzero(drawn)
     if len(rows) > MOST_POINTS:
         rows = rows[np.linspace(0, len(rows) - 1, MOST_POINTS).round().astype(int)]
     group = np.where(share[rows] == 0, 0, np.where(share[rows] == 1, 2, 1)).astype(float)
     inside = one.box.contains(columns)[rows]
-    axes = [_axis(columns[place], one.box, place, rows) for place in (x, y)]
-    return Plane(axes[0], axes[1], group, inside, int(known.sum()), int((known & ~drawn).sum()))
+    axes = [_axis(columns[index], one.box, index, rows) for index in (x, y)]
+    return Plane(axes[0], axes[1], group, inside, int(has_share.sum()), int((has_share & ~drawn).sum()))
 
 
-def _left(box: Box, place: int, columns: Sequence[Column]) -> float:
-    """Return which share of the rows the limits on one axis leave; a restricted axis comes before all others."""
-    if place not in box.limits:
+def _left(box: Box, index: int, columns: Sequence[Column]) -> float:
+    """Return the share of the rows within the limits of one axis; axes without limits come last."""
+    if index not in box.limits:
         return 2.0
-    return float(Box({place: box.limits[place]}).contains(columns).mean())
+    return float(Box({index: box.limits[index]}).contains(columns).mean())
 
 
-def _axis(column: Column, box: Box, place: int, rows: IndexVector) -> PlaneAxis:
-    limit = box.limits.get(place)
+def _axis(column: Column, box: Box, index: int, rows: IndexVector) -> PlaneAxis:
+    limit = box.limits.get(index)
     unit = f" ({column.unit})" if column.unit else ""
     codes = column.codes[rows]
     if column.labels:
         return _level_axis(column, limit, codes, f"{column.name}{unit}")
     factor = column.axis.factors[0]
     single = len(column.axis.factors) == 1
-    known = column.codes[column.active]
-    low, high = float(known.min()), float(known.max())
+    active_codes = column.codes[column.active]
+    low, high = float(active_codes.min()), float(active_codes.max())
     if single:
         low = min(low, factor.low) if factor.low is not None else low
         high = max(high, factor.high) if factor.high is not None else high
     inside = limit if isinstance(limit, tuple) else (-math.inf, math.inf)
     if column.kind == "whole" and high - low <= MOST_LEVELS:
-        # room for the points around each number
+        # Padding for the points around each number.
         return PlaneAxis(
             f"{column.name}{unit}",
             codes + _spread(len(codes)),
@@ -134,7 +139,7 @@ def _spread(points: int) -> FloatVector:
 def _level_axis(
     column: Column, limit: tuple[float, float] | frozenset[int] | None, codes: FloatVector, name: str
 ) -> PlaneAxis:
-    """Return the axis of levels: those of the box side by side, so that one rectangle holds them."""
+    """Build an axis of levels, with those of the box side by side, so that one rectangle holds them."""
     labels = [
         *map(float, range(len(column.labels))),
         *([column.inactive] if column.inactive is not None else []),
@@ -147,7 +152,7 @@ def _level_axis(
         within = [code for code in labels if limit[0] <= code <= limit[1]]
     else:
         within = labels
-    at = {code: place for place, code in enumerate(labels)}
+    at = {code: position for position, code in enumerate(labels)}
     places = np.array([at[code] for code in codes.tolist()], dtype=float) + _spread(len(codes))
     ends = [at[code] for code in within]
     return PlaneAxis(

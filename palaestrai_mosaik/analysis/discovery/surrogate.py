@@ -1,10 +1,10 @@
-"""A classifier in place of runs: where a condition holds in points that were not executed.
+"""A classifier that replaces runs: it predicts a condition at points that were not executed.
 
-The rows of an adaptive design lie where the answer is uncertain, so shares of them stand for nothing, and a method that
-looks for boxes among them is misled. So the boxes are found among many points of the design's distribution, and a
-classifier that has learnt from the runs says in which of them the condition holds. Source: Arzamasov and Böhm (2021),
-"REDS: Rule Extraction for Discovering Scenarios", SIGMOD. The classifier is scikit-learn's: extremely randomised trees
-(Geurts, Ernst and Wehenkel 2006), which take factors of any kind and scale, and are sure only near runs.
+The rows of an adaptive design lie at points with an uncertain answer, so shares of them are meaningless, and methods
+that search for boxes among them are misled. Boxes are therefore found among many points of the design's distribution,
+which a classifier trained on the runs labels. Source: Arzamasov and Böhm (2021), "REDS: Rule Extraction for Discovering
+Scenarios", SIGMOD. The classifier is scikit-learn's: extremely randomised trees (Geurts, Ernst and Wehenkel 2006),
+which accept factors of any kind and scale, and are certain only near runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .algorithms import Points, not_installed
 from .boxes import Column, code_rows
 from .conditions import LabelledRuns
 
-#: points of the design's distribution: so many that a share of them is right to a percent
+#: number of points of the design's distribution, enough for shares with an accuracy of one percent
 _POINTS = 2048
 _TREES = 100
 #: folds of the cross-validation
@@ -34,7 +34,7 @@ _FOLDS = 5
 
 
 def spread_points(spec: DesignSpec) -> FloatArray:
-    """Return points of the design's distribution, (points, axes): those of a Sobol' sequence that constraints allow."""
+    """Draw points of the design's distribution, (points, axes), from a Sobol' sequence, subject to its constraints."""
     from scipy.stats import qmc
 
     generator = seeding.generator(spec.seed, "discovery", "points")
@@ -43,16 +43,16 @@ def spread_points(spec: DesignSpec) -> FloatArray:
 
 
 def allowed(spec: DesignSpec, unit: FloatArray) -> FloatArray:
-    """Return those of the points ``unit`` that the constraints of the design allow."""
+    """Select the points of ``unit``, (points, axes), that the constraints of the design allow."""
     return unit[keep(spec, decode(spec, unit))] if spec.constraints else unit
 
 
 def code_with_points(
     results: Results, share: FloatVector, unit: FloatArray
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Return the axes of the rows of a design, and those of the points ``unit``, with the same codes.
+    """Code the axes of a design for its rows and for the points ``unit``, with the same codes.
 
-    ``share``: (rows,) in which share of a row's runs the condition holds, NaN where that is not known.
+    ``share``: (rows,) the share of a row's runs in which the condition holds, NaN if unknown.
     """
     spec, rows = results.spec, results.folder.sample.unit
     both = code_rows(
@@ -69,19 +69,19 @@ def code_with_points(
 
 
 def features(columns: Sequence[Column]) -> FloatArray:
-    """Return the codes as a table of numbers: levels without an order are a column each."""
-    found = []
+    """Return the codes as a table of numbers, (rows, features), with one column per level of nominal axes."""
+    table_columns = []
     for column in columns:
         if column.kind == "nominal":
             last = len(column.labels) + (column.inactive is not None)
-            found += [(column.codes == code).astype(float) for code in range(last)]
+            table_columns += [(column.codes == code).astype(float) for code in range(last)]
         else:
-            found.append(column.codes.astype(float))
-    return np.column_stack(found)
+            table_columns.append(column.codes.astype(float))
+    return np.column_stack(table_columns)
 
 
 class Surrogate:
-    """Extremely randomised trees that have learnt in which runs a condition holds.
+    """Extremely randomised trees trained to predict a condition.
 
     Args:
         points: the runs.
@@ -95,26 +95,53 @@ class Surrogate:
         self._trees = _fitted(self._table[points.row], points.holds)
 
     def probability(self, columns: Sequence[Column]) -> FloatVector:
-        """Return how probable it is that the condition holds at each of other points, which are coded as the rows are."""
+        """Return the predicted probability of the condition at other points, which must have the codes of the rows."""
         return _probability(self._trees, features(columns))
 
-    def accuracy(self) -> float:
-        """Return how often it is right in settings that it has not seen (balanced: holds and does not hold count the same).
+    def held_out(self) -> FloatVector:
+        """Return the predicted probability of the condition in each run, from trees trained without its setting.
 
         Five-fold cross-validation over the settings.
         """
-        points, right = self._points, np.zeros(len(self._points.holds), dtype=bool)
+        points, probability = self._points, np.full(len(self._points.holds), 0.5)
         _, setting = np.unique(points.setting, return_inverse=True)
         for part in range(_FOLDS):
             left = setting % _FOLDS == part
             if not left.any() or not (~left).any():
                 continue
             trees = _fitted(self._table[points.row[~left]], points.holds[~left])
-            right[left] = (_probability(trees, self._table[points.row[left]]) > 0.5) == points.holds[left]
-        shares = [
-            right[points.holds == holds].mean() for holds in (True, False) if (points.holds == holds).any()
-        ]
-        return float(np.mean(shares))
+            probability[left] = _probability(trees, self._table[points.row[left]])
+        return probability
+
+
+def accuracy(points: Points, probability: FloatVector) -> float:
+    """Return the balanced accuracy of a classifier, the mean of those for runs with and without the condition.
+
+    Args:
+        points: the runs.
+        probability: (points,) that the condition holds, from :meth:`Surrogate.held_out`.
+    """
+    right = (probability > 0.5) == points.holds
+    shares = [right[points.holds == holds].mean() for holds in (True, False) if (points.holds == holds).any()]
+    return float(np.mean(shares))
+
+
+def chance_of(points: Points, probability: FloatVector) -> float:
+    """Return the probability that a useless classifier is at least as accurate.
+
+    One-sided test of the rank correlation of the probabilities with the shares of the runs in which the condition
+    holds, by setting. The arguments are those of :func:`accuracy`.
+    """
+    from scipy.stats import spearmanr
+
+    _, setting = np.unique(points.setting, return_inverse=True)
+    runs = np.bincount(setting)
+    predicted, true = (
+        np.bincount(setting, weights=numbers) / runs for numbers in (probability, points.holds)
+    )
+    if np.ptp(predicted) == 0 or np.ptp(true) == 0:
+        return 1.0
+    return float(spearmanr(predicted, true, alternative="greater").pvalue)
 
 
 def _fitted(table: FloatArray, holds: BoolVector) -> Any:
@@ -129,21 +156,22 @@ def _fitted(table: FloatArray, holds: BoolVector) -> Any:
 def _probability(trees: Any, table: FloatArray) -> FloatVector:
     if len(trees.classes_) == 1:
         return np.full(len(table), float(trees.classes_[0]))
-    found: FloatVector = trees.predict_proba(table)[:, 1]
-    return found
+    probability: FloatVector = trees.predict_proba(table)[:, 1]
+    return probability
 
 
 class Relabelling:
-    """Replaces runs by points of the design's distribution, of which a surrogate says where the condition holds.
+    """Replaces runs by points of the design's distribution that a surrogate labels.
 
     Args:
         results: the results of the design.
-        runs: where the condition holds.
-        share: (rows,) in which share of a row's runs it does.
+        runs: the labelled runs.
+        share: (rows,) the share of a row's runs in which the condition holds.
 
     Attributes:
         rows: the axes of the rows, coded.
         columns: the axes of the points, coded.
+        weight: (rows,) the number of points nearest to each row, as its weight in the design's distribution.
     """
 
     def __init__(self, results: Results, runs: LabelledRuns, share: FloatVector):
@@ -151,35 +179,36 @@ class Relabelling:
         self.rows, self.columns = code_with_points(results, share, unit)
         _, self._nearest = nearest(positions(spec, results.folder.sample.unit), positions(spec, unit))
         self._setting = runs.setting
+        self.weight = np.bincount(self._nearest, minlength=len(results.folder.sample.unit)).astype(float)
 
     def points(self, runs: Points) -> Points:
-        """Return the points in place of the ``runs``. The setting of a point is that of the row next to it."""
+        """Return the labelled points that replace the ``runs``; the setting of a point is that of its nearest row."""
         holds = Surrogate(runs).probability(self.columns) > 0.5
         return Points(self.columns, np.arange(len(holds)), holds, self._setting[self._nearest])
 
 
 def positions(spec: DesignSpec, unit: FloatArray) -> FloatArray:
-    """Return where points lie, so that distances mean something: (points, axes and levels without an order).
+    """Return coordinates of points for distances, (points, axes and levels without an order).
 
-    Along an axis with an order it is the coordinate in the unit cube, so logarithmic factors are compared by their
-    logarithm. Two levels without an order have the (city block) distance 1.
+    An axis with an order has the coordinate in the unit cube, so logarithmic factors are compared by their logarithm.
+    Two levels without an order have a city block distance of 1.
     """
-    found = []
+    coordinates = []
     for i, axis in enumerate(spec.axes):
         coordinate = unit[:, i]
         if axis.levels is None:
-            found.append(coordinate)
+            coordinates.append(coordinate)
             continue
         level = distributions.levels(distributions.shares(axis), coordinate)
         if axis.nominal:
-            found += [(level == one) / 2 for one in range(axis.levels)]
+            coordinates += [(level == index) / 2 for index in range(axis.levels)]
         else:
-            found.append(distributions.middles(axis)[level])
-    return np.column_stack(found).astype(float)
+            coordinates.append(distributions.middles(axis)[level])
+    return np.column_stack(coordinates).astype(float)
 
 
 def nearest(rows: FloatArray, points: FloatArray) -> tuple[FloatVector, IntArray]:
-    """Return how far each point is from the row next to it (city block), and the number of that row."""
+    """Return the city block distance of each point to its nearest row, and the index of that row."""
     from scipy.spatial import cKDTree
 
     distance, number = cKDTree(rows).query(points, p=1)

@@ -1,4 +1,4 @@
-"""The section on what matters among the best settings of a search, and what matters everywhere."""
+"""The section on the importance of factors among the best settings of a search, and everywhere."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .tables import Table
 if TYPE_CHECKING:
     from .cautions import Cautions
 
-#: of more factors, the most important ones are drawn; the table has all
+#: limit on drawn factors, the most important first; the table has all
 MOST_DRAWN = 30
-#: what the two bars of a factor are
+#: the two bars of a factor
 _SERIES = ("among the best", "everywhere (ST)")
 
 
 def beside(found: Beside, cautions: Cautions) -> dict[str, Any]:
-    """Return what the page shows: a picture and a table of each outcome."""
+    """Return the content of the section: a picture and a table of each outcome."""
     return {
         "search": found.search,
         "other": found.other,
@@ -40,11 +40,13 @@ def beside(found: Beside, cautions: Cautions) -> dict[str, Any]:
     }
 
 
-def _picture(found: Beside, name: str) -> Markup:
+def _picture(importances: Beside, name: str) -> Markup:
     rows = tuple(
         Row(row["factor"], (Mark(row["importance"]), Mark(row["ST"], row["ST_low"], row["ST_high"])))
-        for row in found.tables[name].head(MOST_DRAWN).to_dict("records")
+        for row in importances.tables[name].head(MOST_DRAWN).to_dict("records")
     )
     title = f"{name}: what matters among the best, and everywhere"
     block = Block(title, "share", rows, _SERIES, origin=0.0, ends=(0.0, 1.0), stems=True)
-    return wide(f"beside-{slug(name)}", lambda one, width: rows_picture(one, title, [block], width))
+    return wide(
+        f"beside-{slug(name)}", lambda picture_id, width: rows_picture(picture_id, title, [block], width)
+    )

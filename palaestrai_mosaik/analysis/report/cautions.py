@@ -1,4 +1,4 @@
-"""What weakens results: each caution once, with a number, and where it applies."""
+"""A numbered list of cautions without duplicates, with the outcomes that each applies to."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .wording import Fact, Sentence, printable, worded
 
 
 class Cautions:
-    """Cautions in the order in which they are first referred to.
+    """Cautions in the order of their first references.
 
     Args:
-        names: what users have named; a caution that begins with such a name does not get a capital letter.
+        names: names given by users; cautions that begin with one of these are not capitalised.
     """
 
     def __init__(self, names: Collection[str] = ()) -> None:
@@ -23,18 +23,23 @@ class Cautions:
     def refer(
         self, found: Iterable[Fact | Sentence | str | None], outcome: str = "", part: str = ""
     ) -> list[int]:
-        """Return the numbers of cautions, each once; those that are not known yet get new ones.
+        """Return the sorted numbers of cautions, adding those that are new.
 
-        They apply to an ``outcome``, or to a ``part`` of what the report says of it, such as a comparison.
+        Args:
+            found: the cautions; None and empty texts are skipped.
+            outcome: the outcome that they apply to, if any.
+            part: the part of the outcome's section that they apply to, such as a comparison.
         """
-        return sorted({self._number(one, outcome, part) for one in found if one})
+        return sorted({self._number(item, outcome, part) for item in found if item})
 
-    def _number(self, one: Fact | Sentence | str, outcome: str, part: str) -> int:
-        if isinstance(one, Fact):
-            # the list says that these are cautions
-            one = one.values["text"] if one.kind == "warning" else worded(one)
+    def _number(self, item: Fact | Sentence | str, outcome: str, part: str) -> int:
+        if isinstance(item, Fact):
+            # The list already says that these are cautions.
+            item = item.values["text"] if item.kind == "warning" else worded(item)
         text = (
-            one.text if isinstance(one, Sentence) else escape(f"{self._begun(printable(one)).rstrip('.')}.")
+            item.text
+            if isinstance(item, Sentence)
+            else escape(f"{self._begun(printable(item)).rstrip('.')}.")
         )
         places = self._places.setdefault(text, {})
         if outcome:
@@ -44,7 +49,7 @@ class Cautions:
         return list(self._places).index(text) + 1
 
     def _begun(self, text: str) -> str:
-        """Return a text with a capital letter, as a sentence begins."""
+        """Capitalise the first letter, unless the text begins with a name."""
         return text if text.split(" ", 1)[0] in self._names else text[:1].upper() + text[1:]
 
     def texts(self) -> list[Markup]:
@@ -52,7 +57,7 @@ class Cautions:
         return list(self._places)
 
     def listed(self) -> list[tuple[Markup, dict[str, list[str]]]]:
-        """Return all cautions with the outcomes that they apply to, and with the parts of these."""
+        """Return all cautions with the outcomes that they apply to, and the parts of these."""
         return [
             (text, {outcome: list(parts) for outcome, parts in places.items()})
             for text, places in self._places.items()

@@ -1,4 +1,4 @@
-"""From the folder of a design and its results to what a report is made of."""
+"""Collect the data of a report from a design's folder and results."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store import Store
 
-#: with fewer episodes there is nothing to be seen of learning
+#: below this number of episodes, learning curves show nothing
 FEWEST_EPISODES = 4
 #: numbers with more different values are split into thirds
 MOST_LEVELS = 7
-#: more levels than lines that can be told apart are not drawn
+#: number of distinguishable lines; more levels are not drawn
 MOST_LINES = len(SERIES) * len(DASHES)
-#: of more runs of one level, learning curves are of so many, evenly spread over the rows
+#: the most runs of a level in a learning curve, evenly spread over the rows
 MOST_RUNS = 200
-#: below so many runs, quartiles are no band
+#: below this number of runs, a band of quartiles makes no sense
 _FEWEST_FOR_QUARTILES = 4
 
 
@@ -53,13 +53,14 @@ def collect(
     comparing: ProgressCallback | None = None,
     discovering: ProgressCallback | None = None,
 ) -> ReportData:
-    """Return all that is known of the design's results, analysed and compared, and where its conditions hold.
+    """Collect the design's results, with its analyses, comparisons and discoveries.
 
-    ``analysing``, ``comparing`` and ``discovering`` are called with how many resamples are drawn for each, and of how
-    many.
+    ``analysing``, ``comparing`` and ``discovering`` are called with the number of resamples drawn so far and the
+    total.
 
-    Raises :class:`~palaestrai_mosaik.errors.StoreError` where there are no results, and
-    :class:`~palaestrai_mosaik.errors.DocumentError` where the design asks for what does not fit it.
+    Raises:
+        StoreError: there are no results.
+        DocumentError: the design asks for an analysis that does not fit it.
     """
     folder = results.folder
     spec = results.spec
@@ -67,18 +68,18 @@ def collect(
     frame = results.outcomes()
     values = folder.values()
     methods = choose_methods(results, None)
-    found = sensitivity(results, methods, progress=analysing)
+    analyses = sensitivity(results, methods, progress=analysing)
     comparisons, notes = _comparisons(results, comparing)
     discoveries, reason = discoveries_asked_for(results, discovering)
     notes += [f"no boxes: {reason}"] * bool(reason)
     notes += _growth(folder)
     robust, reason = robustness_design(results)
     notes += [f"no robustness: {reason}"] * bool(reason)
-    indices = tidy(found)
+    indices = tidy(analyses)
     split, levels = _split(results, frame, indices, comparisons[0].comparison.by if comparisons else ())
     lines = len(set(levels.values()))
     with results.open_store() as store:
-        # of more lines, one run tells whether there are curves
+        # With too many lines, one run suffices to know if there are curves.
         drawn = frame if lines <= MOST_LINES else _own(frame).head(1)
         learning = tuple(_learning(store, drawn, levels, split, spec.seed_policy == "common"))
         executed = _executed(store, frame)
@@ -99,8 +100,8 @@ def collect(
         comparisons=tuple(comparisons),
         learning=learning,
         failures=_failures(results, values),
-        remarks={(one.outcome, one.method): one.notes for one in found if one.notes},
-        refused={(one.outcome, one.method): one.refused for one in found if one.refused},
+        remarks={(result.outcome, result.method): result.notes for result in analyses if result.notes},
+        refused={(result.outcome, result.method): result.refused for result in analyses if result.refused},
         sizes={**_sizes(counts, frame), "seeds": f"{seeds:,}"},
         versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
         commands=(
@@ -115,7 +116,11 @@ def collect(
         warnings=(
             *folder.sample.warnings,
             *([results.not_collected] if results.not_collected else []),
-            *(f"{one.outcome} by {one.method}: {one.refused}" for one in found if one.refused),
+            *(
+                f"{result.outcome} by {result.method}: {result.refused}"
+                for result in analyses
+                if result.refused
+            ),
         ),
         notes=tuple(notes),
         seconds=tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist()),
@@ -127,7 +132,7 @@ def collect(
 
 
 def _growth(folder: DesignFolder) -> Iterator[str]:
-    """Yield what has to be known of rows that were added in rounds."""
+    """Yield notes on rows that were added in rounds."""
     rounds = folder.rounds
     if rounds is None:
         return
@@ -154,7 +159,7 @@ def _generated(versions: Mapping[str, str]) -> dict[str, str]:
 
 
 def _executed(store: Store, frame: pd.DataFrame) -> dict[str, str]:
-    """Return the versions that the runs were executed with."""
+    """Return the versions of the packages that executed the runs."""
     runs = store.runs()
     runs = runs[runs["run"].isin(set(frame["instance"].dropna()))]
     versions = {
@@ -170,25 +175,25 @@ def _times(runs: pd.DataFrame) -> dict[str, str]:
     if seconds.empty:
         return {}
     median, total = typeset(float(seconds.median()), 3), typeset(float(seconds.sum()), 3)
-    # `arsenai status` tells the time of whole jobs, which is longer
+    # `arsenai status` reports the longer time of whole jobs.
     return {"time": f"{median} s per run (median), {total} s in all, without the start of their processes"}
 
 
 def _comparisons(results: Results, progress: ProgressCallback | None) -> tuple[list[Compared], list[str]]:
-    """Return the comparisons of the design; where it asks for none and none is possible, why."""
-    asked = results.spec.analysis.compare or results.spec.analysis.baseline is not None
+    """Return the comparisons of the design, or a note if it declares none and none is possible."""
+    declared = results.spec.analysis.compare or results.spec.analysis.baseline is not None
     try:
-        found = compare_design(results, progress=progress)
+        comparisons = compare_design(results, progress=progress)
     except PalaestraiMosaikError as error:
-        # there is nothing to compare; what has a type of its own is wrong elsewhere
-        if asked or type(error) is not PalaestraiMosaikError:
+        # The base class means that there is nothing to compare; its subclasses are other errors.
+        if declared or type(error) is not PalaestraiMosaikError:
             raise
         return [], [f"no comparison: {error}"]
-    return with_runs(results, found), []
+    return with_runs(results, comparisons), []
 
 
 def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the executions that did not finish: which, of what, why, and where the log is."""
+    """Return the unfinished executions, with their status, factors, error and log."""
     import pandas as pd
 
     runs = results.runs()
@@ -210,25 +215,25 @@ def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataF
 
 
 def described(spec: DesignSpec, values: Mapping[str, Any]) -> str:
-    """Return the values of a row as text: ``gain=0.5, algorithm=ppo``."""
-    told = ((factor.name, value_of(factor, values)) for factor in spec.factors)
-    return ", ".join(f"{name}={cell(value)}" for name, value in told if value is not None)
+    """Format the values of a row as text: ``gain=0.5, algorithm=ppo``."""
+    pairs = ((factor.name, value_of(factor, values)) for factor in spec.factors)
+    return ", ".join(f"{name}={cell(value)}" for name, value in pairs if value is not None)
 
 
 def _learning(
     store: Store, frame: pd.DataFrame, by_row: Mapping[int, str], split: str, common: bool
 ) -> Iterator[LearningData]:
-    """Yield the objective of each agent over the episodes of each phase, where there are some.
+    """Yield the objective of each agent over the episodes of each phase.
 
-    ``by_row``: which line the runs of a row belong to; ``split``: what the lines differ by.
+    ``by_row`` maps rows to the lines of their runs; ``split`` names the factors that distinguish the lines.
     """
     runs = _own(frame)
     levels = runs["row"].map(by_row)
     chosen: dict[str, str] = {}
     for level in dict.fromkeys(by_row.values()):
-        own = runs.loc[levels == level, "instance"].tolist()
-        kept = np.linspace(0, len(own) - 1, min(len(own), MOST_RUNS)).round().astype(int)
-        chosen |= {own[i]: level for i in kept}
+        instances = runs.loc[levels == level, "instance"].tolist()
+        kept = np.linspace(0, len(instances) - 1, min(len(instances), MOST_RUNS)).round().astype(int)
+        chosen |= {instances[i]: level for i in kept}
     settings = runs.loc[runs["instance"].isin(chosen)].groupby(levels)["row"].nunique()
     mixed = " The runs of a line differ in the other factors." if settings.max() > 1 else ""
     seeds = dict(zip(runs["instance"], runs["repetition"] if common else runs["run"], strict=True))
@@ -242,72 +247,74 @@ def _learning(
         sums["seed"] = sums["run"].map(seeds)
         for agent in sums["agent"].unique():
             lines = _lines(sums[sums["agent"] == agent], list(dict.fromkeys(chosen.values())))
-            place = f"{'evaluations of ' * evaluation}phase {name}"
-            title = f"How {agent} did in {place}" + (f", by {split}" if split else "")
+            phase_text = f"{'evaluations of ' * evaluation}phase {name}"
+            title = f"How {agent} did in {phase_text}" + (f", by {split}" if split else "")
             note = _note(lines, len(runs), len(chosen)) + mixed
             each = "evaluation" if evaluation else "episode"
             yield LearningData(title, "objective, sum of an episode", lines, note, each)
 
 
 def _own(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the finished runs that were executed for themselves."""
+    """Return the finished runs that do not share the execution of another run."""
     return frame[(frame["status"] == "finished") & (frame["uid"] == frame["run"])]
 
 
 def _split(
     results: Results, frame: pd.DataFrame, indices: pd.DataFrame, by: Sequence[str]
 ) -> tuple[str, dict[int, str]]:
-    """Return what learning curves are split by, and the line that each executed row belongs to.
+    """Return the factors that learning curves are split by, and the line of each executed row.
 
-    That are the levels that are compared, else those of the leading factor, or the thirds of its numbers.
+    The lines are the compared levels; without a comparison, the levels of the leading factor, or thirds of its range.
     """
     values = results.folder.values()
     rows = list(dict.fromkeys(_own(frame)["row"].tolist()))
     varied = [
-        one.name for one in results.spec.factors if len({cell(values[row].get(one.name)) for row in rows}) > 1
+        factor.name
+        for factor in results.spec.factors
+        if len({cell(values[row].get(factor.name)) for row in rows}) > 1
     ]
     names = list(by) or leading_factors(results.spec, indices, varied)[:1]
     if not names:
         return "", dict.fromkeys(rows, "all runs")
     if not by:
         numbers = {row: values[row].get(names[0]) for row in rows}
-        known = [v for v in numbers.values() if isinstance(v, int | float) and not isinstance(v, bool)]
-        if len(known) == len(rows) and len(set(known)) > MOST_LEVELS:
+        numeric = [v for v in numbers.values() if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(numeric) == len(rows) and len(set(numeric)) > MOST_LEVELS:
             return names[0], _thirds(numbers)
     factors = [results.spec.factor(name) for name in names]
     return joined(names), {row: _level(values[row], factors) for row in rows}
 
 
 def _thirds(numbers: Mapping[int, float]) -> dict[int, str]:
-    """Return for each row in which third of the values its number is; equal numbers stay together."""
+    """Return the third that the number of each row is in; equal numbers stay together."""
     ordered = np.sort(np.array(list(numbers.values()), dtype=float))
     ends = ordered[[len(ordered) // 3, 2 * len(ordered) // 3]]
-    places = {row: int(np.searchsorted(ends, value, side="right")) for row, value in numbers.items()}
-    found: dict[int, str] = {}
-    for place in sorted(set(places.values())):
-        own = {row: numbers[row] for row, one in places.items() if one == place}
-        text = f"{typeset(float(min(own.values())), 3)} to {typeset(float(max(own.values())), 3)}"
-        found |= dict.fromkeys(own, text)
-    return {row: found[row] for row in sorted(numbers, key=lambda row: (places[row], row))}
+    thirds = {row: int(np.searchsorted(ends, value, side="right")) for row, value in numbers.items()}
+    texts: dict[int, str] = {}
+    for third in sorted(set(thirds.values())):
+        members = {row: numbers[row] for row, index in thirds.items() if index == third}
+        text = f"{typeset(float(min(members.values())), 3)} to {typeset(float(max(members.values())), 3)}"
+        texts |= dict.fromkeys(members, text)
+    return {row: texts[row] for row in sorted(numbers, key=lambda row: (thirds[row], row))}
 
 
 def _level(values: Mapping[str, Any], by: Sequence[Factor]) -> str:
-    cells = ["inactive" if (value := value_of(one, values)) is None else cell(value) for one in by]
+    cells = ["inactive" if (value := value_of(factor, values)) is None else cell(value) for factor in by]
     return (
         cells[0]
         if len(by) == 1
-        else ", ".join(f"{one.name}={text}" for one, text in zip(by, cells, strict=True))
+        else ", ".join(f"{factor.name}={text}" for factor, text in zip(by, cells, strict=True))
     )
 
 
 def _lines(sums: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
-    """Return value and band of each level and episode: of what all of its runs have."""
+    """Return value and band of each level and episode, from the episodes that all runs of the level have."""
     import pandas as pd
 
     parts = []
     for level in levels:
         table = sums[sums["level"] == level].pivot(index="episode", columns="run", values="sum").sort_index()
-        # the mean of those that go on would jump where one ends
+        # If one run ended early, the mean of the others would jump there.
         table = table.dropna()
         if table.empty:
             continue

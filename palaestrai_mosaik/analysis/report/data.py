@@ -1,4 +1,4 @@
-"""What a report is made of, as plain data."""
+"""The data of a report."""
 
 from __future__ import annotations
 
@@ -24,9 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LearningData:
-    """How an agent learned: ``lines`` has the columns ``level``, ``episode``, ``n`` (runs), ``seeds``
-    (of them), ``value``, ``low`` and ``high``, in order of the episodes; ``note`` says what value and band are, and ``each``
-    what the episodes are called.
+    """The learning curves of an agent.
+
+    Attributes:
+        title: title of the picture.
+        value: label of the values.
+        lines: ``level``, ``episode``, ``n`` (runs), ``seeds`` (of these runs), ``value``, ``low`` and ``high``, in the
+            order of the episodes.
+        note: explanation of values and bands.
+        each: the noun for an episode.
     """
 
     title: str
@@ -38,12 +44,18 @@ class LearningData:
 
 @dataclass(frozen=True)
 class SearchData:
-    """What a search has found, as tables.
+    """The results of a search, as tables.
 
-    ``best``: a row per setting, the best first (of several objectives the Pareto front). ``history``: ``setting``,
-    ``runs``, ``steps``, ``value``, ``best``, in the order in which settings were told; ``importances``: ``outcome``,
-    ``factor``, ``share``. ``outcome`` names what the history is of, ``better`` its direction. ``confirmed``: whether
-    ``best`` has figures over fresh seeds; ``several``: whether there is more than one objective.
+    Attributes:
+        best: a row per setting, the best first; for several objectives, the Pareto front.
+        history: ``setting``, ``runs``, ``steps``, ``value``, ``best``, in the order in which settings were reported.
+        importances: ``outcome``, ``factor``, ``share``, ``p_adjusted``.
+        outcome: the outcome of the history.
+        better: the better direction of that outcome.
+        summary: a summary in words.
+        confirmed: whether ``best`` has values over fresh seeds.
+        several: whether there is more than one objective.
+        winner: the number of the recommended setting; ``None``: lost runs could change which one is the best.
     """
 
     best: pd.DataFrame
@@ -54,23 +66,39 @@ class SearchData:
     summary: str
     confirmed: bool
     several: bool = False
+    winner: int | None = None
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """All that a report tells.
+    """The data of a report.
 
-    ``values``: per row of the design the decoded value (or label) of each factor,
-    ``INACTIVE`` (or nothing) where it is. ``runs``: a row per run with ``row``, ``repetition``, ``uid``, ``run``, ``status``
-    and a column per outcome of ``outcomes`` (NaN where there is none). ``sensitivity``: ``outcome``,
-    ``method``, ``index``, ``factor``, ``factor2`` (empty but for pairs), ``value``, ``low``, ``high`` (NaN
-    without an interval), ``used``, ``lost`` and ``executed`` (runs). ``failures``: text columns.
-    ``remarks``: what has to be known about a method's indices of an outcome; ``refused``: why there
-    are none. ``sizes``: what was counted, in words (``rows`` -> ``"48"``). ``commands`` make all of it again.
-    ``seconds``: how long each execution took, where the store knows. ``folder`` is that of the design, and
-    ``documents`` the file of each executed run in it, by the run's uid. ``discoveries``: where conditions hold.
-    ``search``: what a search has found. ``beside``: its importances beside the Sobol' indices of another design.
-    ``robustness``: of decisions over scenarios, as the design asks for it.
+    Attributes:
+        spec: the design.
+        outcomes: names of the outcomes.
+        values: for each row of the design, the decoded value (or label) of each factor, ``INACTIVE`` or missing if
+            inactive.
+        runs: a row per run with ``row``, ``repetition``, ``uid``, ``run``, ``status`` and a column per outcome (NaN if
+            missing).
+        sensitivity: ``outcome``, ``method``, ``index``, ``factor``, ``factor2`` (empty except for pairs), ``value``,
+            ``low``, ``high`` (NaN without an interval), ``used``, ``lost`` and ``executed`` (runs).
+        comparisons: comparisons with their runs.
+        learning: learning curves.
+        failures: unfinished runs, as columns of text.
+        remarks: notes on the indices of an outcome by a method.
+        refused: reasons for missing indices of an outcome by a method.
+        sizes: counts in words (``rows`` -> ``"48"``).
+        versions: versions of packages, and times.
+        commands: the commands that reproduce the results.
+        warnings: cautions about the whole design.
+        notes: further notes.
+        seconds: the duration of each execution, if recorded.
+        folder: the folder of the design.
+        documents: the file of each executed run in the folder, by the run's uid.
+        discoveries: the boxes in which conditions hold.
+        search: the results of a search.
+        beside: the importances of a search beside the Sobol' indices of another design.
+        robustness: the robustness of decisions over scenarios, if the design requests it.
     """
 
     spec: DesignSpec
@@ -97,20 +125,20 @@ class ReportData:
     robustness: tuple[Robustness, ...] = ()
 
     def finite(self, outcome: str) -> pd.DataFrame:
-        """Return the runs that gave a finite ``outcome``; all others are lost."""
-        found: pd.DataFrame = self.runs[np.isfinite(self.runs[outcome].to_numpy(float))]
-        return found
+        """Return the runs with a finite ``outcome``; all others are lost."""
+        rows: pd.DataFrame = self.runs[np.isfinite(self.runs[outcome].to_numpy(float))]
+        return rows
 
     def seeds_of(self, outcome: str) -> str:
-        """Return how many distinct seeds the runs have that gave ``outcome``: ``3 seeds``."""
+        """Count the distinct seeds of the runs with a finite ``outcome``: ``3 seeds``."""
         return count(count_seeds(self.finite(outcome), self.spec.seed_policy == "common"), "seed")
 
     def counted(self, outcome: str) -> str:
-        """Return how many runs gave ``outcome``: ``36 runs (21 executed)``."""
-        told = self.finite(outcome)["run"]
-        executed = executed_text(len(told), told.nunique())
-        return f"{count(len(told), 'run')}{f' ({executed})' * bool(executed)}"
+        """Count the runs with a finite ``outcome``: ``36 runs (21 executed)``."""
+        executions = self.finite(outcome)["run"]
+        executed = executed_text(len(executions), executions.nunique())
+        return f"{count(len(executions), 'run')}{f' ({executed})' * bool(executed)}"
 
     def runs_of(self, outcome: str) -> str:
-        """Return the same with their seeds: ``36 runs (21 executed) of 3 seeds``."""
+        """Count the runs with a finite ``outcome`` and their seeds: ``36 runs (21 executed) of 3 seeds``."""
         return f"{self.counted(outcome)} of {self.seeds_of(outcome)}"

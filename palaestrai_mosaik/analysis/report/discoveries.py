@@ -1,4 +1,4 @@
-"""The section on where conditions hold: pictures and tables of each condition's boxes."""
+"""The section on discoveries: pictures and tables of each condition's boxes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .cautions import Cautions
 from .pictures.boxes import box_picture, trade_off
 from .tables import Table
 
-#: boxes that are drawn of one condition; the table has all
+#: limit on drawn boxes of a condition; the table has all
 MOST_DRAWN = 4
 _BOXES = ("method", "box", "rule", "coverage", "density", "mass", "runs", "holds", "lost", "overlap")
 _LIMITS = ("method", "box", "factor", "limit", "value", "quasi_p", "present", "low", "high")
 
 
 def discovery(found: Discovery, place: int, cautions: Cautions) -> dict[str, Any]:
-    """Return what the page shows of one condition."""
+    """Return the content of the section on one condition."""
     identity = f"discovery-{place}"
     boxes = found.boxes
     panels: list[Markup] = []
     left_out = 0
-    for number, one in enumerate(boxes[:MOST_DRAWN]):
-        plane = plane_of(found, one)
+    for number, box in enumerate(boxes[:MOST_DRAWN]):
+        plane = plane_of(found, box)
         if plane is not None:
             panels.append(
-                box_picture(f"{identity}-{number}", f"{one.method} {one.number}: {one.rule}", plane).svg()
+                box_picture(f"{identity}-{number}", f"{box.method} {box.number}: {box.rule}", plane).svg()
             )
             left_out = max(left_out, plane.left_out)
     if boxes:
@@ -63,7 +63,8 @@ def discovery(found: Discovery, place: int, cautions: Cautions) -> dict[str, Any
     return {
         "condition": found.condition,
         "title": found.title,
-        "rules": [{"name": f"{one.method} {one.number}", "rule": one.rule, **one.figures} for one in boxes],
+        "nothing_found": found.nothing_found,
+        "rules": [{"name": f"{box.method} {box.number}", "rule": box.rule, **box.figures} for box in boxes],
         "refs": cautions.refer([*refused, *found.notes]),
         "panels": panels,
         "left_out": left_out,

@@ -1,4 +1,4 @@
-"""Single runs that a report leads to: the best one, the worst one, or one that is named."""
+"""Single runs that a report links to: the best one, the worst one, or one by uid."""
 
 from __future__ import annotations
 
@@ -15,34 +15,33 @@ BEST, WORST = "best", "worst"
 
 
 def chosen_runs(data: ReportData, wanted: Sequence[str]) -> list[str]:
-    """Return the uids of the executed runs that are meant, each once.
+    """Return the uids of the executed runs for a selection, without duplicates.
 
     Args:
-        data: what the report is made of.
-        wanted: ``"best"`` or ``"worst"``, by the first outcome of which the design says which direction is better, or the
-            uid of a run.
+        data: the data of the report.
+        wanted: ``"best"`` or ``"worst"``, by the first outcome with a better direction, or the uid of a run.
 
     Raises:
-        StoreError: there is no such run, it has not finished, or nothing says what is better.
+        StoreError: there is no such run, it has not finished, or no outcome has a better direction.
     """
     return list(dict.fromkeys(_runs(data, wanted)))
 
 
-def _runs(data: ReportData, wanted: Sequence[str]) -> Iterator[str]:
+def _runs(data: ReportData, selection: Sequence[str]) -> Iterator[str]:
     columns = (map(str, data.runs[name]) for name in ("uid", "run", "status"))
-    known = {uid: (run, status) for uid, run, status in zip(*columns, strict=True)}
-    for one in wanted:
-        if one in (BEST, WORST):
-            yield _extreme(data, one)
+    executed = {uid: (run, status) for uid, run, status in zip(*columns, strict=True)}
+    for choice in selection:
+        if choice in (BEST, WORST):
+            yield _extreme(data, choice)
             continue
-        if one not in known:
-            near = did_you_mean(one, [BEST, WORST, *known])
+        if choice not in executed:
+            near = did_you_mean(choice, [BEST, WORST, *executed])
             raise StoreError(
-                f"the design has no run {one!r}{near}; expected best, worst, or the uid of a run"
+                f"the design has no run {choice!r}{near}; expected best, worst, or the uid of a run"
             )
-        run, status = known[one]
+        run, status = executed[choice]
         if status != "finished":
-            raise StoreError(f"the run {one!r} has not finished: it is {status}")
+            raise StoreError(f"the run {choice!r} has not finished: it is {status}")
         yield run
 
 

@@ -1,4 +1,4 @@
-"""The factors of a design: what rows say of them, and how they are described."""
+"""The factors of a design: their values in rows, and their description."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def zipped_levels(axis: Axis) -> bool:
-    """Return whether an axis has several factors with levels: these vary as one, so that pictures show them once."""
+    """Whether an axis has several factors with levels, which pictures show once because they vary together."""
     return len(axis.factors) > 1 and all(factor.kind == "levels" for factor in axis.factors)
 
 
 def value_of(factor: Factor, row: Mapping[str, Any]) -> Any:
-    """Return what a row says of a factor: a number, a label, or nothing where it is inactive."""
+    """Return the value of a factor in a row: a number, a label, or None if it is inactive."""
     value = row.get(factor.name, INACTIVE)
     if factor.kind == "levels":
         for level, label in zip(factor.levels, factor.labels, strict=True):
@@ -32,7 +32,7 @@ def value_of(factor: Factor, row: Mapping[str, Any]) -> Any:
 
 
 def table(data: ReportData) -> pd.DataFrame:
-    """Return the factors of the design: their kinds, ranges and paths."""
+    """Return a table of the factors: their kinds, ranges and paths."""
     import pandas as pd
 
     rows = [
@@ -60,10 +60,10 @@ def _kind(factor: Factor) -> str:
 
 def _range(factor: Factor) -> str:
     if factor.kind == "levels":
-        shown = list(factor.labels)
+        texts = list(factor.labels)
         if len(set(factor.weights)) > 1:
-            shown = [f"{label} ({w:.3g})" for label, w in zip(shown, factor.weights, strict=True)]
-        return ", ".join(shown)
+            texts = [f"{label} ({w:.3g})" for label, w in zip(texts, factor.weights, strict=True)]
+        return ", ".join(texts)
     parts = [f"{name} {value:g}" for name, value in factor.params.items()]
     if factor.low is not None or factor.high is not None:
         ends = ("unbounded" if end is None else f"{end:g}" for end in (factor.low, factor.high))

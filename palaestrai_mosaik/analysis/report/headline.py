@@ -1,11 +1,11 @@
-"""The answer: what matters, how sure that is, and what is better than what.
+"""The headline: the important factors, their uncertainty, and the better levels.
 
-Estimates of shares are not bound to lie between 0 and 1, and their intervals less so; what a
-sentence says of a factor is never less careful than its interval.
+Estimates of shares can lie outside 0 and 1, and their intervals even more so. A sentence about a factor is never less
+cautious than its interval.
 
-A factor is said to matter where the interval of its index lies above zero, and to matter more
-than another where their intervals do not overlap. That is careful: intervals that overlap a
-little may still differ.
+A factor matters if its effect is more than noise (``p_adjusted``) and the interval of its index lies above zero. It
+matters more than another one if their intervals do not overlap. This is cautious: factors whose intervals overlap
+slightly may still differ.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
+from palaestrai_mosaik.design.few import significance_level
 from palaestrai_mosaik.design.methods import MethodDisplay
+from palaestrai_mosaik.design.methods.significance import INSEPARABLE, P_ADJUSTED
 from palaestrai_mosaik.design.model import SamplerSpec
 
 from .data import ReportData
-from .indices import IRRELEVANT, leading_method, marks, method_of, pair_marks, players, ranked
+from .indices import leading_method, marks, method_of, pair_marks, players, ranked
 from .numbers import Mark
 from .verdict import constant, lost, verdicts, warning
 from .wording import Fact, Sentence, caution, fact, worded
@@ -28,85 +30,100 @@ from .wording import Fact, Sentence, caution, fact, worded
 if TYPE_CHECKING:
     import pandas as pd
 
-#: a share of the variance that is not worth a sentence
+#: shares of the variance below this are not worth a sentence
 SMALL = 0.05
-#: wider intervals tell too little of a share, which lies between 0 and 1 anyway
+#: wider intervals are uninformative for a share, which lies between 0 and 1 anyway
 WIDE = 0.5
-#: how wide they should be
+#: recommended width of intervals
 _WANTED = 0.2
 _MOST_NAMED = 3
-# this far outside of 0 and 1 is rounding
+# Tolerance for rounding errors outside 0 and 1.
 _ROUNDING = 0.0005
 
 
 def headline(data: ReportData) -> list[tuple[str, list[Sentence]]]:
-    """Return, for each outcome, what the results say, the first sentence first."""
-    return [(outcome, [worded(one) for one in facts(data, outcome)]) for outcome in data.outcomes]
+    """Return the sentences of each outcome, in order."""
+    return [(outcome, [worded(item) for item in facts(data, outcome)]) for outcome in data.outcomes]
 
 
 def facts(data: ReportData, outcome: str) -> list[Fact]:
-    """Return what the results say about an outcome."""
+    """Return the facts about an outcome, in order."""
     values = data.finite(outcome)[outcome].to_numpy(float)
     if len(values) > 1 and distinct(values) == 1:
         return [*lost(data, outcome), constant(outcome, data.counted(outcome), float(values[0]))]
-    found = [*_sensitivity(data, outcome), *verdicts(data, outcome)]
-    if not found and len(values):
+    results = [*_sensitivity(data, outcome), *verdicts(data, outcome)]
+    if not results and len(values):
         low, high, mean = float(values.min()), float(values.max()), float(values.mean())
         kind = "spread" if data.spec.search is None else "spread_of_search"
-        found.append(fact(kind, outcome=outcome, low=low, high=high, mean=mean, runs=data.runs_of(outcome)))
-    return found or [fact("no_value", outcome=outcome)]
+        results.append(fact(kind, outcome=outcome, low=low, high=high, mean=mean, runs=data.runs_of(outcome)))
+    return results or [fact("no_value", outcome=outcome)]
 
 
 def first_fact(data: ReportData, outcome: str) -> Fact:
-    """Return the one fact of an outcome that is told first: a planned comparison's, else that of the sensitivity."""
-    found = facts(data, outcome)
+    """Return the leading fact of an outcome: of a planned comparison, or else of the sensitivity analysis."""
+    all_facts = facts(data, outcome)
     if data.spec.analysis.compare:
-        for one in found:
-            if one.kind in ("first_level", "some_tie", "all_tie", "only_level"):
-                return one
-    return next((one for one in found if not one.caution), found[0])
+        for candidate in all_facts:
+            if candidate.kind in ("first_level", "first_of_finished", "some_tie", "all_tie", "only_level"):
+                return candidate
+    return next((candidate for candidate in all_facts if not candidate.caution), all_facts[0])
 
 
 def shares(
-    outcome: str, alone: Mapping[str, Mark], found: Mapping[str, Mark], order: Sequence[str]
+    outcome: str,
+    alone: Mapping[str, Mark],
+    found: Mapping[str, Mark],
+    order: Sequence[str],
+    noise: bool = False,
 ) -> Iterator[Fact]:
-    """Yield what each of the first factors of ``order`` explains; ``alone``: without its interactions."""
+    """Yield the shares of the leading factors in ``order``.
+
+    Args:
+        outcome: its name.
+        alone: the shares without interactions.
+        found: the shares.
+        order: the factors, the most important one first.
+        noise: whether the shares contain noise that nothing can separate.
+    """
     named = [factor for i, factor in enumerate(order[:_MOST_NAMED]) if not i or found[factor].value >= SMALL]
     for i, factor in enumerate(named):
         mark, first = found[factor], alone.get(factor)
-        given = {"factor": factor, "mark": mark, "outcome": outcome if i == 0 else None}
+        common = {"factor": factor, "mark": mark, "outcome": outcome if i == 0 else None}
         if not sure(mark):
             yield fact("no_share", factor=factor, mark=mark, interactions=first is not None)
         elif first is None or not first.known:
-            yield fact("share_only", **given)
+            yield fact("share_only", **common)
         elif sure(first):
-            yield fact("share_alone", first=first, **given)
+            yield fact("share_alone", first=first, noise=noise, **common)
         else:
-            yield fact("share_with_interactions", first=first, **given)
-    shown = chain(found[factor] for factor in named), (alone[factor] for factor in named if factor in alone)
-    if any(map(beyond, chain(*shown))):
+            yield fact("share_with_interactions", first=first, noise=noise, **common)
+    used_marks = (
+        chain(found[factor] for factor in named),
+        (alone[factor] for factor in named if factor in alone),
+    )
+    if any(map(beyond, chain(*used_marks))):
         yield caution("beyond")
 
 
 def sure(mark: Mark) -> bool:
-    """Return whether a share can be told apart from none."""
+    """Whether a share is significantly above 0."""
     return mark.value > 0 and not mark.low <= 0
 
 
 def beyond(mark: Mark) -> bool:
-    """Return whether an estimate, or an end of its interval, is none that a share can have."""
+    """Whether an estimate, or an end of its interval, is outside the range of a share."""
     return any(end < -_ROUNDING or end > 1 + _ROUNDING for end in (mark.value, mark.low, mark.high))
 
 
 def too_small(marks: Iterable[Mark], sampler: SamplerSpec, rows: int) -> Iterator[Fact]:
-    """Yield that intervals are too wide for shares, where they are, and how large a sample would do."""
+    """Yield a caution if intervals are too wide for shares, with the sample size that would be enough."""
     widths = [mark.high - mark.low for mark in marks if math.isfinite(mark.high - mark.low)]
     widest = max(widths, default=0.0)
     if widest <= WIDE:
         return
     what, now = ("n", sampler.n) if sampler.n is not None else ("rows", rows)
     needed = now * (widest / _WANTED) ** 2
-    # the sequence of Sobol' is balanced at powers of two
+    # Sobol' sequences are balanced at powers of two.
     more = 2.0 ** math.ceil(math.log2(needed)) if sampler.name == "sobol" else float(f"{needed:.1e}")
     yield caution("too_small", widest=widest, what=what, now=now, wanted=_WANTED, needed=more)
 
@@ -116,90 +133,99 @@ def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
     name = leading_method(rows)
     if name is None:
         return
-    own = rows[rows["method"] == name]
-    method = method_of(name, own)
-    found = marks(own, method.leading)
+    method_rows = rows[rows["method"] == name]
+    method = method_of(name, method_rows)
+    leading_marks = marks(method_rows, method.leading)
     real = players(data.spec)
-    order = [factor for factor in ranked(found) if factor in real and found[factor].known]
+    order = [factor for factor in ranked(leading_marks) if factor in real and leading_marks[factor].known]
     if not order:
         why = data.refused.get((outcome, name), "too few runs are left")
         yield fact("nothing_known", title=method.title, why=why)
         return
     if method.share:
-        indices = (found, _alone(method, own))
+        indices = (leading_marks, _alone(method, method_rows))
         seen = [index[factor] for index in indices for factor in order if factor in index]
         yield from too_small(seen, data.spec.sampler, len(data.values))
-    tests, level = marks(own, "p"), 1 - data.spec.analysis.confidence
-    known = [factor for factor in order if factor in tests and tests[factor].known]
-    if known and all(tests[factor].value > level for factor in known):
-        yield fact("all_by_chance", outcome=outcome, factor=order[0], mark=found[order[0]], level=level)
+    tests, level = marks(method_rows, P_ADJUSTED), significance_level(data.spec.analysis.confidence)
+    named = [factor for factor in order if factor in tests and tests[factor].value <= level]
+    largest = {
+        "outcome": outcome,
+        "index": method.leading,
+        "factor": order[0],
+        "mark": leading_marks[order[0]],
+        "pairs": bool(method.pairs and pair_marks(method_rows, method.pairs)),
+    }
+    remarks = data.remarks.get((outcome, name), ())
+    if named:
+        noise = any(text.startswith(INSEPARABLE) for text in remarks)
+        yield from _ranking(outcome, name, method, method_rows, named, noise)
+    elif tests:
+        yield fact("all_by_noise", level=level, **largest)
     else:
-        yield from _ranking(outcome, name, method, own, order)
-        yield from _tested({factor: tests[factor] for factor in known}, level)
-    yield from map(warning, data.remarks.get((outcome, name), ()))
+        yield fact("no_test", **largest)
+    yield from _small(method, leading_marks, order)
+    if named:
+        yield _noise(named, [factor for factor in order if factor not in named], level)
+        if method.share and method.pairs:
+            yield from _interactions(pair_marks(method_rows, method.pairs))
+    yield from map(warning, remarks)
 
 
 def _ranking(
-    outcome: str, name: str, method: MethodDisplay, own: pd.DataFrame, order: list[str]
+    outcome: str, name: str, method: MethodDisplay, rows: pd.DataFrame, order: list[str], noise: bool
 ) -> Iterator[Fact]:
-    """Say in which order factors matter, as far as that is settled."""
-    found, alone = marks(own, method.leading), _alone(method, own)
-    top = found[order[0]]
+    """Yield the ranking of the factors in ``order``, as far as it is certain."""
+    leading_marks, alone = marks(rows, method.leading), _alone(method, rows)
+    top = leading_marks[order[0]]
     if math.isfinite(top.low) and top.low <= 0:
-        yield fact("none_stands_out", index=method.leading, factor=order[0], mark=top)
+        yield fact(
+            "size_unknown", factors=order, outcome=outcome, index=method.leading, factor=order[0], mark=top
+        )
         return
     if method.share:
-        yield from shares(outcome, alone, found, order)
+        yield from shares(outcome, alone, leading_marks, order, noise)
     else:
-        sizes = [(factor, found[factor]) for factor in order[:_MOST_NAMED]]
+        sizes = [(factor, leading_marks[factor]) for factor in order[:_MOST_NAMED]]
         if method.leading == "mu_star":
             yield fact("moves", outcome=outcome, marks=sizes)
         else:
             yield fact("matters", outcome=outcome, index=method.leading, marks=sizes)
-    by_chance = found.get(IRRELEVANT)
-    if by_chance is not None:
-        quiet = [factor for factor in order if found[factor].value <= by_chance.value]
-        if quiet:
-            yield fact("by_chance", factors=quiet, mark=by_chance)
-    elif name != "anova":
-        yield from _order(found, order)
-    yield from _small(method, found, order)
-    if method.share and method.pairs:
-        yield from _interactions(pair_marks(own, method.pairs))
+    if name != "anova":
+        yield from _order(leading_marks, order)
 
 
-def _alone(method: MethodDisplay, own: pd.DataFrame) -> dict[str, Mark]:
-    """Return what factors explain without their interactions, where the leading index has these."""
-    return marks(own, "S1") if method.leading == "ST" else {}
+def _alone(method: MethodDisplay, rows: pd.DataFrame) -> dict[str, Mark]:
+    """Return the shares of factors without interactions, if the leading index includes these."""
+    return marks(rows, "S1") if method.leading == "ST" else {}
 
 
-def _tested(tests: Mapping[str, Mark], level: float) -> Iterator[Fact]:
-    """Say which effects the repetitions cannot tell from chance."""
-    quiet = [factor for factor, p in tests.items() if p.value > level]
-    if quiet:
-        yield fact("not_tested", factors=quiet, level=level)
-    elif tests:
-        yield fact("all_tested", level=level)
+def _noise(named: Sequence[str], unnamed: Sequence[str], level: float) -> Fact:
+    """Say which effects noise could explain, or that it explains none."""
+    if unnamed:
+        return fact("by_noise", factors=unnamed, level=level)
+    return fact("none_by_noise", factors=named, level=level)
 
 
-def _order(found: Mapping[str, Mark], order: list[str]) -> Iterator[Fact]:
-    """Say whether it is settled which factor is the first."""
-    top = found[order[0]]
+def _order(leading_marks: Mapping[str, Mark], order: list[str]) -> Iterator[Fact]:
+    """Yield a fact if it is open which factor is the first."""
+    top = leading_marks[order[0]]
     if len(order) < 2:
         return
     if not math.isfinite(top.low):
         yield fact("order_unknown")
         return
-    rivals = [f for f in order[1:] if math.isfinite(found[f].high) and found[f].high >= top.low]
+    rivals = [
+        f for f in order[1:] if math.isfinite(leading_marks[f].high) and leading_marks[f].high >= top.low
+    ]
     if rivals:
         yield fact("order_open", factors=[order[0], *rivals])
 
 
-def _small(method: MethodDisplay, found: Mapping[str, Mark], order: list[str]) -> Iterator[Fact]:
-    """Say which factors can be left alone."""
+def _small(method: MethodDisplay, leading_marks: Mapping[str, Mark], order: list[str]) -> Iterator[Fact]:
+    """Yield the factors that are negligible."""
     if not method.share or method.leading == "S1":
         return
-    small = [f for f in order if math.isfinite(found[f].high) and found[f].high < SMALL]
+    small = [f for f in order if math.isfinite(leading_marks[f].high) and leading_marks[f].high < SMALL]
     if len(small) > 2 * _MOST_NAMED:
         yield fact("many_small", small=len(small), all=len(order), limit=SMALL)
     elif small:
@@ -207,6 +233,6 @@ def _small(method: MethodDisplay, found: Mapping[str, Mark], order: list[str]) -
 
 
 def _interactions(pairs: Mapping[tuple[str, str], Mark]) -> Iterator[Fact]:
-    known = [(m.value, pair) for pair, m in pairs.items() if m.known and m.low > 0 and m.value >= SMALL]
-    for _, (a, b) in sorted(known, key=lambda one: (-one[0], one[1]))[:1]:
+    candidates = [(m.value, pair) for pair, m in pairs.items() if m.known and m.low > 0 and m.value >= SMALL]
+    for _, (a, b) in sorted(candidates, key=lambda candidate: (-candidate[0], candidate[1]))[:1]:
         yield fact("interact", a=a, b=b, mark=pairs[a, b])

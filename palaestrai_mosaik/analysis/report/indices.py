@@ -1,4 +1,4 @@
-"""What sensitivity indices are called, what they mean, and which one answers the question."""
+"""Sensitivity indices in a report: names, meaning, and the choice of the leading one."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-#: what PAWN calls a factor without any influence
-IRRELEVANT = "(irrelevant)"
-
-
 def method_of(name: str, rows: pd.DataFrame) -> MethodDisplay:
-    """Return how the method is shown; of an unknown one, by what it gave."""
+    """Return the display of a method; of an unknown one, built from its indices."""
     method = METHODS.get(name)
-    found = None if method is None else method.display
+    display = None if method is None else method.display
     indices = list(dict.fromkeys(singles(rows)["index"])) or [""]
-    if found is None:
+    if display is None:
         return MethodDisplay(name, tuple(indices[:2]), indices[0], False, "")
-    if found.leading in indices:
-        return found
-    return MethodDisplay(found.title, tuple(indices[:2]), indices[0], found.share, found.says, found.pairs)
+    if display.leading in indices:
+        return display
+    return MethodDisplay(
+        display.title, tuple(indices[:2]), indices[0], display.share, display.says, display.pairs
+    )
 
 
 def players(spec: DesignSpec) -> set[str]:
-    """Return what indices can be of: axes and groups; other rows are of errors and the like."""
+    """Return the names of axes and groups; other rows of indices are for errors and the like."""
     return {axis.name for axis in spec.axes} | set(spec.groups)
 
 
@@ -47,27 +45,29 @@ def pairs(rows: pd.DataFrame) -> pd.DataFrame:
 
 def marks(rows: pd.DataFrame, index: str) -> dict[str, Mark]:
     """Return the value of ``index`` of each factor, in the order of ``rows``."""
-    own = singles(rows)
-    own = own[own["index"] == index]
-    columns = (own[name].astype(float) for name in ("value", "low", "high"))
-    return {f: Mark(*v) for f, *v in zip(own["factor"], *columns, strict=True)}
+    selected = singles(rows)
+    selected = selected[selected["index"] == index]
+    columns = (selected[name].astype(float) for name in ("value", "low", "high"))
+    return {f: Mark(*v) for f, *v in zip(selected["factor"], *columns, strict=True)}
 
 
 def pair_marks(rows: pd.DataFrame, index: str) -> dict[tuple[str, str], Mark]:
     """Return the value of ``index`` of each pair of factors."""
-    own = pairs(rows)
-    own = own[own["index"] == index]
-    columns = (own[name].astype(float) for name in ("value", "low", "high"))
-    return {(a, b): Mark(*v) for a, b, *v in zip(own["factor"], own["factor2"], *columns, strict=True)}
+    selected = pairs(rows)
+    selected = selected[selected["index"] == index]
+    columns = (selected[name].astype(float) for name in ("value", "low", "high"))
+    return {
+        (a, b): Mark(*v) for a, b, *v in zip(selected["factor"], selected["factor2"], *columns, strict=True)
+    }
 
 
 def ranked(found: dict[str, Mark]) -> list[str]:
-    """Return the factors, that of the largest value first, unknown values last."""
+    """Return the factors in descending order of their values, unknown values last."""
     return sorted(found, key=lambda name: (not found[name].known, -found[name].value, name))
 
 
 def leading_method(rows: pd.DataFrame) -> str | None:
-    """Return the method that answers first, of the indices of one outcome; one without any value answers last."""
+    """Return the leading method for the indices of one outcome; a method without any value comes last."""
     methods = list(dict.fromkeys(rows["method"]))
     order = [name for name in METHODS if name in methods] or methods
     answered = set(rows.loc[rows["value"].notna(), "method"])
@@ -75,30 +75,32 @@ def leading_method(rows: pd.DataFrame) -> str | None:
 
 
 def leading_factors(spec: DesignSpec, sensitivity: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return those factors of ``names`` first that matter most to the first outcome that was analysed.
+    """Sort the factors ``names`` by their importance to the first analysed outcome.
 
-    Factors that are zipped or of a group count as that does; without an analysis they keep their order.
+    Zipped or grouped factors have the importance of their zip or group. Without an analysis, the order is unchanged.
     """
     for outcome in dict.fromkeys(sensitivity["outcome"]):
-        found = important(spec, sensitivity[sensitivity["outcome"] == outcome])
-        if found:
-            return sorted(names, key=lambda name: found.get(name, len(found)))
+        ranks = important(spec, sensitivity[sensitivity["outcome"] == outcome])
+        if ranks:
+            return sorted(names, key=lambda name: ranks.get(name, len(ranks)))
     return list(names)
 
 
 def important(spec: DesignSpec, rows: pd.DataFrame) -> dict[str, int]:
-    """Return the place of each factor by its importance to the outcome of ``rows``; nothing without an analysis."""
+    """Return the rank of each factor by its importance to the outcome of ``rows``; empty without an analysis."""
     name = leading_method(rows)
     if name is None:
         return {}
-    own = rows[rows["method"] == name]
-    found = marks(own, method_of(name, own).leading)
-    order = [one for one in ranked(found) if found[one].known]
+    method_rows = rows[rows["method"] == name]
+    leading_marks = marks(method_rows, method_of(name, method_rows).leading)
+    order = [player for player in ranked(leading_marks) if leading_marks[player].known]
     if not order:
         return {}
-    places = {one: place for place, one in enumerate(order)}
+    ranks = {player: rank for rank, player in enumerate(order)}
     return {
-        factor.name: min(places.get(one or "", len(order)) for one in (factor.name, axis.name, axis.group))
+        factor.name: min(
+            ranks.get(player or "", len(order)) for player in (factor.name, axis.name, axis.group)
+        )
         for axis in spec.axes
         for factor in axis.factors
     }

@@ -14,13 +14,13 @@ _DIGITS = 4
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Columns within these limits need no power of ten.
 _PLAIN = (0.01, 1e5)
-# No number has more decimals than this.
+# Upper limit on decimals.
 _MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A value with its interval (NaN: none)."""
+    """A value with its interval; NaN if missing."""
 
     value: float
     low: float = math.nan
@@ -28,12 +28,12 @@ class Mark:
 
     @property
     def known(self) -> bool:
-        """Whether there is a value."""
+        """Whether the value is finite."""
         return math.isfinite(self.value)
 
     @property
     def spread(self) -> bool:
-        """Whether there is an interval; one without width comes from one distinct value and is none."""
+        """Whether there is an interval; one without width comes from one distinct value and does not count."""
         return math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Mark:
 
 
 def cell(value: Any) -> str:
-    """Return ``value`` as text: floats with four significant digits, nothing for nothing."""
+    """Format ``value``: floats with four significant digits, None as an empty string."""
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return ""
     if isinstance(value, float):
@@ -56,7 +56,7 @@ def cell(value: Any) -> str:
 
 
 def number(value: float, digits: int = _DIGITS) -> str:
-    """Return ``value`` with ``digits`` significant digits: ``0.3139``, ``12,350``, ``1.2e-06``."""
+    """Format ``value`` with ``digits`` significant digits: ``0.3139``, ``12,350``, ``1.2e-06``."""
     if math.isnan(value):
         return ""
     if math.isinf(value):
@@ -67,28 +67,28 @@ def number(value: float, digits: int = _DIGITS) -> str:
     if not 1e-4 <= abs(rounded) < 1e9:
         return re.sub(r"\.?0*e", "e", f"{value:.{digits - 1}e}")
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    shown = f"{rounded:,.{decimals}f}"
-    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+    text = f"{rounded:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def typeset(value: float, digits: int = _DIGITS) -> str:
-    """Return ``value`` as :func:`number` does, but with a power of ten for ``7.2e-05``, and a minus sign."""
-    shown = number(value, digits)
-    if found := re.fullmatch(r"(-?[\d.]+)e([-+]\d+)", shown):
-        shown = f"{found[1]}{times_ten(int(found[2]))}"
-    return shown.replace("-", "\N{MINUS SIGN}")
+    """Format ``value`` like :func:`number`, but with a power of ten for ``7.2e-05``, and a minus sign."""
+    text = number(value, digits)
+    if match := re.fullmatch(r"(-?[\d.]+)e([-+]\d+)", text):
+        text = f"{match[1]}{times_ten(int(match[2]))}"
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def percent(share: float) -> str:
-    """Return a share as per cent: ``61``, ``3.2``, ``0.4``; whole numbers from ten on."""
+    """Format a share as a percentage: ``61``, ``3.2``, ``0.4``; whole numbers from ten on."""
     value = 100 * share
-    shown = f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"
-    shown = shown.removesuffix(".0")
-    return "0" if shown == "-0" else shown.replace("-", "\N{MINUS SIGN}")
+    text = f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"
+    text = text.removesuffix(".0")
+    return "0" if text == "-0" else text.replace("-", "\N{MINUS SIGN}")
 
 
 def duration(seconds: float) -> str:
-    """Return a time with a unit that fits: ``0.42 s``, ``3.1 min``, ``12 h``."""
+    """Format a time in a suitable unit: ``0.42 s``, ``3.1 min``, ``12 h``."""
     for size, unit in ((86400 * 3, "days"), (3600 * 2, "h"), (60 * 2, "min")):
         if seconds >= size:
             each = {"days": 86400, "h": 3600, "min": 60}[unit]
@@ -97,17 +97,17 @@ def duration(seconds: float) -> str:
 
 
 def power_of_ten(exponent: int) -> str:
-    """Return ``10⁻³``."""
+    """Format a power of ten: ``10⁻³``."""
     return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
 def times_ten(exponent: int) -> str:
-    """Return ``10⁻³`` behind a multiplication sign."""
+    """Format a power of ten with a multiplication sign."""
     return f"\N{MULTIPLICATION SIGN}{power_of_ten(exponent)}"
 
 
 def exponent_of(largest: float) -> int:
-    """Return by which power of ten numbers up to ``largest`` are divided: 0, or a multiple of 3."""
+    """Return the exponent of the unit for numbers up to ``largest``: 0, or a multiple of 3."""
     if not math.isfinite(largest) or largest <= 0 or _PLAIN[0] <= largest < _PLAIN[1]:
         return 0
     return 3 * math.floor((math.log10(largest) + 1) / 3)
@@ -115,28 +115,28 @@ def exponent_of(largest: float) -> int:
 
 @dataclass(frozen=True)
 class Column:
-    """Numbers of a column as text: ``cells``, all in units of ``10 ** exponent``."""
+    """The numbers of a column as text, all in units of ``10 ** exponent``."""
 
     cells: tuple[str, ...]
     exponent: int = 0
 
     @property
     def unit(self) -> str:
-        """The power of ten that the heading of the column names: its text, or nothing."""
+        """The power of ten for the heading of the column, or an empty string."""
         return times_ten(self.exponent) if self.exponent else ""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The cells as they stand alone: each with the unit of all."""
+        """The cells with the unit, for use outside the column."""
         return tuple(f"{text}\xa0{self.unit}" if self.unit and text else text for text in self.cells)
 
 
 def column(marks: Sequence[Mark], *, smallest: bool = False) -> Column:
-    """Return values, and their intervals where they have any, with one unit and one number of decimals.
+    """Format values and their intervals with one unit and one number of decimals.
 
     Half the width of a typical interval keeps two digits. Values without intervals keep four digits of the largest
-    one, or five where some are much smaller; ``smallest``: at least two of the smallest one, too, if necessary with a
-    power of ten for each. Nothing stands where there is no value.
+    one, or five if some are much smaller. With ``smallest``, the smallest one keeps at least two digits, if necessary
+    with a power of ten for each number. Missing values are empty strings.
     """
     ends = [abs(end) for mark in marks for end in (mark.value, mark.low, mark.high) if math.isfinite(end)]
     if not ends or all(end == int(end) for end in ends):
@@ -147,8 +147,8 @@ def column(marks: Sequence[Mark], *, smallest: bool = False) -> Column:
     if halves:
         decimals = 1 - _magnitude(halves[len(halves) // 2])
     else:
-        known = [end / unit for end in ends if end]
-        most, least = 3 - _magnitude(max(known)), 1 - _magnitude(min(known))
+        nonzero = [end / unit for end in ends if end]
+        most, least = 3 - _magnitude(max(nonzero)), 1 - _magnitude(min(nonzero))
         decimals = max(most, least if smallest else min(least, most + 1))
         if decimals > _MOST_DECIMALS and smallest:
             return Column(tuple(typeset(mark.value, 3) for mark in marks))
@@ -176,7 +176,7 @@ def _interval(mark: Mark, decimals: int, exponent: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` on one line, cut in the middle to ``width`` characters."""
+    """Put ``text`` on one line, and cut it in the middle to ``width`` characters."""
     line = " ".join(text.split()) or text
     if len(line) <= width:
         return line
@@ -185,9 +185,9 @@ def shorten(text: str, width: int) -> str:
 
 
 def slug(text: str) -> str:
-    """Return ``text`` as the name of a file or of an anchor: small letters, digits, ``-``, ``_``.
+    """Turn ``text`` into the name of a file or anchor: lower case letters, digits, ``-``, ``_``.
 
-    What had to be changed gets an ending by which different texts stay different.
+    Changed texts get a hash as a suffix, so that different texts have different names.
     """
     kept = re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
     if kept and kept == text:

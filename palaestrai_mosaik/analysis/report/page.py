@@ -1,4 +1,4 @@
-"""The report on disk: one HTML file with all that it needs, and its tables and facts beside it."""
+"""The report on disk: a self-contained HTML file, with its tables and facts beside it."""
 
 from __future__ import annotations
 
@@ -37,30 +37,36 @@ from .tables import Table, jsonable
 from .verdict import count_tests, lost_runs
 from .wording import environment, plain
 
-#: by this meta tag, a report is known as one
+#: content of the meta tag that identifies a report
 GENERATOR = "palaestrai_mosaik report"
 PAGE, FACTS = "index.html", "report.json"
-#: so many runs are on the page, the best ones
+#: number of runs on the page, the best ones
 MOST_RUNS = 100
-#: where pages that show single runs lie beside the report
+#: folder beside the report with pages of single runs
 THEATRE = "theatre"
 
 Links = Callable[[str], list[tuple[str, str]]]
 
 
 def render(data: ReportData, directory: str | Path | None = None) -> dict[str, str]:
-    """Return the files of the report by their names: the page, ``report.json``, and a CSV for every table.
+    """Render the files of the report: the page, ``report.json``, and a CSV for every table.
 
-    The same data gives the same text. ``directory``: where the page will be; links lead from there to the files of
-    runs that exist. ``None``: there are no links.
+    Equal data gives equal text.
+
+    Args:
+        data: the data of the report.
+        directory: the folder that the page will be in; it links to existing files of runs. ``None``: no links.
+
+    Returns:
+        The text of each file, by name.
     """
     axes = data.spec.axes
     names = {factor.name for axis in axes for factor in axis.factors} | {axis.name for axis in axes}
     cautions = Cautions({*data.outcomes, *names})
     with drawing():
         view = _view(data, cautions)
-    shown = list(_tables(view))
-    written = [*(table.file for table in shown), FACTS]
+    tables_of_page = list(_tables(view))
+    written = [*(table.file for table in tables_of_page), FACTS]
     links = partial(_links, data, Path(directory)) if directory is not None else None
     page = (
         environment()
@@ -76,8 +82,8 @@ def render(data: ReportData, directory: str | Path | None = None) -> dict[str, s
             script=Markup(_resource("page.js")),
         )
     )
-    found = {table.file: table.csv() for table in shown}
-    return {PAGE: page, FACTS: _facts(data, view, cautions, shown), **found}
+    csv_files = {table.file: table.csv() for table in tables_of_page}
+    return {PAGE: page, FACTS: _facts(data, view, cautions, tables_of_page), **csv_files}
 
 
 def _resource(name: str) -> str:
@@ -89,7 +95,7 @@ def _compact(style: str) -> str:
 
 
 def _policy() -> str:
-    """Return what a browser may do with the page: show it, and execute the one script that it has."""
+    """Return the content security policy: only the page's script, inline styles and embedded images are allowed."""
     digest = b64encode(sha256(_resource("page.js").encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
@@ -98,11 +104,11 @@ def _policy() -> str:
 
 
 def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
-    """Return what the template shows, as plain data, pictures and tables."""
+    """Return the data of the template: plain data, pictures and tables."""
     lost = cautions.refer([lost_runs(data)])
-    # what concerns one method of one outcome is told there
-    own = set(sections.refused_methods(data).values())
-    general = cautions.refer(text for text in data.warnings if text not in own)
+    # Cautions about one method of one outcome appear there.
+    of_methods = set(sections.refused_methods(data).values())
+    general = cautions.refer(text for text in data.warnings if text not in of_methods)
     tests = cautions.refer([count_tests(data)])
     failures = data.failures if data.failures is not None and len(data.failures) else None
     all_runs = tables.runs(data)
@@ -116,9 +122,9 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
         "tests": tests,
         "effects": sections.effects(data),
         "outcomes": [sections.outcome(data, name, cautions) for name in data.outcomes],
-        "discoveries": [discovery(one, i, cautions) for i, one in enumerate(data.discoveries)],
-        "robustness": [robustness(one, i, cautions) for i, one in enumerate(data.robustness)],
-        "learning": [sections.learning(one, i, cautions) for i, one in enumerate(data.learning)],
+        "discoveries": [discovery(item, i, cautions) for i, item in enumerate(data.discoveries)],
+        "robustness": [robustness(item, i, cautions) for i, item in enumerate(data.robustness)],
+        "learning": [sections.learning(item, i, cautions) for i, item in enumerate(data.learning)],
         "search": None if data.search is None else sections.search(data.search),
         "beside": None if data.beside is None else beside(data.beside, cautions),
         "notes": data.notes,
@@ -143,42 +149,42 @@ def _view(data: ReportData, cautions: Cautions) -> dict[str, Any]:
 def _tiles(data: ReportData, lost: list[int]) -> list[dict[str, Any]]:
     counts = count_missing_runs(data.runs, ())
     gone = counts["failed"] + counts["missing"]
-    told = data.sizes.get("runs", f"{counts['runs']:,}")
-    number, _, more = told.partition(" ")
+    text = data.sizes.get("runs", f"{counts['runs']:,}")
+    number, _, more = text.partition(" ")
     share = f"{percent(gone / counts['runs'])}\xa0% of the runs" if gone else "all runs have finished"
-    found = [
+    tiles = [
         ("Runs", number, more.strip("()"), [], False),
         ("Failed or missing", f"{gone:,}", share, lost, gone > 0),
     ]
     if data.seconds:
-        found += [
+        tiles += [
             ("Time of a run", duration(median(data.seconds)), "median, without start-up", [], False),
             ("Time of all runs", duration(sum(data.seconds)), "without start-up", [], False),
         ]
-    return [dict(zip(("name", "value", "more", "refs", "bad"), one, strict=True)) for one in found]
+    return [dict(zip(("name", "value", "more", "refs", "bad"), tile, strict=True)) for tile in tiles]
 
 
 def _tables(view: dict[str, Any]) -> Iterator[Table]:
-    """Yield the tables of the page in its order."""
+    """Yield the tables in the order of the page."""
     if view["search"] is not None:
         yield from view["search"]["tables"]
     if view["beside"] is not None:
-        yield from (one["table"] for one in view["beside"]["outcomes"])
+        yield from (section["table"] for section in view["beside"]["outcomes"])
     for outcome in view["outcomes"]:
-        yield from chain.from_iterable(one.get("tables", ()) for one in outcome["methods"])
-        for one in outcome["comparisons"]:
-            yield one["lost"]
-            yield from one["tables"]
+        yield from chain.from_iterable(section.get("tables", ()) for section in outcome["methods"])
+        for section in outcome["comparisons"]:
+            yield section["lost"]
+            yield from section["tables"]
         if outcome["values"]:
             yield outcome["values"]["table"]
-    yield from chain.from_iterable(one["tables"] for one in view["discoveries"])
-    yield from chain.from_iterable(one["tables"] for one in view["robustness"])
-    yield from (one["table"] for one in view["learning"])
+    yield from chain.from_iterable(section["tables"] for section in view["discoveries"])
+    yield from chain.from_iterable(section["tables"] for section in view["robustness"])
+    yield from (section["table"] for section in view["learning"])
     yield from filter(None, (view["factors"], view["failures"], view["runs"]))
 
 
 def _links(data: ReportData, directory: Path, uid: str) -> list[tuple[str, str]]:
-    """Return the files of a run that exist, with their addresses relative to the page."""
+    """Return the existing files of a run, with their addresses relative to the page."""
     document = data.documents.get(uid)
     if document is None or data.folder is None:
         return []
@@ -197,18 +203,18 @@ def _links(data: ReportData, directory: Path, uid: str) -> list[tuple[str, str]]
 
 
 def _facts(data: ReportData, view: dict[str, Any], cautions: Cautions, shown: list[Table]) -> str:
-    """Return the facts of the page as JSON; what is not known is ``null``."""
+    """Return the facts of the page as JSON; unknown values are ``null``."""
     outcomes = [
         {
             "name": name,
-            "better": one["better"],
+            "better": outcome_view["better"],
             "sentences": list(map(str, sentences)),
-            "cautions": one["refs"],
-            "best": None if one["best"] is None else _best(data, one["best"]["best"]),
+            "cautions": outcome_view["refs"],
+            "best": None if outcome_view["best"] is None else _best(data, outcome_view["best"]["best"]),
         }
-        for (name, sentences), one in zip(headline(data), view["outcomes"], strict=True)
+        for (name, sentences), outcome_view in zip(headline(data), view["outcomes"], strict=True)
     ]
-    told = {
+    content = {
         "format": 1,
         "design": {"uid": data.spec.uid, "hash": data.spec.hash, "seed": data.spec.seed},
         "sizes": dict(data.sizes),
@@ -220,18 +226,21 @@ def _facts(data: ReportData, view: dict[str, Any], cautions: Cautions, shown: li
         "commands": list(data.commands),
         "tables": {table.name: {"caption": table.caption, "rows": table.records()} for table in shown},
     }
-    return f"{json.dumps(told, indent=1, allow_nan=False)}\n"
+    return f"{json.dumps(content, indent=1, allow_nan=False)}\n"
 
 
 def _best(data: ReportData, best: Best) -> dict[str, Any]:
-    values = {name: jsonable(value) for name, value in data.values[best.row].items()}
+    left_out = {factor.name for axis in data.spec.axes if axis.name in best.over for factor in axis.factors}
+    values = {name: jsonable(value) for name, value in data.values[best.row].items() if name not in left_out}
     return {
         "row": best.row,
+        "recommended": best.certain,
         "values": {name: value for name, value in values.items() if value is not None},
         "mean": jsonable(best.mark.value),
         "low": jsonable(best.mark.low),
         "high": jsonable(best.mark.high),
         "runs": best.runs,
+        "planned": best.planned,
         "settings": best.settings,
         "ties": best.ties,
         "documents": list(best.documents),
@@ -252,19 +261,27 @@ _OWN = re.compile(r"[a-z0-9_-]+\.csv|report\.json")
 
 
 def write_report(data: ReportData, directory: str | Path) -> Path:
-    """Write the report into ``directory`` and return the path of its page.
+    """Write the report into ``directory``.
 
-    An earlier report there is replaced, its tables that are no longer written are removed;
-    other files are left alone. Raises :class:`StoreError` where the directory holds something
-    else, or cannot be written.
+    It replaces an earlier report there, and removes tables of that report which no longer exist. Other files stay.
+
+    Args:
+        data: the data of the report.
+        directory: the folder, created if missing.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        StoreError: the directory has other content, or cannot be written.
     """
     directory = Path(directory)
-    files.add_root(directory)
     try:
+        files.add_root(directory)
         before = files_of_report(directory)
         files.make_folder(directory, parents=True)
         new = render(data, directory)
-        # the page comes last: it never names a table that is not there yet
+        # The page comes last, so that it never refers to a missing table.
         for name in sorted(new, key=lambda name: name == PAGE):
             _write(directory / name, new[name])
         for name in sorted(before - set(new)):
@@ -275,11 +292,12 @@ def write_report(data: ReportData, directory: str | Path) -> Path:
 
 
 def files_of_report(directory: Path) -> set[str]:
-    """Return the tables of the report that the directory holds.
+    """Return the names of the tables of the report in the directory.
 
-    Raises :class:`StoreError` where it holds something else.
+    Raises:
+        StoreError: the directory has other content.
     """
-    # pages of single runs may be there first
+    # Pages of single runs may exist first.
     if not directory.exists() or (
         directory.is_dir() and {path.name for path in directory.iterdir()} <= {THEATRE}
     ):
@@ -288,14 +306,14 @@ def files_of_report(directory: Path) -> set[str]:
     text = files.read_text(page, errors="replace") if page.is_file() else ""
     if f'content="{GENERATOR}' not in text[:2000]:
         raise StoreError(f"{directory} exists and holds no report: name another directory (--output)")
-    found = _FILES.search(text)
-    names = html.unescape(found[1]).split() if found else []
+    match = _FILES.search(text)
+    names = html.unescape(match[1]).split() if match else []
     return {name for name in names if _OWN.fullmatch(name)}
 
 
 def _write(path: Path, text: str) -> None:
     content = text.encode("utf-8", "replace")
-    # (a link to a file that says the same is no file of the report)
+    # A symbolic link is replaced even if the content is equal: its target does not belong to the report.
     if not path.is_symlink() and path.is_file() and files.read_bytes(path) == content:
         return
     files.write_bytes(path, content, durable=False)

@@ -1,4 +1,4 @@
-"""The section on robustness: how good each level is over all scenarios, as a picture and tables."""
+"""The section on robustness: the quality of each level over all scenarios, as a picture and tables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .tables import Table
 if TYPE_CHECKING:
     from .cautions import Cautions
 
-#: of more levels, the first ones are drawn; the table has all
+#: limit on drawn levels; the table has all
 MOST_DRAWN = 30
-#: the columns of the table on the page; the file has all
+#: columns of the table on the page; the file has all
 _COLUMNS = ("level", "scenarios", "lost", "mean", "worst", "percentile", *DRAWN["regret"], SATISFICING)
 
 
 def robustness(found: Robustness, place: int, cautions: Cautions) -> dict[str, Any]:
-    """Return what the page shows of one outcome, or of one condition."""
+    """Return the content of the section on one outcome, or on one condition."""
     identity = f"robustness-{place}"
     metrics = metric_table(found)
     part = f"robustness by {' and '.join(found.by)}"
@@ -42,29 +42,31 @@ def robustness(found: Robustness, place: int, cautions: Cautions) -> dict[str, A
     }
 
 
-def _picture(found: Robustness, identity: str) -> Markup:
-    table, kind = found.table, found.drawn
+def _picture(result: Robustness, identity: str) -> Markup:
+    table, kind = result.table, result.drawn
     names = DRAWN[kind]
     marks = {
         (str(row["level"]), str(row["metric"])): Mark(row["value"], row["low"], row["high"])
         for row in table.to_dict("records")
     }
-    scenarios = found.scenarios.assign(level=found.scenarios["level"].astype(str))
+    scenarios = result.scenarios.assign(level=result.scenarios["level"].astype(str))
     rows = []
     for level in list(dict.fromkeys(map(str, table["level"])))[:MOST_DRAWN]:
-        own = tuple(marks[level, metric] for metric in names)
+        level_marks = tuple(marks[level, metric] for metric in names)
         if kind == SATISFICING:
-            rows.append(Row(level, own))
+            rows.append(Row(level, level_marks))
         else:
-            rows.append(Row(level, own, scenarios.loc[scenarios["level"] == level, kind].to_numpy(float)))
+            rows.append(
+                Row(level, level_marks, scenarios.loc[scenarios["level"] == level, kind].to_numpy(float))
+            )
     if kind == SATISFICING:
-        title, axis = f"In how many scenarios {found.what}", "share of the scenarios"
+        title, axis = f"In how many scenarios {result.what}", "share of the scenarios"
     elif kind == "regret":
-        title, axis = f"Regret in {found.what}", f"distance of {found.what} to the best level in a scenario"
+        title, axis = f"Regret in {result.what}", f"distance of {result.what} to the best level in a scenario"
     else:
-        title, axis = f"{found.what} over the scenarios", found.what
+        title, axis = f"{result.what} over the scenarios", result.what
     series = tuple(names.values()) if len(names) > 1 else ()
     ends = (0.0, 1.0) if kind == SATISFICING else ()
     origin = None if kind == "value" else 0.0
     block = Block(title, axis, tuple(rows), series, origin=origin, ends=ends, stems=kind == SATISFICING)
-    return wide(identity, lambda one, width: rows_picture(one, title, [block], width))
+    return wide(identity, lambda picture_id, width: rows_picture(picture_id, title, [block], width))

@@ -1,6 +1,6 @@
-"""What each section of the page shows: pictures, tables and the facts of their captions, as plain data.
+"""The sections of the page: pictures, tables and the facts of their captions, as plain data.
 
-The words are in the templates.
+The templates turn them into text.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
+from palaestrai_mosaik.analysis.comparison.studentized import NO_DIFFERENCE
 from palaestrai_mosaik.design.methods import MethodDisplay
 from palaestrai_mosaik.text import count, joined
 
 from ..missing_runs import executed_text
 from . import tables
-from .best import best_of, better_of
+from .best import best_of, better_of, is_crossed, uncertain
 from .compared import TITLES, Compared
 from .data import LearningData, ReportData, SearchData
 from .headline import beyond, facts, first_fact
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from .cautions import Cautions
 
-#: of more factors, the most important ones are drawn; tables have all
+#: limit on drawn factors, the most important first; tables have all
 MOST_ROWS_DRAWN = 30
 MOST_SCATTERS = 12
-#: of more effects of an outcome, the first ones are on the first picture
+#: limit on the effects of an outcome in the first picture
 MOST_EFFECTS = 6
 _MOST_PAIRS = 20
 _SHARE = (0.0, 1.0)
@@ -55,7 +55,7 @@ View = dict[str, Any]
 
 
 def effects(data: ReportData) -> Markup:
-    """Return the leading effects of each outcome as one picture; nothing where there are none."""
+    """Draw the leading effects of all outcomes in one picture; empty markup if there are no effects."""
     blocks = [block for outcome in data.outcomes if (block := _leading_effects(data, outcome)) is not None]
     if not blocks:
         return Markup("")
@@ -66,23 +66,27 @@ def effects(data: ReportData) -> Markup:
 
 
 def _leading_effects(data: ReportData, outcome: str) -> Block | None:
-    """Return the differences of a planned comparison, else the leading indices, else any differences."""
-    compared = [one for one in data.comparisons if one.comparison.outcome == outcome]
-    differences = next((block for one in compared if (block := _differences(data, one)) is not None), None)
+    """Return the differences of a planned comparison, or else the leading indices, or else any differences."""
+    compared = [comparison for comparison in data.comparisons if comparison.comparison.outcome == outcome]
+    differences = next(
+        (block for comparison in compared if (block := _differences(data, comparison)) is not None), None
+    )
     if differences is not None and data.spec.analysis.compare:
         return differences
     rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
     name = leading_method(rows)
     if name is None:
         return differences
-    own = rows[rows["method"] == name]
-    method = method_of(name, own)
-    found = marks(own, method.leading)
+    method_rows = rows[rows["method"] == name]
+    method = method_of(name, method_rows)
+    leading_marks = marks(method_rows, method.leading)
     real = players(data.spec)
-    order = [factor for factor in ranked(found) if factor in real and found[factor].known][:MOST_EFFECTS]
+    order = [factor for factor in ranked(leading_marks) if factor in real and leading_marks[factor].known][
+        :MOST_EFFECTS
+    ]
     if not order:
         return differences
-    rows_ = tuple(Row(factor, (found[factor],)) for factor in order)
+    rows_ = tuple(Row(factor, (leading_marks[factor],)) for factor in order)
     title = f"{outcome}: {method.title} ({method.leading.replace('mu_star', 'mu*')})"
     return _index_block(data, outcome, method, title, rows_)
 
@@ -95,7 +99,7 @@ def _index_block(
     rows: tuple[Row, ...],
     series: tuple[str, ...] = (),
 ) -> Block:
-    """Return indices as rows; shares are seen on an axis from nothing to all."""
+    """Build rows of indices; the axis of shares reaches from 0 to 1."""
     axis = method.leading
     if method.share:
         axis = "share of the variance"
@@ -108,7 +112,7 @@ def _differences(data: ReportData, compared: Compared) -> Block | None:
     comparison = compared.comparison
     if comparison.constant is not None or not len(comparison.pairs):
         return None
-    # what is equal needs no picture
+    # Equal levels need no picture.
     drawn = comparison.pairs[comparison.pairs["test"] != NO_DIFFERENCE]
     drawn = drawn[drawn["difference"].notna()].head(MOST_ROWS_DRAWN)
     if drawn.empty:
@@ -126,10 +130,10 @@ def _differences(data: ReportData, compared: Compared) -> Block | None:
 
 
 def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
-    """Return all that the page tells of an outcome."""
-    told = facts(data, name)
+    """Return the content of an outcome's section."""
+    outcome_facts = facts(data, name)
     refusals = [text for (refused, _), text in refused_methods(data).items() if refused == name]
-    general = cautions.refer([*(one for one in told if one.caution), *refusals], name)
+    general = cautions.refer([*(item for item in outcome_facts if item.caution), *refusals], name)
     best = best_of(data, name)
     return {
         "id": f"outcome-{slug(name)}",
@@ -137,8 +141,9 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
         "spec": outcome_spec(data, name),
         "first": worded(first_fact(data, name)).text,
         "refs": general,
-        "sentences": [worded(one).text for one in told if not one.caution],
+        "sentences": [worded(item).text for item in outcome_facts if not item.caution],
         "better": better_of(data, name),
+        "not_crossed": uncertain(data.spec) if best is None and not is_crossed(data) else (),
         "best": None
         if best is None
         else {
@@ -153,25 +158,27 @@ def outcome(data: ReportData, name: str, cautions: Cautions) -> View:
         "parallel": _parallel(data, name),
         "methods": list(_methods(data, name, cautions)),
         "comparisons": [
-            _comparison(data, one, place, cautions)
-            for place, one in enumerate(one for one in data.comparisons if one.comparison.outcome == name)
+            _comparison(data, item, number, cautions)
+            for number, item in enumerate(
+                item for item in data.comparisons if item.comparison.outcome == name
+            )
         ],
         "values": _distribution(data, name),
     }
 
 
 def refused_methods(data: ReportData) -> dict[tuple[str, str], str]:
-    """Return why there are no indices of an outcome by a method, as the warnings of a report have it."""
+    """Return the reasons for missing indices by outcome and method, as worded in the warnings of the report."""
     return {
         (name, method): f"{name} by {method}: {why}" for (name, method), why in data.refused.items() if why
     }
 
 
 def _parallel(data: ReportData, name: str) -> View | None:
-    # a run that several rows share is one line
+    # A run that several rows share is one line.
     runs = data.finite(name).drop_duplicates("run")
     values = runs[name].to_numpy(float)
-    # of equal runs, none is among the best
+    # Equal runs have no best one.
     if len(values) < 3 or distinct(values) == 1:
         return None
     axes = coordinates(data, name, runs)
@@ -196,8 +203,8 @@ def _parallel(data: ReportData, name: str) -> View | None:
 def _methods(data: ReportData, name: str, cautions: Cautions) -> Any:
     rows = data.sensitivity[data.sensitivity["outcome"] == name]
     for method_name in dict.fromkeys(rows["method"]):
-        own = rows[rows["method"] == method_name]
-        method = method_of(method_name, own)
+        method_rows = rows[rows["method"] == method_name]
+        method = method_of(method_name, method_rows)
         refused = refused_methods(data).get((name, method_name))
         if refused is not None:
             yield {"title": method.title, "refs": cautions.refer([refused], name), "refused": True}
@@ -212,38 +219,40 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
         (data.sensitivity["outcome"] == name) & (data.sensitivity["method"] == method_name)
     ]
     identity = f"{slug(name)}-{slug(method_name.replace('_', '-'))}"
-    found = {index: marks(rows, index) for index in method.bars}
+    marks_by_index = {index: marks(rows, index) for index in method.bars}
     real = players(data.spec)
-    # what is no factor comes last
-    order = sorted(ranked(found[method.leading]), key=lambda factor: factor not in real)
+    # Rows other than factors and groups come last.
+    order = sorted(ranked(marks_by_index[method.leading]), key=lambda factor: factor not in real)
     unknown = Mark(math.nan)
     drawn = tuple(
-        Row(factor, tuple(found[index].get(factor, unknown) for index in method.bars))
+        Row(factor, tuple(marks_by_index[index].get(factor, unknown) for index in method.bars))
         for factor in order[:MOST_ROWS_DRAWN]
     )
     series = tuple(index.replace("mu_star", "mu*") for index in method.bars)
     title = f"{method.title}: {' and '.join(series)}"
     block = _index_block(data, name, method, title, drawn, series)
-    big = wide(f"{identity}-rows", lambda one, width: rows_picture(one, title, [block], width))
+    big = wide(f"{identity}-rows", lambda picture_id, width: rows_picture(picture_id, title, [block], width))
     plane, cells = Markup(""), Markup("")
     sigma = marks(rows, "sigma") if method_name == "morris" else {}
     if sigma:
-        points = [(f, found["mu_star"][f], sigma[f].value) for f in order if f in sigma]
+        points = [(f, marks_by_index["mu_star"][f], sigma[f].value) for f in order if f in sigma]
         plane = wide(
             f"{identity}-plane",
-            lambda one, width: morris_plane(one, "Size and spread of effects", points, width),
+            lambda picture_id, width: morris_plane(picture_id, "Size and spread of effects", points, width),
         )
     of_pairs = pair_marks(rows, method.pairs) if method.pairs else {}
     if of_pairs:
         names = [f for f in order if any(f in pair for pair in of_pairs)][:MOST_CELLS]
         heading = f"Interactions of pairs ({method.pairs})"
         cells = heat_map(f"{identity}-pairs", heading, names, of_pairs, str(method.pairs)).svg()
-    outside = method.share and any(beyond(mark) for index in found.values() for mark in index.values())
+    outside = method.share and any(
+        beyond(mark) for index in marks_by_index.values() for mark in index.values()
+    )
     used = f"{method.title} of {name} ({_used(rows)}, {data.seeds_of(name)})"
-    shown = [Table(f"sensitivity-{identity}", used, tables.wide(singles(rows), order))]
+    method_tables = [Table(f"sensitivity-{identity}", used, tables.wide(singles(rows), order))]
     if of_pairs:
         caption = f"{method.title} of pairs, {name}"
-        shown.append(
+        method_tables.append(
             Table(f"sensitivity-{identity}-pairs", caption, tables.wide(pairs(rows)), most=_MOST_PAIRS)
         )
     remarks = data.remarks.get((name, method_name), ())
@@ -256,7 +265,7 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
         "says": method.says,
         "factors": len(order),
         "most": MOST_ROWS_DRAWN,
-        "tables": shown,
+        "tables": method_tables,
     }
 
 
@@ -278,96 +287,105 @@ def _distribution(data: ReportData, name: str) -> View | None:
     pictures += [
         scatter(f"{identity}-at-{i}", factor, axis, y) for i, factor in enumerate(factors[:MOST_SCATTERS])
     ]
-    known, span = int(np.isfinite(y).sum()), limits(y)
+    known_rows, span = int(np.isfinite(y).sum()), limits(y)
     return {
         "panels": [picture.svg() for picture in pictures],
-        "rows": known,
-        "cells": known > MOST_POINTS,
+        "rows": known_rows,
+        "cells": known_rows > MOST_POINTS,
         "repetitions": data.spec.repetitions,
         "runs": data.runs_of(name),
         "factors": len(factors),
         "most": MOST_SCATTERS,
         "limits": [
-            [one for one in axis.limits if (span[0] <= one <= span[1]) is drawn] for drawn in (True, False)
+            [limit for limit in axis.limits if (span[0] <= limit <= span[1]) is drawn]
+            for drawn in (True, False)
         ],
         "table": Table(f"summary-{slug(name)}", f"{name} in numbers", tables.summary(data, name)),
     }
 
 
-def _comparison(data: ReportData, compared: Compared, place: int, cautions: Cautions) -> View:
-    """Return how the levels compare; what was lost comes before any result."""
-    told = compared.comparison
-    identity = f"comparison-{place}-{slug(told.outcome)}"
-    part = f"by {joined(told.by)}"
-    named = f"{told.outcome} {part}"
-    found: View = {
-        "by": told.by,
+def _comparison(data: ReportData, compared: Compared, number: int, cautions: Cautions) -> View:
+    """Return the content of a comparison's section; losses come before all results."""
+    comparison = compared.comparison
+    identity = f"comparison-{number}-{slug(comparison.outcome)}"
+    part = f"by {joined(comparison.by)}"
+    named = f"{comparison.outcome} {part}"
+    view: View = {
+        "by": comparison.by,
         "lost": Table(f"{identity}-lost", f"Runs of each level, {named}", compared.losses()),
-        "refs": cautions.refer(told.warnings, told.outcome, part),
-        "notes": told.notes,
-        "constant": told.constant,
-        "runs": int(told.levels["n"].sum()),
+        "refs": cautions.refer(comparison.warnings, comparison.outcome, part),
+        "notes": comparison.notes,
+        "constant": comparison.constant,
+        "runs": int(comparison.levels["n"].sum()),
         "pictures": [],
         "facts": _comparison_facts(compared),
     }
-    if told.constant is None:
-        found["pictures"] = _comparison_pictures(data, compared, identity)
-        if (profiles := told.profiles.get("low")) is not None and profiles.notna().any():
-            pointwise = cautions.refer([caution("pointwise")], told.outcome, part)
-            found["refs"] = sorted({*found["refs"], *pointwise})
+    if comparison.constant is None:
+        view["pictures"] = _comparison_pictures(data, compared, identity)
+        if (profiles := comparison.profiles.get("low")) is not None and profiles.notna().any():
+            pointwise = cautions.refer([caution("pointwise")], comparison.outcome, part)
+            view["refs"] = sorted({*view["refs"], *pointwise})
     levels = tables.levels(compared)
-    shown = [
+    section_tables = [
         Table(
             f"{identity}-levels",
             named,
             levels,
             columns=_LEVELS,
             sorted=tables.best_levels_first(compared, levels),
-            order="the best first" if told.equal_settings else "",
+            order="the best first" if comparison.equal_settings else "",
         )
     ]
     if len(compared.settings) > 1:
-        caption = f"Mean of {told.outcome} by setting: is the same level best everywhere?"
-        shown.append(Table(f"{identity}-settings", caption, compared.by_setting(), named=True))
-        shown.append(Table(f"{identity}-cells", f"Each level in each setting, {named}", told.cells, most=0))
-    if len(told.pairs):
-        shown.append(Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_PAIRS))
-    if len(told.profiles) and told.constant is None:
-        caption = f"Performance profiles of {told.outcome}"
-        shown.append(Table(f"{identity}-profiles", caption, told.profiles, most=0))
-    return found | {"tables": shown}
+        caption = f"Mean of {comparison.outcome} by setting: is the same level best everywhere?"
+        section_tables.append(Table(f"{identity}-settings", caption, compared.by_setting(), named=True))
+        section_tables.append(
+            Table(f"{identity}-cells", f"Each level in each setting, {named}", comparison.cells, most=0)
+        )
+    if len(comparison.pairs):
+        section_tables.append(
+            Table(f"{identity}-pairs", f"Pairs in {named}", compared.pairs(), columns=_PAIRS)
+        )
+    if len(comparison.profiles) and comparison.constant is None:
+        caption = f"Performance profiles of {comparison.outcome}"
+        section_tables.append(Table(f"{identity}-profiles", caption, comparison.profiles, most=0))
+    return view | {"tables": section_tables}
 
 
 def _comparison_facts(compared: Compared) -> View:
-    """Return what the caption of a comparison's pictures tells."""
-    told = compared.comparison
+    """Return the facts in the caption of a comparison's pictures."""
+    comparison = compared.comparison
     return {
-        "better": told.options.better,
-        "common_seeds": told.options.common_seeds,
-        "paired": told.paired,
+        "better": comparison.options.better,
+        "common_seeds": comparison.options.common_seeds,
+        "paired": comparison.paired,
         "settings": len(compared.settings),
-        "equal_settings": told.equal_settings,
-        "some_constant": bool(((told.levels["n"] > 1) & (told.levels["distinct"] == 1)).any()),
-        "thinned": bool(told.levels["n"].max() > MOST_DOTS),
+        "equal_settings": comparison.equal_settings,
+        "some_constant": bool(((comparison.levels["n"] > 1) & (comparison.levels["distinct"] == 1)).any()),
+        "thinned": bool(comparison.levels["n"].max() > MOST_DOTS),
         "dots": MOST_DOTS,
-        "pairs": len(told.pairs),
-        "baseline": told.options.baseline is not None,
+        "pairs": len(comparison.pairs),
+        "baseline": comparison.options.baseline is not None,
     }
 
 
 def _comparison_pictures(data: ReportData, compared: Compared, identity: str) -> list[Markup]:
-    told = compared.comparison
-    levels = compared.ordered().to_dict("records") if told.equal_settings else told.levels.to_dict("records")
-    label = outcome_axis(data, told.outcome).label
+    comparison = compared.comparison
+    levels = (
+        compared.ordered().to_dict("records")
+        if comparison.equal_settings
+        else comparison.levels.to_dict("records")
+    )
+    label = outcome_axis(data, comparison.outcome).label
     blocks = {}
-    for statistic in (name for name in TITLES if name in told.levels):
+    for statistic in (name for name in TITLES if name in comparison.levels):
         rows = tuple(
             Row(
                 _named(compared, row), (mark_of(row, statistic),), compared.dots(statistic, str(row["level"]))
             )
             for row in levels
         )
-        title = f"{TITLES[statistic].capitalize()} of {told.outcome}"
+        title = f"{TITLES[statistic].capitalize()} of {comparison.outcome}"
         blocks[statistic] = Block(title, label, rows, ends=_whole(levels, statistic))
     differences = _differences(data, compared)
     if differences is not None:
@@ -377,20 +395,22 @@ def _comparison_pictures(data: ReportData, compared: Compared, identity: str) ->
         blocks["improvement"] = improvements
 
     def shown(block: Block) -> Any:
-        return lambda one, width: rows_picture(one, block.title, [block], width)
+        return lambda picture_id, width: rows_picture(picture_id, block.title, [block], width)
 
-    found = [wide(f"{identity}-{name}", shown(block)) for name, block in blocks.items()]
-    if len(told.profiles):
+    pictures = [wide(f"{identity}-{name}", shown(block)) for name, block in blocks.items()]
+    if len(comparison.profiles):
         lines = Curves(
-            told.profiles, ("score", "share"), (label, "share of runs that are better"), share=True
+            comparison.profiles, ("score", "share"), (label, "share of runs that are better"), share=True
         )
-        found.append(
+        pictures.append(
             wide(
                 f"{identity}-profiles",
-                lambda one, width: line_picture(one, f"Performance profiles of {told.outcome}", lines, width),
+                lambda picture_id, width: line_picture(
+                    picture_id, f"Performance profiles of {comparison.outcome}", lines, width
+                ),
             )
         )
-    return found
+    return pictures
 
 
 def _improvements(compared: Compared) -> Block | None:
@@ -409,7 +429,7 @@ def _improvements(compared: Compared) -> Block | None:
 
 
 def _named(compared: Compared, row: Mapping[Any, Any]) -> str:
-    """Return the name of a level, with its settings where these are not those of all levels."""
+    """Return the name of a level, with the number of its settings if some are missing."""
     name = str(row["level"])
     if compared.comparison.equal_settings or not row["n"]:
         return name
@@ -417,34 +437,49 @@ def _named(compared: Compared, row: Mapping[Any, Any]) -> str:
 
 
 def _whole(levels: Sequence[Mapping[Any, Any]], statistic: str) -> tuple[float, ...]:
-    """Return 0 as an end of the axis where no level varies: any difference would fill a zoomed one."""
+    """Return 0 as an end of the axis if no level varies, because any difference would fill a zoomed axis."""
     varies = any(math.isfinite(mark_of(row, statistic).low) for row in levels)
     constant = any(row["n"] > 1 and row["distinct"] == 1 for row in levels)
     return (0.0,) if constant and not varies else ()
 
 
 def search(data: SearchData) -> View:
-    """Return what a search has found: the best settings, the way to them, and what mattered."""
+    """Return the results of a search: the best settings, the history and the importances."""
     best = Table("search-best", "Pareto front" if data.several else "Best settings", data.best)
-    found = [best]
+    search_tables = [best]
     picture = Markup("")
     if len(data.history):
         title = f"{data.outcome}: the best setting so far ({data.better} is better)"
         frame = data.history.assign(level="best", low=np.nan, high=np.nan)
         lines = Curves(frame, ("steps", "best"), ("steps of environments", data.outcome))
-        picture = wide("search-history", lambda one, width: line_picture(one, title, lines, width))
-        found.append(Table("search-history", "The search, setting by setting", data.history, most=0))
+        picture = wide(
+            "search-history", lambda picture_id, width: line_picture(picture_id, title, lines, width)
+        )
+        search_tables.append(Table("search-history", "The search, setting by setting", data.history, most=0))
     if len(data.importances):
-        found.append(Table("search-importances", "Which factors mattered in the search", data.importances))
+        search_tables.append(
+            Table("search-importances", "Which factors mattered in the search", data.importances)
+        )
     return {
         "summary": data.summary,
         "picture": picture,
-        "tables": found,
+        "tables": search_tables,
         "confirmed": data.confirmed,
         "several": data.several,
         "outcome": data.outcome,
         "importances": len(data.importances) > 0,
+        **_fresh(data.best),
     }
+
+
+def _fresh(best: pd.DataFrame) -> dict[str, int]:
+    """Count the planned and the lost runs with fresh seeds; each gives all outcomes."""
+    columns = [name for name in map(str, best) if name.endswith(", planned")]
+    if not columns:
+        return {"planned": 0, "lost": 0}
+    planned = best[columns].max(axis=1).sum()
+    finished = best[[name.replace(", planned", ", n") for name in columns]].min(axis=1).sum()
+    return {"planned": int(planned), "lost": int(planned - finished)}
 
 
 def learning(data: LearningData, place: int, cautions: Cautions) -> View:
@@ -455,7 +490,9 @@ def learning(data: LearningData, place: int, cautions: Cautions) -> View:
     longest = int(data.lines.groupby("level")["episode"].count().max())
     lines = Curves(data.lines, ("episode", "value"), (data.each, data.value))
     return {
-        "picture": wide(identity, lambda one, width: line_picture(one, data.title, lines, width)),
+        "picture": wide(
+            identity, lambda picture_id, width: line_picture(picture_id, data.title, lines, width)
+        ),
         "note": data.note,
         "refs": cautions.refer([caution("pointwise")] if banded else [], "learning curves"),
         "episodes": count(longest, data.each),

@@ -1,4 +1,4 @@
-"""The tables of a report: all of each in a CSV file and in ``report.json``, a part of it on the page."""
+"""The tables of a report: complete in a CSV file and in ``report.json``, and in part on the page."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .numbers import Mark, cell, column
 if TYPE_CHECKING:
     import pandas as pd
 
-#: of longer tables, so many rows are on the page
+#: limit on the rows of a table on the page
 MOST_ROWS = 60
 #: longer tables are folded
 MOST_OPEN = 8
 _LONGEST_CELL = 400
 
-#: what columns are called on the page
+#: headings of columns on the page
 _TITLES = {
     "n": "runs",
     "iqm": "interquartile mean",
@@ -55,11 +55,17 @@ _P_VALUES = ("p", "p_holm", "quasi_p")
 
 @dataclass(frozen=True)
 class Table:
-    """``frame`` under a ``caption``; ``name`` is that of its file, without ending.
+    """A table of the report.
 
-    On the page are the first rows, at most ``most`` (0: a link to the file only), and those
-    ``columns`` that there are (none named: all). ``sorted``: the same rows in the order of the page, which
-    ``order`` describes. ``named``: users have named columns, which mean nothing by their names.
+    Attributes:
+        name: name of its file, without ending.
+        caption: its caption.
+        frame: the table.
+        most: limit on the rows on the page; 0: only a link to the file.
+        columns: the columns on the page, if present; empty: all.
+        sorted: the rows in the order of the page; ``None``: that of ``frame``.
+        order: description of that order.
+        named: whether columns have names given by users, which have no special meaning.
     """
 
     name: str
@@ -76,28 +82,30 @@ class Table:
         return f"{self.name}.csv"
 
     def csv(self) -> str:
-        """Return all rows, floats with all of their digits."""
+        """Return all rows as CSV, with all digits of floats."""
         return self.frame.to_csv(index=False, lineterminator="\n")
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all rows as plain data; nothing stands for what is not known."""
+        """Return all rows as plain data; unknown values are None."""
         return [
             {str(name): jsonable(value) for name, value in row.items()}
             for row in self.frame.to_dict("records")
         ]
 
     def view(self, links: Callable[[str], list[tuple[str, str]]] | None = None) -> dict[str, Any]:
-        """Return what the page shows: columns with their units, and cells of text.
+        """Return the table as the page shows it: columns with their units, and cells of text.
 
-        ``links``: from the uid of a run to the names and addresses of its files.
+        ``links`` maps the uid of a run to the names and addresses of its files.
         """
         frame = (self.frame if self.sorted is None else self.sorted).head(self.most)
         names = [str(name) for name in frame.columns]
         if self.named:
             columns = [_named_column(name, frame[name].tolist()) for name in names]
         else:
-            shown = [name for name in self.columns or names if name in frame and not _is_end(name, names)]
-            columns = [_column(frame, name, names) for name in shown]
+            names_shown = [
+                name for name in self.columns or names if name in frame and not _is_end(name, names)
+            ]
+            columns = [_column(frame, name, names) for name in names_shown]
         files = [links(str(uid)) for uid in frame["run"]] if links and "run" in frame else []
         return {
             "name": self.name,
@@ -107,25 +115,27 @@ class Table:
             "rows": len(self.frame),
             "shown": len(frame),
             "open": len(frame) <= MOST_OPEN,
-            "more_columns": len(names) > sum(len(one["of"]) for one in columns),
+            "more_columns": len(names) > sum(len(table_column["of"]) for table_column in columns),
             "columns": columns,
-            "body": list(zip(*(one["cells"] for one in columns), strict=True)) if columns else [],
+            "body": list(zip(*(table_column["cells"] for table_column in columns), strict=True))
+            if columns
+            else [],
             "files": files if any(files) else [],
         }
 
 
 def _is_end(name: str, names: Sequence[str]) -> bool:
-    """Return whether a column is an end of an interval, which stands beside its value."""
+    """Whether a column is an end of an interval, which appears beside its value."""
     return any(name.endswith(f"{mark}{end}") and name[: -len(end) - 1] in names
                for mark in (" ", "_") for end in ("low", "high"))  # fmt: skip
 
 
 def _named_column(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Return a column of a table in which users have named columns: numbers keep digits of the smallest, too."""
+    """Format a column named by users; also the smallest of its numbers keep digits."""
     if not all(_is_number(value) for value in values):
         return _shown(name, [_text(value) for value in values], numeric=False)
-    found = column([Mark(_float(value)) for value in values], smallest=True)
-    return _shown(name, found.cells, found.unit)
+    formatted = column([Mark(_float(value)) for value in values], smallest=True)
+    return _shown(name, formatted.cells, formatted.unit)
 
 
 def _column(frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, Any]:
@@ -141,8 +151,8 @@ def _column(frame: pd.DataFrame, name: str, names: Sequence[str]) -> dict[str, A
     ends = next(([f"{name}{m}low", f"{name}{m}high"] for m in (" ", "_") if f"{name}{m}low" in names), [])
     nothing = [math.nan] * len(values)
     low, high = (frame[end].tolist() for end in ends) if ends else (nothing, nothing)
-    found = column([Mark(*map(_float, three)) for three in zip(values, low, high, strict=True)])
-    return _shown(title, found.cells, found.unit, name=name, ends=ends)
+    formatted = column([Mark(*map(_float, three)) for three in zip(values, low, high, strict=True)])
+    return _shown(title, formatted.cells, formatted.unit, name=name, ends=ends)
 
 
 def _shown(
@@ -154,25 +164,25 @@ def _shown(
     numeric: bool = True,
     ends: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return a column as the template shows it; ``of``: the columns of the file that it holds."""
+    """Build a column for the template; ``of``: the columns of the file in it."""
     name = name or title
     of = [name, *ends]
     return {"name": name, "title": title, "unit": unit, "numeric": numeric, "cells": list(cells), "of": of}
 
 
 def _counts_and_values(values: Sequence[Any]) -> list[str]:
-    """Return numbers of which some are counts: these are whole, all others have one unit."""
-    others = [Mark(math.nan if float(value).is_integer() else float(value)) for value in values]
-    shown = column(others)
+    """Format counts as whole numbers, and all other numbers in one unit."""
+    numbers = [Mark(math.nan if float(value).is_integer() else float(value)) for value in values]
+    formatted = column(numbers)
     return [
         text if mark.known else cell(int(value)) if math.isfinite(value) else ""
-        for value, mark, text in zip(values, others, shown.texts, strict=True)
+        for value, mark, text in zip(values, numbers, formatted.texts, strict=True)
     ]
 
 
 def _text(value: Any) -> str:
-    shown = cell(value)
-    return shown if len(shown) <= _LONGEST_CELL else f"{shown[: _LONGEST_CELL - 1]}\u2026"
+    text = cell(value)
+    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}\u2026"
 
 
 def _float(value: Any) -> float:
@@ -192,7 +202,7 @@ def _is_number(value: Any) -> bool:
 
 
 def jsonable(value: Any) -> Any:
-    """Return ``value`` as JSON can hold it: nothing where it is not known, text where it is infinite."""
+    """Convert ``value`` for JSON: None if unknown, text if infinite."""
     if hasattr(value, "item"):
         value = value.item()
     if value is INACTIVE or _unknown(value):
@@ -205,7 +215,7 @@ def jsonable(value: Any) -> Any:
 def wide(rows: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFrame:
     """Return a row per factor or pair, with the indices and their intervals side by side.
 
-    Factors come in this ``order``, pairs by their first index, the largest first.
+    Factors come in this ``order``, pairs by their first index in descending order.
     """
     import pandas as pd
 
@@ -219,15 +229,15 @@ def wide(rows: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFrame:
         cells[index] = row["value"]
         if index in with_intervals:
             cells |= {f"{index} low": row["low"], f"{index} high": row["high"]}
-    shown = pd.DataFrame(list(table.values()))
+    result = pd.DataFrame(list(table.values()))
     if order:
-        places = {factor: place for place, factor in enumerate(order)}
-        return shown.sort_values("factor", key=lambda c: c.map(places), kind="stable", ignore_index=True)
-    return shown.sort_values(rows["index"].iloc[0], ascending=False, kind="stable", ignore_index=True)
+        positions = {factor: position for position, factor in enumerate(order)}
+        return result.sort_values("factor", key=lambda c: c.map(positions), kind="stable", ignore_index=True)
+    return result.sort_values(rows["index"].iloc[0], ascending=False, kind="stable", ignore_index=True)
 
 
 def summary(data: ReportData, outcome: str) -> pd.DataFrame:
-    """Return an outcome in numbers: how many runs, their mean, spread and quartiles."""
+    """Summarise an outcome: number of runs, mean, spread and quartiles."""
     import pandas as pd
 
     finite = data.finite(outcome)
@@ -266,19 +276,19 @@ def runs(data: ReportData) -> pd.DataFrame:
 
 
 def best_first(data: ReportData, frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the runs with the best ones first, by the first outcome that has a better direction; and how, in words."""
+    """Sort the runs by the first outcome with a better direction, best first; return them with its name."""
     for outcome in data.outcomes:
         better = better_of(data, outcome)
         if better is not None:
-            places = data.runs[outcome].reset_index(drop=True)
-            places = places.where(places.abs() < math.inf)
-            order = places.sort_values(ascending=better == "lower", kind="stable", na_position="last").index
+            values = data.runs[outcome].reset_index(drop=True)
+            values = values.where(values.abs() < math.inf)
+            order = values.sort_values(ascending=better == "lower", kind="stable", na_position="last").index
             return frame.loc[order].reset_index(drop=True), outcome
     return frame, ""
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """Return a name for a column that no other column has."""
+    """Make the name of a column unique."""
     while name in taken:
         name += "'"
     return name
@@ -286,13 +296,13 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
 
 def levels(data: Compared) -> pd.DataFrame:
     """Return the levels of a comparison with their seeds."""
-    told = data.comparison.levels
-    return told.assign(seeds=[data.seeds(str(level)) for level in told["level"]])
+    comparison_levels = data.comparison.levels
+    return comparison_levels.assign(seeds=[data.seeds(str(level)) for level in comparison_levels["level"]])
 
 
 def best_levels_first(data: Compared, levels: pd.DataFrame) -> pd.DataFrame:
-    """Return the :func:`levels`, the best first where levels compare."""
+    """Sort the :func:`levels`, best first, if their means are comparable."""
     if not data.comparison.equal_settings:
         return levels
-    places = -data.sign * levels[data.statistic]
-    return levels.loc[places.sort_values(kind="stable", na_position="last").index].reset_index(drop=True)
+    keys = -data.sign * levels[data.statistic]
+    return levels.loc[keys.sort_values(kind="stable", na_position="last").index].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""From facts to sentences: the templates have the words, and whatever a user has named becomes text."""
+"""Turn facts into sentences. The templates have the words, and names given by users are escaped."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from palaestrai_mosaik.text import count
 
 from .numbers import Mark, column, percent, typeset
 
-# What XML cannot hold (control characters and single surrogates), and marks of direction that
-# would show what follows in another order.
+# Characters that XML forbids (control characters and single surrogates), and marks of direction, which would reorder
+# the text after them.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -26,9 +26,12 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Fact:
-    """What is to be said: ``kind`` names the macro of ``templates/sentences.html.j2`` that has the words.
+    """A statement to be worded by a macro.
 
-    A ``caution`` weakens what it stands with.
+    Attributes:
+        kind: name of the macro in ``templates/sentences.html.j2``.
+        values: the arguments of the macro.
+        caution: whether it weakens other statements.
     """
 
     kind: str
@@ -37,18 +40,18 @@ class Fact:
 
 
 def fact(kind: str, **values: Any) -> Fact:
-    """Return a fact of this ``kind``."""
+    """Build a fact."""
     return Fact(kind, values)
 
 
 def caution(kind: str, **values: Any) -> Fact:
-    """Return a fact that weakens others."""
+    """Build a fact that weakens others."""
     return Fact(kind, values, caution=True)
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A fact in words, as markup; names of users are set off."""
+    """A fact as markup, with names given by users in bold."""
 
     text: Markup
     caution: bool = False
@@ -59,26 +62,26 @@ class Sentence:
 
 
 def worded(one: Fact) -> Sentence:
-    """Return a fact in words."""
+    """Put a fact into words."""
     macro = getattr(_sentences(), one.kind)
     return Sentence(Markup(re.sub(r"[ \n]+", " ", macro(**one.values)).strip()), one.caution)
 
 
 def plain(text: Markup) -> str:
-    """Return markup as text for a terminal, in which numbers can be copied."""
-    shown = " ".join(text.striptags().replace("\xa0", " ").split())
-    return re.sub("\N{MINUS SIGN}(?=[0-9])", "-", shown)
+    """Convert markup to text for a terminal, with numbers that can be copied."""
+    line = " ".join(text.striptags().replace("\xa0", " ").split())
+    return re.sub("\N{MINUS SIGN}(?=[0-9])", "-", line)
 
 
 def printable(value: object) -> str:
-    """Return ``value`` as text that a page, a picture and XML can hold."""
+    """Convert ``value`` to text that is valid in a page, a picture and XML."""
     return _UNPRINTABLE.sub("\ufffd", str(value))
 
 
 @cache
 def environment() -> Environment:
-    """Return the templates: what is no markup is escaped, and unknown names are errors."""
-    found = Environment(
+    """Build the environment of the templates, which escapes texts and rejects unknown names."""
+    templates = Environment(
         loader=PackageLoader("palaestrai_mosaik.analysis.report"),
         autoescape=True,
         trim_blocks=True,
@@ -86,7 +89,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         finalize=lambda value: value if isinstance(value, Markup) else printable(value),
     )
-    found.filters |= {
+    templates.filters |= {
         "ranges": _ranges,
         "name": _name,
         "names": _names,
@@ -100,7 +103,7 @@ def environment() -> Environment:
         "counted": count,
         "p": _p,
     }
-    return found
+    return templates
 
 
 @cache
@@ -113,7 +116,7 @@ def _name(text: object) -> Markup:
 
 
 def _names(names: Sequence[object]) -> Markup:
-    """Return ``a, b and c``."""
+    """Join names: ``a, b and c``."""
     parts = [_name(name) for name in names]
     if len(parts) < 2:
         return Markup("").join(parts)
@@ -121,39 +124,39 @@ def _names(names: Sequence[object]) -> Markup:
 
 
 def _some(names: Sequence[object]) -> Markup:
-    """Return the first names, and how many more there are."""
+    """Join the first names, with the number of the others."""
     if len(names) <= _MOST_NAMED + 1:
         return _names(names)
     return Markup(", ").join(map(_name, names[:_MOST_NAMED])) + f", and {len(names) - _MOST_NAMED} others"
 
 
 def _in_one_unit(marks: Sequence[tuple[Any, Mark]]) -> list[tuple[Any, str]]:
-    """Return what has a mark with the mark as text: all of these have one unit."""
+    """Format the mark of each entry, all in one unit."""
     texts = column([mark for _, mark in marks]).texts
-    return [(one, text or str(mark)) for (one, mark), text in zip(marks, texts, strict=True)]
+    return [(item, text or str(mark)) for (item, mark), text in zip(marks, texts, strict=True)]
 
 
 def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return numbers in order as ranges, ``3, 4, 5, 7`` as ``(3, 5), (7, 7)``; two neighbours are no range."""
-    found: list[tuple[int, int]] = []
+    """Join ascending numbers to ranges, ``3, 4, 5, 7`` to ``(3, 5), (7, 7)``; two neighbours stay separate."""
+    ranges: list[tuple[int, int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1] = found[-1][0], number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = ranges[-1][0], number
         else:
-            found.append((number, number))
+            ranges.append((number, number))
     single = [
-        [(first, first), (last, last)] if last == first + 1 else [(first, last)] for first, last in found
+        [(first, first), (last, last)] if last == first + 1 else [(first, last)] for first, last in ranges
     ]
-    return [one for parts in single for one in parts]
+    return [part for parts in single for part in parts]
 
 
 def share(mark: Mark) -> str:
-    """Return a share as per cent, with its interval."""
+    """Format a share as a percentage with its interval."""
     return f"nearly all ({_told(mark)})" if mark.value > 1 else _percent(mark, "")
 
 
 def _told(mark: Mark) -> str:
-    """Return estimate and interval for brackets."""
+    """Format an estimate and its interval for use in brackets."""
     return _percent(mark, ", interval ")
 
 

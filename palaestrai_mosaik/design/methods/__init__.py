@@ -1,6 +1,6 @@
-"""Methods of sensitivity analysis, one a file: from a :class:`Study` to its :class:`Indices`.
+"""Methods of sensitivity analysis, one per file: each computes the :class:`Indices` of a :class:`Study`.
 
-:mod:`~palaestrai_mosaik.design.registry` says how to add one.
+:mod:`~palaestrai_mosaik.design.registry` explains how to add one.
 """
 
 from ..registry import Registry
@@ -15,7 +15,7 @@ from .rbd_fast import RBD_FAST
 from .shapley import SHAPLEY
 from .sobol import SOBOL
 
-#: Every method by its name, in the order in which they are trusted where several were used.
+#: Every method by its name, the most trusted first.
 METHODS: Registry[Method] = Registry(
     Method,
     "method of sensitivity analysis",

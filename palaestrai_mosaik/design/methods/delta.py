@@ -21,69 +21,87 @@ from .method import (
     Indices,
     Method,
     MethodDisplay,
-    Refused,
     Study,
     above_zero,
     few,
     half_samples,
     normal_quantile,
     ranks,
+    require,
     rows_of,
 )
+from .significance import p_rows, permutation_test
 
 FEWEST = 40
 _ENOUGH_CLASSES = 8
 #: points of the outcome at which densities are compared
 _GRID = 100
-#: a kernel density costs much, so resamples are limited by the points that they take in all
+#: kernel densities are slow, so the points of all resamples together are limited
 _MOST_POINTS, _LEAST_RESAMPLES, _MOST_RESAMPLES = 200_000, 20, 100
+#: number of permutations, enough to distinguish p = 0.05 from p = 0.03
+_PERMUTATIONS = 39
 
-#: DELTA is misleading on fewer rows. Measured on the Ishigami function: with 128 rows its second
-#: factor, the most important one, has 0.005 [-0.05, 0.06].
+#: Delta misleads with fewer rows. Measured on the Ishigami function with 128 rows: its second factor, the most
+#: important one, has 0.005 [-0.05, 0.06].
 _DEFAULT_ROWS = 2000
 
 
 def delta(study: Study) -> Indices:
-    """Return delta of every axis: 0 where the outcome does not depend on it, at most 1.
+    """Compute delta of every axis: 0 if the outcome does not depend on it, at most 1.
 
     The bias is corrected by a bootstrap; intervals are normal, from the standard deviation
     over random halves. Both draw executed runs, each with all rows that share it.
+
+    Raises:
+        Refused: the rows are worth fewer than 40 independent ones.
     """
     count = len(study.y)
-    if count < FEWEST:
-        raise Refused(f"{count} rows are too few for DELTA, which needs {FEWEST}")
-    few(study, FEWEST, "DELTA")
+    require(_needs(study))
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
     resamples = _resamples(study)
-    counted = PartsProgress(study.progress, 2 * resamples)
+    counted = PartsProgress(study.progress, 2 * resamples + 1 + _PERMUTATIONS)
     rng = np.random.Generator(np.random.PCG64(study.seed))
     estimates = _estimate(columns, study.y)
     run = study.executed
     executed = int(run.max()) + 1
 
     def resampled(draws: Iterable[IntArray]) -> list[FloatArray]:
-        found = []
+        resampled_estimates = []
         for drawn in draws:
             rows = rows_of(run, drawn)
-            found.append(_estimate(columns[rows], study.y[rows]))
+            resampled_estimates.append(_estimate(columns[rows], study.y[rows]))
             counted.end()
-        return found
+        return resampled_estimates
 
     boots = resampled(rng.integers(executed, size=executed) for _ in range(resamples))
     values = 2 * estimates - np.mean(boots, axis=0)
     halves = resampled(half_samples(executed, resamples, study.seed))
     reach = normal_quantile(study.confidence) * np.std(halves, axis=0, ddof=1)
     rows = [above_zero("delta", name, values[i], reach[i]) for i, name in enumerate(study.names)]
+
+    def statistic(y: FloatArray) -> FloatArray:
+        counted.end()
+        return _estimate(columns, y)
+
+    rows += p_rows(study.names, permutation_test(study, statistic, _PERMUTATIONS))
     return Indices(rows, (*_few_classes(count), *_constant_classes(columns, study.y)))
 
 
+def _needs(study: Study) -> str | None:
+    return few(study, FEWEST, "DELTA")
+
+
 def _resamples(study: Study) -> int:
-    """Return how many resamples are drawn, and as many halves."""
+    """Return the number of bootstrap resamples, which is also the number of halves."""
     return min(study.resamples, _MOST_RESAMPLES, max(_LEAST_RESAMPLES, _MOST_POINTS // max(len(study.y), 1)))
 
 
 def classes(count: int) -> int:
-    """Return into how many classes of equal size a factor is cut, as SALib does."""
+    """Return the number of classes of equal size that a factor is cut into, as in SALib.
+
+    Args:
+        count: number of rows.
+    """
     exponent = 2 / (7 + np.tanh((1500 - count) / 500))
     return int(np.round(min(int(np.ceil(count**exponent)), 48)))
 
@@ -94,7 +112,7 @@ def _estimate(columns: FloatArray, y: FloatArray) -> FloatArray:
     edges = np.linspace(0, len(y), classes(len(y)) + 1)
     grid = np.linspace(y.min(), y.max(), _GRID)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # classes of equal outcomes: told once, below
+        warnings.simplefilter("ignore")  # about classes of equal outcomes: see _constant_classes
         return np.array([calc_delta(y, grid, column, edges) for column in columns.T])
 
 
@@ -103,7 +121,7 @@ def _few_classes(count: int) -> tuple[str, ...]:
     if number >= _ENOUGH_CLASSES:
         return ()
     return (
-        f"DELTA cuts factors into {number} classes for {count} rows: what repeats itself within each is not seen",
+        f"DELTA cuts factors into {number} classes for {count} rows: variation within a class is not detected",
     )
 
 
@@ -125,8 +143,9 @@ DELTA = Method(
     samplers=("lhs", "random", "points", "sobol"),
     why=NEEDS_INDEPENDENT_ROWS,
     default_rows=_DEFAULT_ROWS,
+    needs=_needs,
     shared_runs="sample",
-    resamples=lambda study: 2 * _resamples(study),
+    resamples=lambda study: 2 * _resamples(study) + 1 + _PERMUTATIONS,
     display=MethodDisplay(
         "Moment-independent importance (DELTA)",
         ("delta",),

@@ -1,40 +1,84 @@
 """Sobol indices by the extended Fourier amplitude sensitivity test (eFAST).
 
 Source: Saltelli, Tarantola and Chan 1999, "A quantitative model-independent method for global
-sensitivity analysis of model output", Technometrics 41. By SALib.
+sensitivity analysis of model output", Technometrics 41. The implementation is SALib's.
 """
 
 from __future__ import annotations
 
 from math import floor
 
-from .method import NEEDS_SMOOTH_FACTORS, Index, Indices, Method, MethodDisplay, Refused, Study, no_resamples
+import numpy as np
 
-#: harmonics that are summed where the sampler was not told
+from palaestrai_mosaik.types.arrays import FloatArray
+
+from .method import (
+    NEEDS_SMOOTH_FACTORS,
+    Index,
+    Indices,
+    Method,
+    MethodDisplay,
+    Refused,
+    Study,
+    no_resamples,
+    require,
+)
+from .significance import about_noise, noise_row, noise_share, p_rows, permutation_test
+
+#: number of harmonics to sum, if the sampler has no argument M
 HARMONICS = 4
 NO_INTERVAL = "eFAST gives no intervals: its points lie on a curve, so that they cannot be resampled"
 
 
 def fast(study: Study) -> Indices:
-    """Return S1 and ST of every axis, without intervals.
+    """Compute S1 and ST of every axis, without intervals.
 
-    (SALib's intervals are over pieces of the curve, and it warns of them itself.)
+    SALib's intervals come from pieces of the curve, and SALib itself warns about them. Noise has the same power at all
+    frequencies; with repetitions, this power is subtracted.
+
+    Raises:
+        Refused: the rows are no eFAST sample, or the outcome is constant along a curve.
     """
-    from SALib.analyze.fast import compute_orders
-
+    require(_needs(study))
     size = len(study.names)
-    if len(study.y) % size:
-        raise Refused("the rows are no eFAST sample (sampler: fast)")
-    points = len(study.y) // size
-    harmonics = int(study.arguments.get("M", HARMONICS))
-    frequency = floor((points - 1) / (2 * harmonics))
-    rows: list[Index] = []
-    for name, curve in zip(study.names, study.y.reshape(size, points), strict=True):
+    for name, curve in zip(study.names, study.y.reshape(size, -1), strict=True):
         if curve.min() == curve.max():
             raise Refused(f"the outcome is the same along the whole curve of {name}")
-        first, total = compute_orders(curve, points, harmonics, frequency)
-        rows += [Index("S1", name, float(first)), Index("ST", name, float(total))]
-    return Indices(sorted(rows, key=lambda row: row.index), (NO_INTERVAL,))
+    points = len(study.y) // size
+    harmonics = int(study.arguments.get("M", HARMONICS))
+    noise, frequencies = noise_share(study), (points + 1) // 2 - 1
+    first, total = _orders(study.y, size, harmonics)
+    notes = (NO_INTERVAL, about_noise(noise, study, "total indices"))
+    if noise > 0:
+        first = first - noise * harmonics / frequencies
+        total = total - noise * (1 - _frequency(points, harmonics) // 2 / frequencies)
+    rows = [
+        Index(index, name, float(value))
+        for index, values in (("S1", first), ("ST", total))
+        for name, value in zip(study.names, values, strict=True)
+    ]
+    rows += noise_row("ST", noise)
+    rows += p_rows(study.names, permutation_test(study, lambda y: _orders(y, size, harmonics)[0]))
+    return Indices(rows, notes)
+
+
+def _orders(y: FloatArray, size: int, harmonics: int) -> tuple[FloatArray, FloatArray]:
+    """Compute S1 and ST of each of the ``size`` axes."""
+    from SALib.analyze.fast import compute_orders
+
+    curves = y.reshape(size, -1)
+    points = curves.shape[1]
+    frequency = _frequency(points, harmonics)
+    first, total = np.array([compute_orders(curve, points, harmonics, frequency) for curve in curves]).T
+    return first, total
+
+
+def _frequency(points: int, harmonics: int) -> int:
+    return floor((points - 1) / (2 * harmonics))
+
+
+def _needs(study: Study) -> str | None:
+    return "the rows are no eFAST sample (sampler: fast)" if len(study.y) % len(study.names) else None
 
 
 FAST = Method(
@@ -45,6 +89,7 @@ FAST = Method(
     why="it needs the search curves of eFAST",
     factors="smooth",
     reason=NEEDS_SMOOTH_FACTORS,
+    needs=_needs,
     drops="nothing",
     resamples=no_resamples,
     display=MethodDisplay(

@@ -1,9 +1,8 @@
-"""What a sensitivity method is, what it is given, and what it gives."""
+"""Data types of sensitivity methods (a study in, indices out), and statistics that several methods share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: eFAST and RBD-FAST lose what lies beyond their harmonics. Measured on an additive model: with
-#: two whole numbers first-order indices are 10 % too low, with ten 1 %.
+#: Fewest values of an integer factor for eFAST and RBD-FAST, which miss variance beyond their harmonics. Measured on
+#: an additive model: with two values, first-order indices are 10 % too low, with ten 1 %.
 MIN_WHOLE_NUMBERS = 10
-#: why methods do not fit other samplers, or other factors
+#: reasons for a method's restrictions on samplers and factors
 NEEDS_SALTELLI = "it needs the blocks of Saltelli's sample"
 NEEDS_INDEPENDENT_ROWS = "it needs rows that are drawn independently of each other"
 NEEDS_SMOOTH_FACTORS = (
@@ -32,10 +31,13 @@ NEEDS_SMOOTH_FACTORS = (
 
 @dataclass(frozen=True)
 class Repetitions:
-    """The runs of which the rows of a study are means.
+    """The single runs behind the rows of a study, if these are means over repetitions.
 
-    ``row``: (runs,) the index of each run's row in the study; ``number``: (runs,) its repetition;
-    ``y``: (runs,) its outcome. ``common``: the runs of one number share their seed in all rows.
+    Attributes:
+        row: (runs,) index of each run's row in the study.
+        number: (runs,) number of each run's repetition.
+        y: (runs,) outcome of each run.
+        common: whether runs with the same number share their seed in all rows.
     """
 
     row: IntArray
@@ -46,16 +48,25 @@ class Repetitions:
 
 @dataclass(frozen=True)
 class Study:
-    """One outcome over the points of a sample, all of it finite.
+    """One outcome, finite everywhere, over the points of a sample.
 
-    ``unit``: (rows, axes) points of the unit cube, ``y``: (rows,) the outcome, ``block``: (rows,)
-    as of the sample. ``names`` are those of the axes, ``groups`` the name of each axis's group,
-    or its own where it has none. ``sampler`` and ``arguments`` are what made the points.
-    ``seed`` seeds all resampling. ``repetitions``: ``None`` where every row was run once.
-    ``run``: (rows,) the number of the run that was executed for each row, counted from 0 in the order of
-    the rows; ``None`` where each row has its own. ``levels``: (rows, axes) the number of each row's
-    level, -1 where the axis is inactive; ``None``: each coordinate is a level. ``progress`` is called with how
-    many resamples are drawn, and of how many.
+    Attributes:
+        unit: (rows, axes) points of the unit cube.
+        y: (rows,) the outcome.
+        block: (rows,) number of the sample's block that each row belongs to.
+        names: names of the axes.
+        groups: group of each axis; the axis's name if it is in no group.
+        sampler: name of the sampler.
+        arguments: the sampler's arguments.
+        confidence: confidence of the intervals.
+        resamples: number of resamples for intervals.
+        seed: seed of all resampling.
+        repetitions: the single runs; None if every row was run once.
+        run: (rows,) number of the executed run that each row uses, from 0 in the order of the rows; None if each
+            row has its own run.
+        levels: (rows, axes) number of each row's level, -1 if the axis is inactive; None if each coordinate is a
+            level.
+        progress: called with the number of resamples drawn so far, and their total.
     """
 
     unit: FloatArray
@@ -75,19 +86,19 @@ class Study:
 
     @property
     def executed(self) -> IntArray:
-        """The number of the run that was executed for each row."""
+        """Number of the executed run that each row uses, (rows,)."""
         return np.arange(len(self.y)) if self.run is None else self.run
 
     @property
     def players(self) -> tuple[str, ...]:
-        """What is told apart: the groups, in the order of their first axes."""
+        """The groups to rank, in the order of their first axes."""
         return tuple(dict.fromkeys(self.groups))
 
     @property
     def problem(self) -> dict[str, Any]:
-        """The problem as SALib knows it: always the unit cube.
+        """SALib's problem definition, always on the unit cube.
 
-        Axes have numbers for names, because SALib refuses some names.
+        Axes are numbered, because SALib refuses some names.
         """
         numbers = [f"x{i}" for i in range(len(self.names))]
         problem: dict[str, Any] = {
@@ -103,7 +114,7 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One sensitivity index: ``factor2`` is empty but for pairs; no interval is NaN."""
+    """One sensitivity index. ``factor2`` is empty except for pairs; ``low`` and ``high`` are NaN without an interval."""
 
     index: str
     factor: str
@@ -115,21 +126,27 @@ class Index:
 
 @dataclass(frozen=True)
 class Indices:
-    """What a method gives, and what has to be told about it."""
+    """The result of a method: its indices, and notes for the user."""
 
     rows: Sequence[Index]
     notes: tuple[str, ...] = ()
 
 
 class Refused(Exception):
-    """A study cannot be analysed by a method; the text says why."""
+    """Raised if a method cannot analyse a study; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class MethodDisplay:
-    """How a method is shown: ``bars`` are its indices that are drawn as bars, in this order;
-    ``leading`` is the one by which factors are ranked; ``share``: it is a share of the variance;
-    ``says`` what the indices mean; ``pairs``: the index of pairs of factors.
+    """How reports show a method.
+
+    Attributes:
+        title: heading.
+        bars: indices to draw as bars, in this order.
+        leading: index that ranks the factors.
+        share: whether ``leading`` is a share of the variance.
+        says: explanation of the indices.
+        pairs: index of pairs of factors, None if the method has none.
     """
 
     title: str
@@ -144,25 +161,29 @@ class MethodDisplay:
 class Method:
     """A method of sensitivity analysis.
 
-    ``analyse`` computes the indices; ``indices`` are those that every factor has.
-
-    What it can be used on. ``samplers``: those whose samples it fits, ``why`` only those (a sampler may name
-    it, too: :attr:`~palaestrai_mosaik.design.samplers.Sampler.methods`). ``factors``: which it holds for:
-    ``"any"``; ``"smooth"``: numbers, whole ones if there are many; ``"ordered"``: no
-    nominal levels; ``"float"``: numbers with a derivative. ``reason``: why on no others.
-    ``groups``: gives indices of groups rather than of axes. ``default_rows``: fewest rows on which it is
-    chosen where the design names no method. ``check`` returns what else a design lacks, ``None`` if nothing.
-
-    What it can do without. ``drops``: what is left out where a row has no finite outcome: the ``row``, the
-    ``block`` of rows that belong together, or ``nothing``, because the method needs all rows; ``run``: the
-    method is about single runs, and does without those that are missing.
-    ``shared_runs``: what an executed run is that several rows share. Of ``points``, at which the outcome is taken
-    for a function of the factors, it gives the values at all of them; for a ``sample``, all rows count in the
-    estimate, and what is drawn anew for its error are executed runs; as ``observations`` go into tests, it is
-    one of them.
-
-    ``display``: how the report shows it; by default its indices and its name. ``resamples``: how many it draws of a
-    study, for the progress; by default those of the design.
+    Attributes:
+        name: name in a design's ``analysis``.
+        analyse: computes the indices; raises :class:`Refused` if ``needs`` returns a reason.
+        indices: names of the indices that every factor gets.
+        samplers: names of the samplers that the method supports. A sampler may also name the method:
+            :attr:`~palaestrai_mosaik.design.samplers.Sampler.methods`.
+        why: reason for supporting only these samplers.
+        factors: supported factors. ``"any"``; ``"smooth"``: numbers, and integers with many values; ``"ordered"``:
+            no nominal levels; ``"float"``: numbers with a derivative.
+        reason: reason for supporting only these factors.
+        groups: whether the method computes indices of groups instead of axes.
+        default_rows: fewest rows for which the method is a default, if the design names no method.
+        check: returns what else a design lacks, or None.
+        needs: returns why the rows of a study are not enough, whatever their outcomes, or None.
+            :mod:`~palaestrai_mosaik.design.before_runs` reports it before the runs.
+        drops: what to leave out if a row has no finite outcome. ``"row"``: the row; ``"block"``: its block;
+            ``"nothing"``: no row, because the method needs all of them; ``"run"``: the missing run only, because the
+            method analyses single runs.
+        shared_runs: how rows that share an executed run count. ``"points"``: the outcome is a function of the factors,
+            and the run gives its value at all of these points; ``"sample"``: all rows enter the estimate, and executed
+            runs are resampled for its error; ``"observations"``: the run is one observation of a test.
+        display: how reports show the method; None shows its indices under its name.
+        resamples: returns the number of resamples of a study, for the progress; the design's number by default.
     """
 
     name: str
@@ -175,13 +196,14 @@ class Method:
     groups: bool = False
     default_rows: int = 0
     check: Callable[[DesignSpec], str | None] = field(default=lambda spec: None)
+    needs: Callable[[Study], str | None] = field(default=lambda study: None)
     drops: Literal["run", "row", "block", "nothing"] = "row"
     shared_runs: Literal["points", "sample", "observations"] = "points"
     display: MethodDisplay | None = None
     resamples: Callable[[Study], int] = field(default=lambda study: study.resamples)
 
     def refuses(self, factor: Factor) -> bool:
-        """Whether the method does not hold where ``factor`` varies."""
+        """Return whether the method does not support designs in which ``factor`` varies."""
         if self.factors == "smooth":
             numbers = whole_numbers(factor)
             return factor.kind == "levels" or (numbers is not None and numbers < MIN_WHOLE_NUMBERS)
@@ -191,39 +213,35 @@ class Method:
 
 
 def no_resamples(study: Study) -> int:
-    """Return how many resamples a method draws that draws none."""
+    """Return 0, the number of resamples of a method without resampling."""
     return 0
 
 
 def around(index: str, factor: str, value: float, half: float, factor2: str = "") -> Index:
-    """Return an index whose interval reaches ``half`` to either side."""
+    """Build an index with a symmetric interval of half-width ``half``."""
     return Index(index, factor, float(value), float(value - half), float(value + half), factor2)
 
 
 def above_zero(index: str, factor: str, value: float, half: float) -> Index:
-    """Return an index that cannot be negative, with an interval of ``half`` to either side that ends at 0.
+    """Build an index that cannot be negative; its interval, of half-width ``half``, is cut at 0.
 
-    An estimate below 0 (of a corrected bias) is the end of its interval.
+    A bias correction can move the estimate below 0. The estimate is then the lower end of the interval.
     """
     return Index(index, factor, float(value), float(max(value - half, min(value, 0.0))), float(value + half))
 
 
-@contextmanager
-def global_generator_untouched(seed: int) -> Iterator[None]:
-    """Seed numpy's global generator, from which parts of SALib draw, and put it back afterwards."""
-    state = np.random.get_state()  # noqa: NPY002  (put back, not drawn from)
-    try:
-        np.random.seed(seed)  # noqa: NPY002
-        yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002
-
-
 def ranks(values: FloatArray, seed: int) -> FloatArray:
-    """Return the ranks of ``values`` as (rank + 1/2)/n; ties in an order drawn from ``seed``.
+    """Compute the ranks of ``values`` as (rank + 1/2)/n, with ties in random order.
 
-    Methods that cut a coordinate into slices of equal size then do so within a level too,
-    where the order of the rows must not matter.
+    Ties are random because methods that cut a coordinate into slices of equal size also cut within a level, and the
+    order of the rows must not matter there.
+
+    Args:
+        values: (n,) the values.
+        seed: seed of the order of ties.
+
+    Returns:
+        (n,) ranks in (0, 1).
     """
     shuffle = np.random.Generator(np.random.PCG64(seed)).permutation(len(values))
     order = shuffle[np.argsort(values[shuffle], kind="stable")]
@@ -233,30 +251,52 @@ def ranks(values: FloatArray, seed: int) -> FloatArray:
 
 
 def worth(run: IntArray) -> float:
-    """Return how many independent observations rows are worth of which some share an executed run.
+    """Compute how many independent observations the rows are worth, if some share an executed run.
 
-    ``run``: (rows,) which one. Kish's effective sample size (1965, "Survey Sampling", section 11.2): the
-    variance of a mean in which runs have these weights is that of so many runs of one weight.
+    This is Kish's effective sample size (1965, "Survey Sampling", section 11.2): a mean that weights each run by its
+    number of rows has the variance of an unweighted mean over this many runs.
+
+    Args:
+        run: (rows,) number of each row's executed run.
     """
     counts = np.unique(run, return_counts=True)[1]
     return len(run) ** 2 / float((counts.astype(float) ** 2).sum())
 
 
-def few(study: Study, least: int, method: str) -> None:
-    """Raise :class:`Refused` where rows share so few executed runs that they are worth fewer than ``least``."""
-    if study.run is None:
-        return
-    found = worth(study.run)
-    if found < least:
-        raise Refused(
-            f"{len(study.run):,} rows share {study.run.max() + 1:,} executed runs and are worth {found:.0f} independent ones, "
-            f"too few for {method}, which needs {least}: rows that differ only in what is inactive are one run "
-            "(seeds: {policy: independent} gives each row its own)"
-        )
+def require(lacking: str | None) -> None:
+    """Raise :class:`Refused` if ``lacking`` holds a reason."""
+    if lacking is not None:
+        raise Refused(lacking)
+
+
+def few(study: Study, least: int, method: str) -> str | None:
+    """Return why the rows are too few, or None if they are worth at least ``least`` independent ones.
+
+    Args:
+        study: the study; rows that share an executed run count as :func:`worth` says.
+        least: fewest independent rows.
+        method: name of the method, for the message.
+    """
+    count = len(study.y)
+    if count < least:
+        return f"{count} rows are too few for {method}, which needs {least}"
+    independent = worth(study.executed)
+    if independent >= least:
+        return None
+    return (
+        f"{count:,} rows share {study.executed.max() + 1:,} executed runs and are worth {independent:.0f} independent ones, "
+        f"too few for {method}, which needs {least}: rows that differ only in what is inactive are one run "
+        "(seeds: {policy: independent} gives each row its own)"
+    )
 
 
 def rows_of(run: IntArray, drawn: IntArray) -> IntArray:
-    """Return all rows of each of the ``drawn`` runs, one run after the other; ``run``: (rows,) as of a study."""
+    """Return the indices of all rows of the drawn runs, one run after the other.
+
+    Args:
+        run: (rows,) number of each row's executed run.
+        drawn: (draws,) numbers of runs, possibly repeated.
+    """
     order = np.argsort(run, kind="stable")
     counts = np.bincount(run)
     starts = np.cumsum(counts) - counts
@@ -271,7 +311,7 @@ def half_samples(count: int, resamples: int, seed: int) -> Iterator[IntArray]:
     The standard deviation of an estimate over random halves drawn without replacement is the
     standard error of the estimate from all points (Shao and Wu 1989, "A general theory for
     jackknife variance estimation", Annals of Statistics 17: the delete-d jackknife with
-    d = n/2). Unlike a bootstrap they hold no point twice, which smooth estimators take for structure.
+    d = n/2). Unlike a bootstrap, no half holds a point twice, which smooth estimators would take for structure.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     for _ in range(resamples):
@@ -279,7 +319,7 @@ def half_samples(count: int, resamples: int, seed: int) -> Iterator[IntArray]:
 
 
 def normal_quantile(confidence: float) -> float:
-    """Return how many standard errors an interval of this confidence reaches to either side."""
+    """Return the half-width of a normal interval of this confidence, in standard errors."""
     from scipy.special import ndtri
 
     return float(ndtri(0.5 + confidence / 2))

@@ -20,76 +20,75 @@ from .method import (
     Indices,
     Method,
     MethodDisplay,
-    Refused,
     Study,
     few,
     no_resamples,
     ranks,
+    require,
 )
+from .significance import maxt_adjusted, p_rows, permuted
 
-#: slices of a factor, fewest points in one
+#: number of slices of a factor, and fewest points in a slice
 SLICES, FEWEST = 10, 10
-#: name of the factor that stands for one without any influence
+#: name of the row for a factor without any influence
 IRRELEVANT = "(irrelevant)"
-_IRRELEVANT_FACTORS = 200
 
 
 def pawn(study: Study) -> Indices:
-    """Return ``median`` and ``maximum`` of every axis.
+    """Compute ``median`` and ``maximum`` of every axis.
 
-    The distance between two samples is never 0, so an index has no sense without what a
-    factor of no influence would have: the row of the factor :data:`IRRELEVANT` is the quantile
-    (at the confidence) over factors drawn at random. There are no intervals: resampled
-    distances are biased upwards. Where rows share executed runs, outcomes are dealt at random to
-    these runs instead, and the row is the highest quantile of all factors.
+    The distance between two samples is never 0, so an index must be compared with that of a factor without
+    influence: outcomes are permuted over the executed runs, and the row :data:`IRRELEVANT` is the quantile (at the
+    confidence) of the largest index of all factors. There are no intervals, because resampled distances are biased
+    upwards.
+
+    Raises:
+        Refused: there are too few rows for two slices.
     """
-    count = len(study.y)
-    slices = min(SLICES, count // FEWEST)
-    if slices < 2:
-        raise Refused(f"{count} rows are too few for PAWN, which needs {2 * FEWEST}")
-    few(study, 2 * FEWEST, "PAWN")
+    require(_needs(study))
+    slices = min(SLICES, len(study.y) // FEWEST)
     columns = [ranks(column, study.seed) for column in study.unit.T]
-    found = _by_factor(columns, study.y, slices)
+    by_factor = _by_factor(columns, study.y, slices)
     rows = []
-    for name, distances in zip(study.names, found, strict=True):
+    for name, distances in zip(study.names, by_factor, strict=True):
         rows.append(Index("median", name, float(np.median(distances))))
         rows.append(Index("maximum", name, float(distances.max())))
-    by_chance = _by_chance(study, columns, slices)
+    by_chance = np.array([_by_factor(columns, y, slices) for y in permuted(study)])
     for index, of in (("median", np.median), ("maximum", np.max)):
-        level = np.quantile(of(by_chance, axis=-1), study.confidence, axis=0).max()
+        level = np.quantile(of(by_chance, axis=-1).max(axis=1), study.confidence, method="higher")
         rows.append(Index(index, IRRELEVANT, float(level)))
-    note = f"PAWN: {study.confidence:.0%} of factors without influence would stay below the row {IRRELEVANT}"
-    return Indices(sorted(rows, key=lambda row: ("median", "maximum").index(row.index)), (note,))
+    rows.sort(key=lambda row: ("median", "maximum").index(row.index))
+    rows += p_rows(study.names, maxt_adjusted(np.median(by_factor, axis=-1), np.median(by_chance, axis=-1)))
+    note = (
+        f"PAWN: if no factor had any influence, all of them would stay below the row {IRRELEVANT} in {study.confidence:.0%} of "
+        "samples"
+    )
+    return Indices(rows, (note,))
 
 
-def _by_chance(study: Study, columns: Sequence[FloatArray], slices: int) -> FloatArray:
-    """Return distances that mean nothing: (draws, factors, slices)."""
-    rng = np.random.Generator(np.random.PCG64(study.seed))
-    count, run = len(study.y), study.run
-    if run is None:
-        drawn = ([(rng.permutation(count) + 0.5) / count] for _ in range(_IRRELEVANT_FACTORS))
-        return np.array([_by_factor(draw, study.y, slices) for draw in drawn])
-    outcomes = study.y[np.unique(run, return_index=True)[1]]
-    dealt = (rng.permutation(outcomes)[run] for _ in range(_IRRELEVANT_FACTORS))
-    return np.array([_by_factor(columns, y, slices) for y in dealt])
+def _needs(study: Study) -> str | None:
+    return few(study, 2 * FEWEST, "PAWN")  # two slices
 
 
 def _by_factor(columns: Sequence[FloatArray], y: FloatArray, slices: int) -> FloatArray:
-    """Return the distances of each factor in each slice, (factors, slices); ``columns``: ranks in (0, 1)."""
-    place = np.argsort(np.argsort(y, kind="stable"), kind="stable")
+    """Compute the distances of each factor in each slice, (factors, slices); ``columns`` are ranks in (0, 1)."""
+    order = np.argsort(np.argsort(y, kind="stable"), kind="stable")
     ends = np.flatnonzero(np.append(np.diff(np.sort(y)) > 0, True))
-    return np.array([_distances(column, place, ends, slices) for column in columns])
+    return np.array([_distances(column, order, ends, slices) for column in columns])
 
 
-def _distances(column: FloatArray, place: IntArray, ends: IntArray, slices: int) -> FloatArray:
-    """Return the distance in each slice.
+def _distances(column: FloatArray, order: IntArray, ends: IntArray, slices: int) -> FloatArray:
+    """Compute the Kolmogorov-Smirnov distance in each slice of a factor, (slices,).
 
-    ``column``: ranks in (0, 1); ``place``: the place of each row in the order of the outcome;
-    ``ends``: the last place of each distinct outcome, where the distributions are compared.
+    Args:
+        column: ranks of the factor, in (0, 1).
+        order: rank of each row's outcome, from 0.
+        ends: last rank of each distinct outcome, at which the distributions are compared.
+        slices: number of slices.
     """
     count = len(column)
     inside = np.zeros((slices, count))
-    inside[np.minimum((column * slices).astype(int), slices - 1), place] = 1.0
+    inside[np.minimum((column * slices).astype(int), slices - 1), order] = 1.0
     sliced = np.cumsum(inside, axis=1)
     overall = np.arange(1, count + 1) / count
     return np.asarray(np.abs(sliced / sliced[:, -1:] - overall)[:, ends].max(axis=1))
@@ -101,6 +100,7 @@ PAWN = Method(
     indices=("median", "maximum"),
     samplers=("lhs", "random", "points", "sobol"),
     why=NEEDS_INDEPENDENT_ROWS,
+    needs=_needs,
     shared_runs="sample",
     resamples=no_resamples,
     display=MethodDisplay(
@@ -109,7 +109,7 @@ PAWN = Method(
         "median",
         False,
         "The median of the Kolmogorov-Smirnov distances between the outcome's distribution and that where "
-        "the factor is fixed: 0 no effect, at most 1. (irrelevant) is what a factor without any effect "
+        "the factor is fixed: 0 no effect, at most 1. (irrelevant) is what factors without any effect "
         "would seldom exceed in a sample of this size.",
     ),
 )

@@ -17,46 +17,52 @@ from .method import (
     Indices,
     Method,
     MethodDisplay,
-    Refused,
     Study,
     around,
     few,
     half_samples,
     normal_quantile,
     ranks,
+    require,
     rows_of,
     worth,
 )
+from .significance import p_rows, permutation_test
 
-#: harmonics that are summed, and fewest points with which half of them can be told apart
+#: number of harmonics to sum, and fewest points that can separate half of them
 HARMONICS = 10
 FEWEST = 60
 _MOST_RESAMPLES = 200
 
 
 def rbd_fast(study: Study) -> Indices:
-    """Return S1 of every axis.
+    """Compute S1 of every axis.
 
-    Intervals are normal, from the standard deviation over random halves: bootstrapped points
-    (as SALib has them) stand beside their doubles, which looks like structure, and make
-    intervals half as wide again as they should be. The halves are of executed runs, each with all
-    rows that share it, and the bias is corrected for as many independent rows as these are worth.
+    Intervals are normal, from the standard deviation over random halves. SALib's bootstrap draws points twice, which
+    looks like structure and makes intervals half as wide again as they should be. The halves are of executed runs,
+    each with all rows that share it; the bias is corrected for the number of independent rows that these are worth.
+
+    Raises:
+        Refused: the rows are worth fewer than 60 independent ones.
     """
-    count = len(study.y)
-    if count < FEWEST:
-        raise Refused(f"{count} rows are too few for RBD-FAST, which needs {FEWEST}")
-    few(study, FEWEST, "RBD-FAST")
+    require(_needs(study))
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
     resamples = _resamples(study)
     run = study.executed
     first = _estimate(columns, study.y, run)
     drawn = half_samples(int(run.max()) + 1, resamples, study.seed)
     halves = []
-    for done, half in enumerate((rows_of(run, one) for one in drawn), 1):
+    for done, half in enumerate((rows_of(run, runs) for runs in drawn), 1):
         halves.append(_estimate(columns[half], study.y[half], run[half]))
         study.progress(done, resamples)
     reach = normal_quantile(study.confidence) * np.std(halves, axis=0, ddof=1)
-    return Indices([around("S1", name, first[i], reach[i]) for i, name in enumerate(study.names)])
+    rows = [around("S1", name, first[i], reach[i]) for i, name in enumerate(study.names)]
+    rows += p_rows(study.names, permutation_test(study, lambda y: _estimate(columns, y, run)))
+    return Indices(rows)
+
+
+def _needs(study: Study) -> str | None:
+    return few(study, FEWEST, "RBD-FAST")
 
 
 def _resamples(study: Study) -> int:
@@ -78,6 +84,7 @@ RBD_FAST = Method(
     why=NEEDS_INDEPENDENT_ROWS,
     factors="smooth",
     reason=NEEDS_SMOOTH_FACTORS,
+    needs=_needs,
     shared_runs="sample",
     resamples=_resamples,
     display=MethodDisplay(

@@ -1,88 +1,180 @@
 """Sobol indices from a Saltelli sample: the shares of variance that factors explain.
 
 Sources: Saltelli et al. 2010, "Variance based sensitivity analysis of model output",
-Computer Physics Communications 181 (S1, ST); Saltelli 2002, ibid. 145 (S2). By SALib.
+Computer Physics Communications 181 (S1, ST); Saltelli 2002, ibid. 145 (S2). The estimates are SALib's; the intervals
+are from the spread between randomisations of the sequence.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
-from palaestrai_mosaik.types.arrays import FloatArray
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
-from .method import NEEDS_SALTELLI, Index, Indices, Method, MethodDisplay, Refused, Study, above_zero, around
+from .jackknife import jackknife
+from .method import (
+    NEEDS_SALTELLI,
+    Index,
+    Indices,
+    Method,
+    MethodDisplay,
+    Refused,
+    Study,
+    around,
+    no_resamples,
+    require,
+)
+from .significance import (
+    about_noise,
+    by_repetition,
+    noise_of,
+    noise_row,
+    noise_share,
+    p_rows,
+    randomization_test,
+)
 
-#: an interval of a total index wider than this to either side tells little
+#: half-width of a total index's interval above which a note recommends a larger sample
 _WIDE = 0.1
 
 
 def blocks(study: Study) -> tuple[int, bool]:
-    """Return the number of Saltelli blocks, and whether they hold what second order needs.
+    """Return the number of Saltelli blocks, and whether they have the rows for second order.
 
-    Raises :class:`Refused` where the rows are no Saltelli sample, or a single block of one.
+    Raises:
+        Refused: the rows are no Saltelli sample of two or more blocks.
     """
+    require(lacking_blocks(study))
+    size = int(np.unique(study.block, return_counts=True)[1][0])
+    return len(study.y) // size, size == 2 * len(study.players) + 2
+
+
+def lacking_blocks(study: Study) -> str | None:
+    """Return why the rows are not enough Saltelli blocks, or None."""
     players = len(study.players)
     sizes = np.unique(np.unique(study.block, return_counts=True)[1])
     if len(sizes) != 1 or int(sizes[0]) not in (players + 2, 2 * players + 2):
-        raise Refused("the rows are no Saltelli sample (sampler: sobol)")
-    count = len(study.y) // int(sizes[0])
-    if count < 2:
-        raise Refused("a single block of the sample is left: no variance can be estimated")
-    return count, int(sizes[0]) == 2 * players + 2
+        return "the rows are no Saltelli sample (sampler: sobol)"
+    if len(study.y) // int(sizes[0]) < 2:
+        return "a single block of the sample is left: no variance can be estimated"
+    return None
 
 
 def sobol(study: Study) -> Indices:
-    """Return S1 and ST of every axis or group, and S2 of pairs where the sample has them.
+    """Compute S1 and ST of every axis or group, and S2 of pairs if the sample has second order.
 
-    Intervals are normal, from the standard deviation over bootstrapped blocks.
+    Intervals are Student's t intervals, from the spread between randomisations of the sequence. Those of ST end at 0
+    and 1. With repetitions, the noise in ST is subtracted.
+
+    Raises:
+        Refused: the rows are no Saltelli sample of two or more blocks, or the outcome is constant at its base points.
     """
-    from SALib.analyze import sobol as analyser
-
     count, second = blocks(study)
-    found = analyser.analyze(
-        study.problem,
-        study.y,
-        calc_second_order=second,
-        num_resamples=study.resamples,
-        conf_level=study.confidence,
-        seed=study.seed,
-    )
     players = study.players
-    # ST is estimated by a mean of squares, S1 by a mean of products, which may be negative
-    rows = [
-        mark(index, player, found[index][i], found[f"{index}_conf"][i])
-        for index, mark in (("S1", around), ("ST", above_zero))
-        for i, player in enumerate(players)
-    ]
+    estimates = jackknife(study, *_products(study, second))
+    half = estimates.half_widths(study.confidence)
+    size = len(players)
+    rows = [around("S1", player, estimates.value[i], half[i]) for i, player in enumerate(players)]
+    for row in estimates.never_negative("ST", players, size, study.confidence):
+        rows.append(replace(row, high=float(np.maximum(row.value, np.minimum(row.high, 1.0)))))
     if second:
         rows += [
-            around("S2", players[i], found["S2"][i, j], found["S2_conf"][i, j], players[j])
-            for i, j in combinations(range(len(players)), 2)
+            around("S2", players[i], estimates.value[number], half[number], players[j])
+            for number, (i, j) in enumerate(combinations(range(size), 2), 2 * size)
         ]
-    return Indices(rows, _wide(rows, count))
+    notes = *estimates.notes, *_wide(rows, count)
+    noise = noise_share(study)
+    rows += [*noise_row("ST", noise), *significance(study)]
+    return Indices(rows, (*notes, about_noise(noise, study, "total indices")))
+
+
+def _products(study: Study, second: bool) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+    """Return products of outputs, (blocks, products), and the function that maps their means to indices."""
+    a, b, ab, ba = outputs(study, second)
+    size = ab.shape[1]
+    i, j = np.triu_indices(size, 1)
+    noise = noise_of(differences(study)[0] / study.y.std())
+    # ST is a mean of squares; S1 is a mean of products, which may be negative
+    parts = [moments(a, b), b[:, None] * (ab - a[:, None]), ((a[:, None] - ab) ** 2 - noise) / 2]
+    if ba is not None:
+        parts.append(ba[:, i] * ab[:, j] - (a * b)[:, None])
+
+    def indices(means: FloatArray) -> FloatArray:
+        shares = means[:, 2:] / variance(means)[:, None]
+        if ba is not None:
+            shares[:, 2 * size :] -= shares[:, i] + shares[:, j]
+        return shares
+
+    return np.concatenate(parts, axis=1), indices
 
 
 def _wide(rows: list[Index], count: int) -> tuple[str, ...]:
-    widest = max(row.high - row.value for row in rows if row.index == "ST")
-    if widest <= _WIDE:
+    widest = max(max(row.high - row.value, row.value - row.low) for row in rows if row.index == "ST")
+    if not widest > _WIDE:
         return ()
     return (
         f"{count} blocks leave total indices uncertain by up to {widest:.2f} to either side; a larger n narrows it",
     )
 
 
-def outputs(study: Study, second: bool) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray | None]:
-    """Return the outcome at A, B (blocks,), AB and BA (blocks, players), standardised.
+def differences(study: Study) -> tuple[FloatArray, IntArray]:
+    """Return AB minus A, (blocks, players, repetitions), and the numbers of the two runs, (blocks, players, 2)."""
+    players, count = len(study.players), len(np.unique(study.block))
+    y = by_repetition(study)
+    y, run = y.reshape(count, -1, y.shape[1]), study.executed.reshape(count, -1)
+    a, ab = np.broadcast_arrays(run[:, :1], run[:, 1 : players + 1])
+    return y[:, 1 : players + 1] - y[:, :1], np.stack([a, ab], axis=-1)
 
-    AB has the coordinates of A but for those of one player, which are B's; BA the other way
-    round, ``None`` where the sample has none.
+
+def significance(study: Study) -> list[Index]:
+    """Compute the adjusted p value of each axis or group from AB - A.
+
+    Without repetitions, differences are weighted by B, as in S1. B shares no coordinates with A, so the weight does not
+    depend on which of A and AB comes first.
+    """
+    steps, runs = differences(study)
+    b = np.append(study.block[1:] != study.block[:-1], True)
+    weight = np.broadcast_to((study.y - study.y.mean())[b, None], runs.shape[:2])
+    run_of_b = np.broadcast_to(study.executed[b, None, None], (*runs.shape[:2], 1))
+    runs = np.concatenate([runs, run_of_b], axis=-1)
+    return list(p_rows(study.players, randomization_test(steps, study, runs, weight)))
+
+
+def outputs(study: Study, second: bool) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray | None]:
+    """Return the standardised outcome at A, B, (blocks,), AB and BA, (blocks, players).
+
+    AB has the coordinates of A, except for those of one player, which are B's; BA the reverse, or None without
+    second order.
+
+    Raises:
+        Refused: the outcome is the same at all of A and B.
     """
     players = len(study.players)
     y = (study.y - study.y.mean()) / study.y.std()
     y = y.reshape(-1, 2 * players + 2 if second else players + 2)
-    return y[:, 0], y[:, -1], y[:, 1 : players + 1], y[:, players + 1 : -1] if second else None
+    a, b = y[:, 0], y[:, -1]
+    if np.ptp(y[:, [0, -1]]) <= np.finfo(float).eps:
+        raise Refused("the outcome is the same at all base points: there is no variance to explain")
+    return a, b, y[:, 1 : players + 1], y[:, players + 1 : -1] if second else None
+
+
+def moments(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Compute the terms of :func:`variance`, (blocks, 2)."""
+    return np.column_stack([(a + b) / 2, (a**2 + b**2) / 2])
+
+
+def variance(means: FloatArray) -> FloatArray:
+    """Compute the variance over A and B, (samples,), or NaN if it is 0.
+
+    Args:
+        means: (samples, parts) means of the terms of :func:`moments`, and of any other terms after them.
+    """
+    value = means[:, 1] - means[:, 0] ** 2
+    return np.where(value > np.finfo(float).eps, value, np.nan)
 
 
 SOBOL = Method(
@@ -92,7 +184,9 @@ SOBOL = Method(
     samplers=("sobol",),
     why=NEEDS_SALTELLI,
     groups=True,
+    needs=lacking_blocks,
     drops="block",
+    resamples=no_resamples,
     display=MethodDisplay(
         "Sobol indices",
         ("S1", "ST"),

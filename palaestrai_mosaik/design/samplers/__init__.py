@@ -1,6 +1,6 @@
-"""The ways to choose the points of a design, one a file.
+"""Samplers, one per file: they choose the points of a design.
 
-:mod:`~palaestrai_mosaik.design.registry` says how to add one.
+:mod:`~palaestrai_mosaik.design.registry` explains how to add one.
 """
 
 from __future__ import annotations
@@ -60,11 +60,16 @@ SAMPLERS: Registry[Sampler] = Registry(
 
 
 def sample(spec: DesignSpec) -> Sample:
-    """Return the points of the design; those that constraints reject are still among them.
+    """Draw the points of the design, including those that constraints will reject.
 
-    ``max_runs`` is kept: of a factorial with more rows it takes a subset of those that the
-    constraints allow (`subset`). The design must be sound (``rules.check_sampler`` finds nothing).
-    Same design, same points.
+    If ``max_runs`` is smaller than a factorial, a subset of the rows that the constraints allow is drawn (`subset`).
+    The same design always yields the same points.
+
+    Args:
+        spec: a valid design: ``rules.check_sampler`` finds no problem.
+
+    Raises:
+        ContractError: the sampler returned an invalid sample.
     """
     sampler = SAMPLERS[spec.sampler.name]
     drawn = sampler.draw(spec)
@@ -75,10 +80,10 @@ def sample(spec: DesignSpec) -> Sample:
 
 
 def _check(spec: DesignSpec, sampler: Sampler, drawn: Sample) -> None:
-    """Raise :class:`ContractError` where a sampler, which may be somebody else's, broke its contract."""
+    """Raise :class:`ContractError` if the sampler, possibly a third-party one, broke its contract."""
     rows, unit, block = sampler.rows(spec), drawn.unit, drawn.block
     if spec.max_runs is not None:
-        # a factorial that is too large is not drawn whole
+        # a factorial that is too large is not drawn completely
         rows = min(rows, len(unit))
     wrong = None
     if unit.shape != (rows, len(spec.axes)):

@@ -1,6 +1,6 @@
-"""Rows that follow what was measured: a Latin hypercube, then rows where it is uncertain whether a condition holds.
+"""Adaptive rows: a Latin hypercube, then rows near the boundary of a condition on outcomes.
 
-The first rows are drawn here. :mod:`palaestrai_mosaik.rounds` chooses the others, when the former have been executed.
+Only the first rows are drawn here. :mod:`palaestrai_mosaik.rounds` chooses the others after these have been executed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ..sample import Sample
 from .option import Found, Option, Sampler, random_of, single_rows, size_of, whole
 from .until import fraction, last_n, until_faults, until_option
 
-#: boxes hold still that have nine of ten points in common with those of the round before, twice in a row
+#: default stopping rule: boxes share at least 90 % of their points with those of the round before, twice in a row
 _OVERLAP, _ROUNDS = 0.9, 2
-#: without a limit, a sample grows to so many times its first round
+#: default limit of a sample's size, as a multiple of its first round
 _GROWTH = 10
-#: fewer points leave no room for both answers
+#: fewest rows of the first round, so that the condition can hold in some and fail in others
 _FEWEST = 10
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return the rows of the first round: a Latin hypercube."""
+    """Draw the rows of the first round: a Latin hypercube."""
     from scipy.stats import qmc
 
     n = size_of(spec)
@@ -34,23 +34,23 @@ def draw(spec: DesignSpec) -> Sample:
 
 
 def condition_of(spec: DesignSpec) -> str:
-    """Return the condition near the boundary of which rows are added: the sampler's, or else that of the analysis."""
-    given: str | None = ADAPTIVE.option(spec, "condition")
-    return given if given is not None else spec.analysis.discover[0]
+    """Return the condition that rows are added at the boundary of: the sampler's, or else that of the analysis."""
+    condition: str | None = ADAPTIVE.option(spec, "condition")
+    return condition if condition is not None else spec.analysis.discover[0]
 
 
 def batch_of(spec: DesignSpec) -> int:
-    """Return how many rows a round adds."""
+    """Return the number of rows that a round adds."""
     return int(ADAPTIVE.option(spec, "batch"))
 
 
 def most_rows(spec: DesignSpec) -> int:
-    """Return how many rows are drawn at most."""
+    """Return the largest number of rows."""
     return last_n(spec, _GROWTH * size_of(spec))
 
 
 def stopping_rule(spec: DesignSpec) -> tuple[float, int]:
-    """Return the share that boxes must have in common with those of the round before, and in how many rounds in a row."""
+    """Return the share of points that consecutive boxes must have in common, and the number of rounds in a row."""
     until = ADAPTIVE.option(spec, "until") or {}
     return float(until.get("overlap", _OVERLAP)), int(until.get("rounds", _ROUNDS))
 
@@ -73,20 +73,20 @@ def _check(spec: DesignSpec) -> list[Found]:
 
 
 def _condition_faults(spec: DesignSpec) -> Iterator[Found]:
-    given, discover = ADAPTIVE.option(spec, "condition"), spec.analysis.discover
-    if given is None:
+    condition, discover = ADAPTIVE.option(spec, "condition"), spec.analysis.discover
+    if condition is None:
         if len(discover) != 1:
-            found = "has none" if not discover else f"has {len(discover)}"
+            number = "has none" if not discover else f"has {len(discover)}"
             yield (
                 ("sampler",),
                 "adaptive needs condition, an expression over outcomes such as 'violations > 0.01': rows are added near its boundary "
-                f"(or else the one of analysis.discover, which {found})",
+                f"(or else the one of analysis.discover, which {number})",
             )
         return
     try:
-        # where the design names no outcomes, those of its runs are not known yet
+        # a design without named outcomes gets those of its runs, which are not known yet
         if spec.outcomes:
-            read_condition(given, [outcome.name for outcome in spec.outcomes])
+            read_condition(condition, [outcome.name for outcome in spec.outcomes])
     except DocumentError as error:
         yield ("sampler", "condition"), error.problems[0].message
 

@@ -19,38 +19,38 @@ from .candidates import candidates, points
 from .grid import axis_numbers, grid, grid_size
 from .option import Found, Option, Sampler, random_of, single_rows
 
-#: More rows than these are not made.
+#: Largest number of rows.
 LARGEST = 1_000_000
-#: Where ``max_runs`` leaves rows out of more combinations than this, it chooses among so many.
+#: Number of candidates that ``max_runs`` chooses from, if a factorial has more combinations.
 CANDIDATES = 20_000
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return all combinations, those of the last axis varying fastest.
+    """Return all combinations; the level of the last axis changes with every row.
 
-    With ``max_runs``, and more combinations than `CANDIDATES` (or four times ``max_runs``): those
-    that the constraints allow, of more than that so many candidates, in which every level of an axis
-    that is free of constraints is equally frequent, +-1.
+    If ``max_runs`` is set and there are more combinations than `CANDIDATES` (or four times ``max_runs``), only this
+    many candidates are drawn from those that the constraints allow. The levels of an axis without constraints are
+    equally frequent among them, +-1.
     """
     coordinates = [grid(axis, count_of(spec, axis)) for axis in spec.axes]
     sizes = [len(levels) for levels in coordinates]
     total = math.prod(sizes)
     arguments: dict[str, Any] = {"levels": dict(zip(_names(spec), sizes, strict=True)), "combinations": total}
-    wanted = None if spec.max_runs is None else max(CANDIDATES, 4 * spec.max_runs)
-    if wanted is None or total <= wanted:
+    most = None if spec.max_runs is None else max(CANDIDATES, 4 * spec.max_runs)
+    if most is None or total <= most:
         return single_rows(points(coordinates, np.indices(sizes).reshape(len(sizes), total).T), arguments)
-    found = candidates(spec, coordinates, wanted, random_of(spec, "candidates"))
-    if not found.whole:
-        arguments["candidates"] = len(found.indices)
-    if found.allowed is not None:
-        arguments["allowed"] = found.allowed
+    chosen = candidates(spec, coordinates, most, random_of(spec, "candidates"))
+    if not chosen.whole:
+        arguments["candidates"] = len(chosen.indices)
+    if chosen.allowed is not None:
+        arguments["allowed"] = chosen.allowed
     else:
-        arguments["looked_at"] = found.looked_at
-    return single_rows(points(coordinates, found.indices), arguments)
+        arguments["looked_at"] = chosen.looked_at
+    return single_rows(points(coordinates, chosen.indices), arguments)
 
 
 def count_of(spec: DesignSpec, axis: Axis) -> int | None:
-    """Return the option ``levels`` for ``axis``, ``None`` where it is not said."""
+    """Return the option ``levels`` for ``axis``, or None if the design has none."""
     levels = spec.sampler.options.get("levels")
     if isinstance(levels, Mapping):
         names = (axis.name, *(factor.name for factor in axis.factors))
@@ -68,22 +68,24 @@ def _names(spec: DesignSpec) -> list[str]:
 
 def _levels(value: Any) -> str | None:
     counts = list(value.values()) if isinstance(value, Mapping) else [value]
-    if all(isinstance(one, int) and not isinstance(one, bool) and 2 <= one <= LARGEST for one in counts):
+    if all(
+        isinstance(count, int) and not isinstance(count, bool) and 2 <= count <= LARGEST for count in counts
+    ):
         return None
     return f"a whole number of at least 2 (at most {LARGEST:,}), or a mapping of factors to such numbers"
 
 
 def _check(spec: DesignSpec) -> list[Found]:
-    found: list[Found] = []
+    problems: list[Found] = []
     levels = spec.sampler.options.get("levels")
     names = [*_names(spec), *(factor.name for factor in spec.factors)]
     for name in levels if isinstance(levels, Mapping) else ():
         if name not in names:
-            known = ", ".join(dict.fromkeys(names))
-            found.append(
+            listed = ", ".join(dict.fromkeys(names))
+            problems.append(
                 (
                     ("sampler", "levels", name),
-                    f"no factor is called {name!r}{did_you_mean(name, names)}; known: {known}",
+                    f"no factor is called {name!r}{did_you_mean(name, names)}; known: {listed}",
                 )
             )
     for axis in spec.axes:
@@ -92,20 +94,20 @@ def _check(spec: DesignSpec) -> list[Found]:
                 f"{axis.name} is continuous, so a factorial design must be told how many values of it to take: "
                 f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}, or another sampler (lhs, sobol)"
             )
-            found.append((("sampler",), message))
+            problems.append((("sampler",), message))
         elif grid_size(axis, count_of(spec, axis)) > LARGEST:
             message = (
                 f"{axis.name} has {grid_size(axis, None):,} values; tell how many of them to take: "
                 f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}"
             )
-            found.append((("sampler",), message))
-    if not found and spec.max_runs is None and _rows(spec) > LARGEST:
+            problems.append((("sampler",), message))
+    if not problems and spec.max_runs is None and _rows(spec) > LARGEST:
         message = (
             f"the full factorial has {_rows(spec):,} rows, more than {LARGEST:,}; "
             "cap them by max_runs, or choose fractional_factorial or lhs"
         )
-        found.append((("sampler",), message))
-    return found
+        problems.append((("sampler",), message))
+    return problems
 
 
 FACTORIAL: Sampler = Sampler(

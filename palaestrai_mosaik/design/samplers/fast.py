@@ -1,7 +1,7 @@
 """Search curves for the extended Fourier amplitude sensitivity test (eFAST).
 
 Source: Saltelli, Tarantola and Chan (1999), "A quantitative model-independent method for global
-sensitivity analysis of model output"; by SALib.
+sensitivity analysis of model output". The implementation is SALib's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .option import Option, Sampler, problem, random_of, size_of, whole
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return one curve of n points per axis; the indices of an axis use its curve only."""
+    """Return one curve of n points per axis; the indices of an axis use only its own curve."""
     from SALib.sample import fast_sampler
 
     n, harmonics = size_of(spec), FAST.option(spec, "M")

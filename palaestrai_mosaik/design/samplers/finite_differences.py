@@ -1,7 +1,8 @@
 """Points with a small step along every axis, for derivative-based measures (DGSM).
 
 Source: Sobol' and Kucherenko (2009), "Derivative based global sensitivity measures and their link
-with global sensitivity indices"; by SALib.
+with global sensitivity indices". The steps are SALib's; the base points are those of
+:func:`~.sequences.randomized`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ import numpy as np
 
 from ..model import DesignSpec
 from ..sample import Sample
-from .option import Option, Sampler, problem, size_of
+from .option import Option, Sampler, size_of
+from .sequences import randomized
+
+#: smallest coordinate of a point, half of the finest step of the sequence, which has 30 bits
+_LEAST = 2.0**-31
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return blocks of D + 1 rows: a point of Sobol's sequence, and one step along each axis.
+    """Draw blocks of D + 1 rows: a point of a Sobol' sequence, and one step along each axis.
 
-    A step is ``delta`` times the coordinate. Nothing is random; the blocks of a smaller n are the
-    first ones.
+    A step is ``delta`` times the coordinate, and ends at 1. A smaller n yields the first blocks.
     """
-    from SALib.sample import finite_diff
-
-    n, delta = size_of(spec), FINITE_DIFFERENCES.option(spec, "delta")
-    unit = finite_diff.sample(problem(spec), n, delta=delta)
-    block = np.repeat(np.arange(n, dtype=np.int64), len(spec.axes) + 1)
-    return Sample(unit, block, {"n": n, "delta": delta})
+    n, delta, axes = size_of(spec), FINITE_DIFFERENCES.option(spec, "delta"), len(spec.axes)
+    base, arguments = randomized(spec, n, axes)
+    # a step from 0 has no length
+    base = np.maximum(base, _LEAST)
+    unit = np.repeat(base[:, None], axes + 1, axis=1)
+    each = np.arange(axes)
+    unit[:, each + 1, each] = np.minimum(base * (1 + delta), 1.0)
+    block = np.repeat(np.arange(n, dtype=np.int64), axes + 1)
+    return Sample(unit.reshape(-1, axes), block, {"n": n, "delta": delta, **arguments})
 
 
 def _delta(value: Any) -> str | None:

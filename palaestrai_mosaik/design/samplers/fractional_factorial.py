@@ -1,11 +1,11 @@
 """Regular fractions of a two-level factorial.
 
-Factors are written as letters (I is left out, it stands for the mean): ``d=abc`` sets factor d
+Factors are written as letters, without I, which is the mean: ``d=abc`` sets factor d
 to the product of a, b and c. Source: Box, Hunter and Hunter, "Statistics for Experimenters",
 chapter 6; Montgomery, "Design and Analysis of Experiments", chapter 8.
 
-Inside, a column of the design is the number whose bits are the base factors that it is the
-product of, so that the product of columns is the exclusive or of their numbers. A fraction has
+Internally, a column of the design is a number with a bit for each base factor in its product. The
+product of columns is then the exclusive or of their numbers. A fraction has
 resolution R if no R - 1 of its columns have the product 1.
 """
 
@@ -23,22 +23,23 @@ import numpy as np
 
 from ..model import DesignSpec
 from ..sample import Sample
+from . import aberration
 from .grid import grid
 from .option import Found, Option, Sampler, single_rows, whole
 
 LETTERS = "abcdefghjklmnopqrstuvwxyz"
 _GENERATOR = re.compile(r"([a-z])\s*=\s*([+-]?)\s*([a-z]+)")
-#: base factors are not searched beyond this number
+#: largest number of base factors in a search
 _MOST_BASE = 16
-#: how many factors have their aliases of pairs told
+#: largest number of factors for which the aliases of pairs are listed
 _MOST_TOLD = 40
 
-#: columns, and which of them are negative
+#: columns, and whether each is negative
 Columns = tuple[tuple[int, ...], tuple[bool, ...]]
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return the rows in standard order; levels sit in the middle of their share, ranges at their ends."""
+    """Return the rows in standard order; levels are in the middle of their share, ranges at their ends."""
     columns, negative = _columns(spec)
     base = _base(columns)
     rows = np.arange(2**base)
@@ -47,7 +48,7 @@ def draw(spec: DesignSpec) -> Sample:
     ends = [grid(axis, 2)[[0, -1]] for axis in spec.axes]
     unit = np.stack([end[high[:, number].astype(int)] for number, end in enumerate(ends)], axis=1)
     names = {_letter(number): axis.name for number, axis in enumerate(spec.axes)}
-    found = resolution(columns)
+    least = resolution(columns)
     arguments = {
         "letters": names,
         "generators": [
@@ -55,10 +56,10 @@ def draw(spec: DesignSpec) -> Sample:
             for number, column in enumerate(columns)
             if column.bit_count() > 1
         ],
-        "resolution": found,
+        "resolution": least,
         "aliases": aliases(columns, negative),
     }
-    warnings = [] if found is None or found >= 5 else [_WARNINGS[found]]
+    warnings = [] if least is None or least >= 5 else [_WARNINGS[least]]
     return single_rows(unit, arguments, *warnings)
 
 
@@ -72,7 +73,7 @@ _WARNINGS = {
 
 
 def resolution(columns: Sequence[int]) -> int | None:
-    """Return the smallest number of columns whose product is 1, ``None`` for a full factorial."""
+    """Return the smallest number of columns with the product 1, or None for a full factorial."""
     if len(columns) == _base(columns):
         return None
     numbers = range(len(columns))
@@ -81,23 +82,23 @@ def resolution(columns: Sequence[int]) -> int | None:
         return reduce(xor, (columns[number] for number in chosen), 0)
 
     for length in range(1, len(columns) + 1):
-        half, rest = length // 2, length - length // 2
-        # Shorter words were found before, so that no two halves have the same product, unless
-        # together they are a word of this length. Two columns may be equal, so they go by number.
-        products = {product(one): one for one in combinations(numbers, half)}
+        half, remainder = length // 2, length - length // 2
+        # Shorter words were excluded before, so no two halves have the same product, unless together they are a word
+        # of this length. Columns may be equal, so halves are compared by their numbers.
+        products = {product(chosen_columns): chosen_columns for chosen_columns in combinations(numbers, half)}
         if len(products) < comb(len(columns), half):
             return length
-        for one in combinations(numbers, rest):
-            other = products.get(product(one))
-            if other is not None and other != one:
+        for chosen_columns in combinations(numbers, remainder):
+            other = products.get(product(chosen_columns))
+            if other is not None and other != chosen_columns:
                 return length
     raise AssertionError("more columns than base factors have a product that is 1")
 
 
 def aliases(columns: Sequence[int], negative: Sequence[bool]) -> list[list[str]]:
-    """Return the main effects and interactions of two factors that cannot be told apart, group by group.
+    """Return the groups of main effects and interactions of two factors that are confounded with each other.
 
-    ``-`` before an effect: it comes in with the other sign. Of very many factors the main effects only.
+    A ``-`` before an effect marks the opposite sign. With more than 40 factors, only main effects are listed.
     """
     effects: list[tuple[tuple[int, ...], int]] = [
         ((number,), column) for number, column in enumerate(columns)
@@ -116,32 +117,70 @@ def aliases(columns: Sequence[int], negative: Sequence[bool]) -> list[list[str]]
 
 
 def generate(count: int, wanted: int) -> tuple[int, ...]:
-    """Return the columns of ``count`` factors in as few rows as found, with resolution ``wanted`` or better.
+    """Return columns of ``count`` factors with resolution ``wanted`` or better, in as few rows as the search finds.
 
-    Raises ``ValueError`` where none are found.
+    Up to 64 rows they have minimum aberration (`aberration`), with resolution III up to 128 rows. For larger fractions
+    this is not known.
+
+    Args:
+        count: number of factors.
+        wanted: the least resolution.
+
+    Raises:
+        ValueError: no such fraction has at most 2**16 rows.
     """
     for base in range(1, min(count, _MOST_BASE) + 1):
-        found = None
-        for better in range(wanted, count + 1):
-            columns = _extend(count, base, better)
-            if columns is None:
-                break
-            found = columns
-        if found is not None or count == base:
-            return found if found is not None else tuple(1 << i for i in range(base))
+        columns = _longest(count, base, wanted)
+        if columns is not None:
+            return _fewest_words(columns, base)
+        if count == base:
+            return _single(base)
     raise ValueError(
         f"no fraction of {count} factors with resolution {wanted} has at most 2**{_MOST_BASE} rows"
     )
 
 
-def _extend(count: int, base: int, wanted: int) -> tuple[int, ...] | None:
-    """Return the base columns and generated ones, taken as long as the resolution stays ``wanted``."""
-    single = [1 << number for number in range(base)]
+def _longest(count: int, base: int, least: int) -> tuple[int, ...] | None:
+    """Return the columns of the best resolution that the search finds, or None if it is below ``least``."""
+    best = None
+    for target in range(least, count + 1):
+        columns = _extend(count, base, target)
+        if columns is None:
+            break
+        best = columns
+    return best
+
+
+def _fewest_words(columns: tuple[int, ...], base: int) -> tuple[int, ...]:
+    """Return ``columns``, or as many others in as many rows that have less aberration."""
+    count, half = len(columns), 2 ** (base - 1)
+    others = [aberration.catalogued(count, base)]
+    if half < count < 2 * half - 1:
+        others.append(aberration.around(_inner(count - half, base - 1), base))
+    for other in others:
+        if other is not None and aberration.has_less(other, columns):
+            columns = other
+    return columns
+
+
+def _inner(count: int, base: int) -> tuple[int, ...]:
+    """Return the columns of ``count`` factors in 2**``base`` rows, even if fewer rows would be enough."""
+    columns = _longest(count, base, 3)
+    return _single(base)[:count] if columns is None else _fewest_words(columns, base)
+
+
+def _single(base: int) -> tuple[int, ...]:
+    return tuple(1 << number for number in range(base))
+
+
+def _extend(count: int, base: int, least: int) -> tuple[int, ...] | None:
+    """Return the base columns and as many generated ones as needed, or None if there are too few of this resolution."""
+    single = _single(base)
     if count < base or count >= 2**base:
         return None
-    longest = _order(base, wanted)
+    longest = _order(base, least)
     for candidates in (longest[::-1], longest):
-        columns, sums = list(single), _sums(single, wanted - 2)
+        columns, sums = list(single), _sums(single, least - 2)
         for candidate in candidates:
             if len(columns) == count:
                 break
@@ -153,16 +192,16 @@ def _extend(count: int, base: int, wanted: int) -> tuple[int, ...] | None:
     return None
 
 
-def _order(base: int, wanted: int) -> list[int]:
-    """Return products of base factors, longest last; for even resolutions those of odd length suffice."""
-    products = [number for number in range(1, 2**base) if number.bit_count() >= wanted - 1]
-    if wanted == 4:
+def _order(base: int, least: int) -> list[int]:
+    """Return products of base factors in descending length; for resolution IV, those of odd length suffice."""
+    products = [number for number in range(1, 2**base) if number.bit_count() >= least - 1]
+    if least == 4:
         products = [number for number in products if number.bit_count() % 2 == 1]
     return sorted(products, key=lambda number: (-number.bit_count(), -number))
 
 
 def _sums(columns: Sequence[int], most: int) -> list[set[int]]:
-    """Return the products of up to 0, 1, ... ``most`` columns."""
+    """Return the sets of products of up to 0, 1, ... ``most`` columns."""
     sums: list[set[int]] = [{0} for _ in range(most + 1)]
     for column in columns:
         sums = _grown(sums, column)
@@ -171,8 +210,8 @@ def _sums(columns: Sequence[int], most: int) -> list[set[int]]:
 
 def _grown(sums: list[set[int]], column: int) -> list[set[int]]:
     return [
-        one | ({number ^ column for number in sums[length - 1]} if length else set())
-        for length, one in enumerate(sums)
+        products | ({number ^ column for number in sums[length - 1]} if length else set())
+        for length, products in enumerate(sums)
     ]
 
 
@@ -184,7 +223,7 @@ def _columns(spec: DesignSpec) -> Columns:
         return columns, (False,) * count
     generators = dict(_parse(text) for text in written)
     base = [number for number in range(count) if number not in generators]
-    bits = {number: 1 << place for place, number in enumerate(base)}
+    bits = {number: 1 << bit for bit, number in enumerate(base)}
     columns = tuple(
         bits[number] if number in bits else reduce(xor, (bits[factor] for factor in generators[number][1]))
         for number in range(count)
@@ -193,7 +232,7 @@ def _columns(spec: DesignSpec) -> Columns:
 
 
 def _parse(text: str) -> tuple[int, tuple[bool, tuple[int, ...]]]:
-    """Return the factor that a sound generator sets, whether to the negative, and the product's factors."""
+    """Return the factor that a valid generator sets, whether its product is negated, and the product's factors."""
     match = _GENERATOR.fullmatch(text.strip().lower())
     assert match is not None, text
     target, sign, product = match.groups()
@@ -201,7 +240,7 @@ def _parse(text: str) -> tuple[int, tuple[bool, tuple[int, ...]]]:
 
 
 def _parity(rows: np.ndarray, column: int) -> np.ndarray:
-    """Return whether the product of the base factors in ``column`` is high in each row."""
+    """Return in which rows the product of the base factors in ``column`` is high, (rows,)."""
     low = np.zeros(len(rows), dtype=bool)
     for bit in range(column.bit_length()):
         if column >> bit & 1:
@@ -222,8 +261,8 @@ def _product(column: int) -> str:
 
 
 def _generators(value: Any) -> str | None:
-    sound = isinstance(value, list) and value and all(isinstance(one, str) for one in value)
-    if sound and all(_GENERATOR.fullmatch(one.strip().lower()) for one in value):
+    sound = isinstance(value, list) and value and all(isinstance(text, str) for text in value)
+    if sound and all(_GENERATOR.fullmatch(text.strip().lower()) for text in value):
         return None
     return 'a list of generators such as "d=abc" (letters stand for the factors in their order, without i)'
 
@@ -242,14 +281,14 @@ def _check(spec: DesignSpec) -> list[Found]:
 
 
 def _faults(written: Sequence[str], count: int) -> Iterator[str]:
-    known = LETTERS[:count]
+    letters = LETTERS[:count]
     targets = [text.strip()[0].lower() for text in written]
     setters: dict[frozenset[str], str] = {}
     for text, target in zip(written, targets, strict=True):
         product = _GENERATOR.fullmatch(text.strip().lower())[3]  # type: ignore[index]
-        unknown = [letter for letter in (target, *product) if letter not in known]
+        unknown = [letter for letter in (target, *product) if letter not in letters]
         if unknown:
-            yield f"{text!r}: there is no factor {unknown[0]!r}; the {count} factors are {known[0]} to {known[-1]}"
+            yield f"{text!r}: there is no factor {unknown[0]!r}; the {count} factors are {letters[0]} to {letters[-1]}"
         elif targets.count(target) > 1:
             yield f"{text!r}: {target} is set twice"
         elif any(letter in targets for letter in product):

@@ -1,4 +1,4 @@
-"""The coordinates that designs with fixed levels use of an axis."""
+"""The coordinates of an axis in designs with fixed levels."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from ..sample import FloatArray
 
 
 def grid(axis: Axis, count: int | None) -> FloatArray:
-    """Return the coordinates (levels,) of ``axis``, rising.
+    """Return the coordinates of ``axis``, (levels,), in ascending order.
 
-    Levels are all taken, each in the middle of its share. Of a continuous axis ``count``
-    coordinates are, evenly from 0 to 1. Whole numbers of equal share are levels: all of them
-    where ``count`` is ``None`` or larger, else ``count`` from the first to the last.
+    All levels are taken, in the middle of their shares. Whole numbers of equal share count as levels.
+
+    Args:
+        axis: the axis.
+        count: number of coordinates, evenly spaced from 0 to 1, of a continuous axis. Of whole numbers, this many from
+            the first to the last; None or a larger number takes all of them.
     """
     if axis.levels is not None:
         return middles(axis)
@@ -27,7 +30,7 @@ def grid(axis: Axis, count: int | None) -> FloatArray:
 
 
 def grid_size(axis: Axis, count: int | None) -> int:
-    """Return how many coordinates `grid` gives, without making them."""
+    """Return the number of coordinates in `grid`, without computing them."""
     if axis.levels is not None:
         return axis.levels
     numbers = axis_numbers(axis)
@@ -38,6 +41,6 @@ def grid_size(axis: Axis, count: int | None) -> int:
 
 
 def axis_numbers(axis: Axis) -> int | None:
-    """Return how many whole numbers of equal share the axis has, ``None`` where it has others, too."""
+    """Return how many whole numbers of equal share the axis has, or None if it has other values."""
     counts = {whole_numbers(factor) if factor.dist == "uniform" else None for factor in axis.factors}
     return counts.pop() if len(counts) == 1 else None

@@ -1,4 +1,4 @@
-"""Latin hypercubes: n points, of which each n-th part of every axis holds exactly one.
+"""Latin hypercubes: in each axis, every n-th part holds exactly one of the n points.
 
 Source: McKay, Beckman and Conover (1979), "A comparison of three methods for selecting values of
 input variables"; the criterion phi_p of maximin designs: Morris and Mitchell (1995),
@@ -16,14 +16,14 @@ from ..model import DesignSpec
 from ..sample import FloatArray, Sample
 from .option import Found, Option, Sampler, one_of, random_of, single_rows, size_of
 
-#: exchanges of two points that maximin tries, and how sharply it looks at the nearest points
+#: number of exchanges of two points in maximin, and the exponent p of its criterion
 _EXCHANGES, _POWER = 4000, 10
-#: Distances between all pairs are kept, so an optimised hypercube has at most so many points.
+#: Largest number of points in an optimised hypercube, which keeps the distances of all pairs.
 _LARGEST = 2000
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return n points. Those of another n are others: a hypercube cannot grow."""
+    """Draw n points. Another n yields other points, because a hypercube cannot grow."""
     from scipy.stats import qmc
 
     n, optimize = size_of(spec), LHS.option(spec, "optimize")
@@ -37,11 +37,16 @@ def draw(spec: DesignSpec) -> Sample:
 
 
 def spread(spec: DesignSpec, unit: FloatArray, random: np.random.Generator) -> FloatArray:
-    """Return the hypercube ``unit`` after exchanges within its columns that spread its points.
+    """Spread the points of the hypercube ``unit`` by exchanges within its columns.
 
     Minimises the sum over all pairs of d**-p (d: Euclidean distance; two levels of a nominal axis
-    have the distance 1), which for large p is the largest smallest distance. An exchange within a
-    column leaves the hypercube one.
+    have the distance 1). For large p, this maximises the smallest distance. After an exchange within a
+    column, the points are still a hypercube.
+
+    Args:
+        spec: the design.
+        unit: (rows, axes) a Latin hypercube.
+        random: the random generator.
     """
     unit = unit.copy()
     seen = np.stack([_seen(spec, unit, number) for number in range(unit.shape[1])], axis=1)
@@ -49,8 +54,8 @@ def spread(spec: DesignSpec, unit: FloatArray, random: np.random.Generator) -> F
 
     def squares(column: int, row: int) -> FloatArray:
         difference = seen[:, column] - seen[row, column]
-        found: FloatArray = (difference != 0).astype(float) if nominal[column] else difference**2
-        return found
+        square: FloatArray = (difference != 0).astype(float) if nominal[column] else difference**2
+        return square
 
     distances = sum(
         (np.stack([squares(column, row) for row in range(len(unit))]) for column in range(unit.shape[1])),
@@ -72,7 +77,7 @@ def spread(spec: DesignSpec, unit: FloatArray, random: np.random.Generator) -> F
 
 
 def _seen(spec: DesignSpec, unit: FloatArray, number: int) -> FloatArray:
-    """Return what a distance along an axis is taken of: the coordinate, or the nominal level."""
+    """Return the values that distances along an axis are computed from: coordinates, or nominal levels."""
     axis = spec.axes[number]
     if axis.nominal:
         return levels(shares(axis), unit[:, number]).astype(float)
@@ -80,8 +85,8 @@ def _seen(spec: DesignSpec, unit: FloatArray, number: int) -> FloatArray:
 
 
 def _crowding(squares: FloatArray, pair: Any) -> float:
-    others = np.delete(squares, pair, axis=1)
-    return float(np.sum(np.maximum(others, 1e-12) ** (-_POWER / 2)))
+    distances = np.delete(squares, pair, axis=1)
+    return float(np.sum(np.maximum(distances, 1e-12) ** (-_POWER / 2)))
 
 
 def _check(spec: DesignSpec) -> list[Found]:

@@ -1,8 +1,8 @@
-"""Trajectories for elementary effects.
+"""Morris trajectories for elementary effects.
 
 Source: Morris (1991), "Factorial sampling plans for preliminary computational experiments";
 optimal trajectories: Campolongo, Cariboni and Saltelli (2007), by the search of Ruano et al.
-(2012); by SALib.
+(2012). The implementation is SALib's.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..model import Axis, DesignSpec
 from ..sample import FloatArray, Sample
 from .option import Found, Option, Sampler, problem, random_of, size_of, units, whole
 
-#: points of a range that trajectories move on, and trajectories that ``optimal`` chooses among
+#: largest number of levels of the grid, and largest number of trajectories that ``optimal`` chooses from
 _MOST_LEVELS, _MOST_COMPARED = 200, 2000
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return trajectories of G + 1 rows (G: groups and single axes), each moving one at a time."""
+    """Draw trajectories of G + 1 rows (G: groups and single axes); each step moves one of these."""
     from SALib.sample import morris
 
     n, levels, optimal = size_of(spec), MORRIS.option(spec, "levels"), MORRIS.option(spec, "optimal")
     unit = morris.sample(
         problem(spec), n, num_levels=levels, optimal_trajectories=optimal, seed=random_of(spec)
     )
-    # the ends are missed by rounding errors
+    # rounding errors can exceed the ends
     unit = np.clip(unit, 0.0, 1.0)
     count = len(unit) // (len(units(spec)) + 1)
     block = np.repeat(np.arange(count, dtype=np.int64), len(units(spec)) + 1)
@@ -53,23 +53,23 @@ def _warnings(spec: DesignSpec, levels: int) -> Iterator[str]:
 
 
 def _of_levels(axis: Axis, levels: int) -> Iterator[str]:
-    """Yield which levels of an axis the grid does not hit, or not as often as their weights say."""
+    """Yield a warning if the grid misses levels of an axis, or hits them in other shares than their weights."""
     edges = shares(axis)
 
     def hits(count: int) -> FloatArray:
-        found = levels_at(edges, np.linspace(0.0, 1.0, count))
-        return np.bincount(found, minlength=len(edges)) / count
+        hit = levels_at(edges, np.linspace(0.0, 1.0, count))
+        return np.bincount(hit, minlength=len(edges)) / count
 
-    found, wanted = hits(levels), np.diff(edges, prepend=0.0)
+    hit, weights = hits(levels), np.diff(edges, prepend=0.0)
     sizes = range(2, _MOST_LEVELS + 1, 2)
-    if not found.all():
+    if not hit.all():
         labels = next(factor.labels for factor in axis.factors if factor.kind == "levels")
-        missed = ", ".join(label for label, share in zip(labels, found, strict=True) if not share)
+        missed = ", ".join(label for label, share in zip(labels, hit, strict=True) if not share)
         enough = next((count for count in sizes if hits(count).all()), None)
         hint = "" if enough is None else f"; levels: {enough} hits all"
         yield f"{axis.name}: Morris moves on {levels} points of the range and never takes {missed}{hint}"
-    elif not np.allclose(found, wanted, rtol=0.0, atol=1e-9):
-        alike = next((size for size in sizes if np.allclose(hits(size), wanted, rtol=0.0, atol=1e-9)), None)
+    elif not np.allclose(hit, weights, rtol=0.0, atol=1e-9):
+        alike = next((size for size in sizes if np.allclose(hits(size), weights, rtol=0.0, atol=1e-9)), None)
         yield _uneven(axis, len(edges), levels, alike)
 
 

@@ -1,4 +1,4 @@
-"""What a sampler is: its name, what it may be told, and its properties that rules look at."""
+"""The description of a sampler: its name, options, and the properties that the rules check."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from palaestrai_mosaik.seeding import generator
 from ..model import Axis, DesignSpec
 from ..sample import FloatArray, Sample
 
-#: A sample has at most so many numbers, rows times axes.
+#: Largest number of coordinates in a sample, rows times axes.
 MAX_VALUES = 10_000_000
 
 Size = Literal["required", "optional", "none"]
-#: A place in the document, and what is wrong there.
+#: Path of a problem in the document, and the message.
 Found = tuple[Place, str]
 
 
@@ -26,8 +26,12 @@ Found = tuple[Place, str]
 class Option:
     """One option of a sampler.
 
-    ``check`` returns what is allowed instead where a value is wrong (``"a whole number of at
-    least 2"``), else ``None``.
+    Attributes:
+        name: key in the design's ``sampler``.
+        default: value if the design has none.
+        check: returns a description of the allowed values (``"a whole number of at least 2"``), or None if the value is
+            valid.
+        meaning: one line of documentation.
     """
 
     name: str
@@ -38,18 +42,31 @@ class Option:
 
 @dataclass(frozen=True)
 class Sampler:
-    """One way to choose the points of a design.
+    """A method to choose the points of a design.
 
-    ``draw`` makes the sample, ``rows`` tells how many rows it has without making it. ``size``:
-    whether ``n`` must, may or must not be given; ``unit`` says what ``n`` counts, ``size_check``
-    returns what is wrong with a value of it. ``groups``: knows groups. ``allows_constraints``: rows may be
-    rejected by constraints. ``includes_bounds``: coordinates may be exactly 0 or 1. ``two_level``: every axis
-    has two levels, or two ends. ``uses_weights``: levels come by their weights. ``methods`` of sensitivity analysis fit
-    the sample, and are used where the design names none and its factors allow them. ``made_for``: the one
-    method that the sample is made for, if it is made for one. ``inner``: a sampler to take where ends do not exist. ``alias``: an option that is another
-    word for ``n``. ``scales_with``: the option that the number of rows is proportional to, and its value.
-    ``in_rounds``: rows are added, in rounds, when those before have been executed (:mod:`palaestrai_mosaik.rounds`).
-    ``check`` finds what is wrong beyond the options one by one.
+    Attributes:
+        name: name in a design's ``sampler``.
+        title: name for messages.
+        draw: draws the sample.
+        rows: returns the number of rows of the sample without drawing it.
+        size: whether ``n`` is required, optional or not allowed.
+        unit: what ``n`` counts.
+        size_check: returns a message if a value of ``n`` is invalid, or None.
+        options: the options beside ``n``.
+        groups: whether the sampler supports groups of axes.
+        allows_constraints: whether constraints may reject rows.
+        includes_bounds: returns whether coordinates may be exactly 0 or 1.
+        two_level: whether every axis has two levels, or is sampled at its two ends.
+        uses_weights: whether levels are drawn by their weights.
+        methods: sensitivity methods that support the sample. They are the defaults, if the design names none and the
+            factors allow them.
+        made_for: the one sensitivity method that the sample is designed for, if there is one.
+        inner: sampler to suggest if an axis has no ends.
+        alias: option that is another word for ``n``.
+        scales_with: returns the option that the number of rows is proportional to, and its value; None without one.
+        in_rounds: returns whether rows are added in rounds, after the earlier ones have been executed
+            (:mod:`palaestrai_mosaik.rounds`).
+        check: returns problems beyond those of single options.
     """
 
     name: str
@@ -76,13 +93,13 @@ class Sampler:
     check: Callable[[DesignSpec], list[Found]] = field(default=lambda spec: [])
 
     def option(self, spec: DesignSpec, name: str) -> Any:
-        """Return the value of the option ``name`` of the design, or its default."""
+        """Return the design's value of the option ``name``, or its default."""
         default = next(option.default for option in self.options if option.name == name)
         return spec.sampler.options.get(name, default)
 
 
 def whole(least: int, most: int | None = None, none: bool = False) -> Callable[[Any], str | None]:
-    """Return the check for whole numbers from ``least``; ``none``: nothing (null) is allowed, too."""
+    """Build a check for whole numbers of at least ``least`` (and at most ``most``); ``none`` allows null, too."""
 
     def check(value: Any) -> str | None:
         if none and value is None:
@@ -96,12 +113,12 @@ def whole(least: int, most: int | None = None, none: bool = False) -> Callable[[
 
 
 def flag(value: Any) -> str | None:
-    """Check for true and false."""
+    """Check that a value is true or false."""
     return None if isinstance(value, bool) else "true or false"
 
 
 def one_of(*words: str) -> Callable[[Any], str | None]:
-    """Return the check for one of ``words``."""
+    """Build a check for one of ``words``."""
 
     def check(value: Any) -> str | None:
         return None if isinstance(value, str) and value in words else f"one of {', '.join(words)}"
@@ -110,38 +127,44 @@ def one_of(*words: str) -> Callable[[Any], str | None]:
 
 
 def size_of(spec: DesignSpec) -> int:
-    """Return the ``n`` of a sampler that needs one, by whichever word it is given."""
+    """Return the ``n`` of a sampler that requires it, under either of its names."""
     n = spec.sampler.n
     return n if n is not None else int(spec.sampler.options["trajectories"])
 
 
-def random_of(spec: DesignSpec, *path: str) -> np.random.Generator:
-    """Return the generator of the design's sample."""
+def random_of(spec: DesignSpec, *path: str | int) -> np.random.Generator:
+    """Return the random generator of the design's sample; ``path`` names a stream of its own."""
     return generator(spec.seed, "sample", spec.sampler.name, *path)
 
 
 def single_rows(unit: FloatArray, arguments: Mapping[str, Any], *warnings: str) -> Sample:
-    """Return the sample of points of which each stands alone."""
+    """Build a sample in which every point is its own block.
+
+    Args:
+        unit: (rows, axes) the points.
+        arguments: the sampler's arguments, for the manifest.
+        warnings: messages for the user.
+    """
     return Sample(unit, np.arange(len(unit), dtype=np.int64), arguments, warnings)
 
 
 def unit_label(axis: Axis) -> str:
-    """Return what an axis is counted as: its group, or itself where it is in none."""
+    """Return the axis's group, or its name if it is in no group."""
     return axis.group if axis.group is not None else axis.name
 
 
 def units(spec: DesignSpec) -> tuple[str, ...]:
-    """Return the groups and the axes in none of them: what a grouped sample moves one at a time."""
+    """Return the groups, and the axes outside of groups: a grouped sample moves one of these at a time."""
     return tuple(dict.fromkeys(unit_label(axis) for axis in spec.axes))
 
 
 def problem(spec: DesignSpec) -> dict[str, Any]:
-    """Return a fresh SALib problem: the unit cube, with the groups of the design if it has some."""
-    found: dict[str, Any] = {
+    """Build a SALib problem on the unit cube, with the design's groups if it has any."""
+    result: dict[str, Any] = {
         "num_vars": len(spec.axes),
         "names": [axis.name for axis in spec.axes],
         "bounds": [[0.0, 1.0] for _ in spec.axes],
     }
     if spec.groups:
-        found["groups"] = [unit_label(axis) for axis in spec.axes]
-    return found
+        result["groups"] = [unit_label(axis) for axis in spec.axes]
+    return result

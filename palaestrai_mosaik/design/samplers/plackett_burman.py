@@ -1,7 +1,7 @@
 """Plackett-Burman designs: main effects of k two-level factors in little more than k runs.
 
 Source: Plackett and Burman (1946), "The design of optimum multifactorial experiments"; matrices by
-Paley (1933), "On orthogonal matrices": of 8, 12, 20, 24, 32, ... rows these are the published
+Paley (1933), "On orthogonal matrices". With 8, 12, 20, 24, 32, ... rows, these are the published
 cyclic designs.
 """
 
@@ -17,14 +17,14 @@ from .option import Option, Sampler, flag, single_rows
 
 Signs = npt.NDArray[np.int64]
 
-#: no larger design is made
+#: largest number of rows
 LARGEST = 512
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return the rows, high before low as published; with ``foldover`` again with all signs turned.
+    """Return the rows, high before low as published; ``foldover`` appends all of them with opposite signs.
 
-    A foldover frees the main effects of the interactions of two factors.
+    In a foldover, main effects are not confounded with interactions of two factors.
     """
     n = _runs(spec)
     signs = plackett_burman(n)[:, : len(spec.axes)]
@@ -33,26 +33,32 @@ def draw(spec: DesignSpec) -> Sample:
         signs = np.vstack([signs, -signs])
     ends = [grid(axis, 2)[[0, -1]] for axis in spec.axes]
     unit = np.stack([end[(signs[:, number] > 0).astype(int)] for number, end in enumerate(ends)], axis=1)
-    aliased = "main effects are partly mixed with interactions of two factors; foldover: true parts them"
-    return single_rows(unit, {"n": n, "foldover": foldover}, *([] if foldover else [aliased]))
+    aliased = "main effects are partly mixed with interactions of two factors; foldover: true separates them"
+    # all combinations of two factors leave nothing to mix
+    clear = foldover or len(spec.axes) < 3
+    return single_rows(unit, {"n": n, "foldover": foldover}, *([] if clear else [aliased]))
 
 
 def plackett_burman(n: int) -> Signs:
-    """Return the design of ``n`` rows and n - 1 columns of -1 and 1, the last row all -1.
+    """Return the design of ``n`` rows and n - 1 columns of -1 and 1; the last row is all -1.
 
-    Raises ``ValueError`` where none is known here.
+    Raises:
+        ValueError: no design of ``n`` rows is implemented.
     """
     matrix = _hadamard(n)
     if matrix is None:
         raise ValueError(f"no design of {n} runs is known here")
-    # first column all 1; then the row of ones last and negative
+    # normalise the first column to 1 and the first row to -1, which becomes the last
     matrix = matrix * matrix[:, :1]
     matrix = -matrix * matrix[:1]
     return np.vstack([matrix[1:, 1:], matrix[:1, 1:]])
 
 
 def _hadamard(n: int) -> Signs | None:
-    """Return a Hadamard matrix (n, n) of Paley's first or second kind, or doubled; normal but for Paley."""
+    """Return a Hadamard matrix, (n, n), of Paley's first or second kind, or doubled; None for other n.
+
+    Those of the second kind, and those doubled from them, are not normalised.
+    """
     if n in (1, 2):
         return np.array([[1, 1], [1, -1]])[:n, :n]
     if n % 4 == 0 and _is_prime(n - 1):
@@ -64,7 +70,7 @@ def _hadamard(n: int) -> Signs | None:
 
 
 def _first_kind(q: int) -> Signs:
-    # row 0 and column 0 of ones, inside -1 where the cyclic design is high
+    # row 0 and column 0 are ones; inside, -1 marks the high levels of the cyclic design
     inner = -_cyclic(q) - np.eye(q, dtype=np.int64)
     matrix = np.ones((q + 1, q + 1), dtype=np.int64)
     matrix[1:, 1:] = inner
@@ -84,8 +90,8 @@ def _cyclic(q: int) -> Signs:
     """Return the matrix of the quadratic characters of column - row modulo the prime ``q``."""
     squares = {number * number % q for number in range(1, q)}
     character = np.array([0, *(1 if number in squares else -1 for number in range(1, q))])
-    found: Signs = character[(np.arange(q)[None, :] - np.arange(q)[:, None]) % q]
-    return found
+    characters: Signs = character[(np.arange(q)[None, :] - np.arange(q)[:, None]) % q]
+    return characters
 
 
 def _is_prime(number: int) -> bool:
@@ -105,8 +111,8 @@ def _runs(spec: DesignSpec) -> int:
 def _size(spec: DesignSpec, n: int) -> str | None:
     if n > len(spec.axes) and _known(n):
         return None
-    near = [one for one in range(4, LARGEST + 1, 4) if one > len(spec.axes) and _known(one)]
-    near = sorted(sorted(near, key=lambda one: abs(one - n))[:2])
+    near = [size for size in range(4, LARGEST + 1, 4) if size > len(spec.axes) and _known(size)]
+    near = sorted(sorted(near, key=lambda size: abs(size - n))[:2])
     return (
         f"n must be a multiple of 4, larger than the number of factors ({len(spec.axes)}), with a known design; "
         f"found {n}, the nearest are {' and '.join(map(str, near))}"

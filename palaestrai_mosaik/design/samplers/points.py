@@ -1,4 +1,4 @@
-"""Given points: a table with a column per factor, in the design or in a CSV file."""
+"""Explicit points: a table with a column per factor, in the design or in a CSV file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.experiment.located import show
+from palaestrai_mosaik.experiment.located import show_unquoted
 
 from ..decode import decode, resolution
 from ..distributions import INSIDE, bounded, middles, position, reach
@@ -20,35 +20,41 @@ from ..model import INACTIVE, Axis, DesignSpec, Factor
 from ..sample import FloatArray, Sample
 from .option import Found, Option, Sampler, flag, single_rows
 
-#: how many faults of a table are told
+#: largest number of faults of a table in an error
 _TOLD = 20
-#: the coordinate of a factor that is inactive in a row, which nobody looks at
+#: coordinate of a factor that is inactive in a row; it is never used
 _NOWHERE = 0.5
-#: A value that comes back from its coordinate this near, in relation to itself, is the same.
+#: Largest relative difference between a value and its round trip through the unit cube.
 _SAME = 1e-12
 
 
 def inlined(sampler: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """Return the ``sampler`` of a design with the table of its CSV ``file`` in place of the file's name.
+    """Replace the CSV ``file`` of a design's ``sampler`` by the file's table.
 
-    The file starts from ``directory``, is UTF-8, and has a header. Numbers that read back as they
-    are written become numbers, empty cells null, all else stays text. So a design holds its points,
-    and is another one where they change. Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    The table becomes a part of the design, so a design with a changed file is another design. Cells that Python writes
+    the same way as a number become numbers, empty cells null, and all others stay text.
+
+    Args:
+        sampler: the ``sampler`` of a design, with the key ``file``: UTF-8, with a header.
+        directory: folder that ``file`` is relative to.
+
+    Raises:
+        DocumentError: the file cannot be read, is no CSV file, or has no points.
     """
     path = directory / str(sampler["file"])
     try:
-        with files.open_text(path, encoding="utf-8-sig", newline="") as stream:
+        with files.open_text(path, encoding="utf-8-sig", newline="", follow=True) as stream:
             lines = [line for line in csv.reader(stream, skipinitialspace=True) if line]
     except OSError as error:
-        near = did_you_mean(path.name, [one.name for one in path.parent.glob("*.csv")])
+        near = did_you_mean(path.name, [csv_file.name for csv_file in path.parent.glob("*.csv")])
         raise _unreadable(path, f"cannot be read: {error.strerror}{near}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise _unreadable(path, f"not a CSV file in UTF-8: {error}") from None
+        raise _unreadable(path, f"not a CSV file in UTF-8: {files.reading_fault(error)}") from None
     if len(lines) < 2:
         raise _unreadable(path, "needs a header with the names of the factors, and a line per point")
-    rest = {key: value for key, value in sampler.items() if key != "file"}
+    options = {key: value for key, value in sampler.items() if key != "file"}
     rows = [[_scalar(cell.strip()) for cell in line] for line in lines[1:]]
-    return {**rest, "columns": [name.strip() for name in lines[0]], "rows": rows}
+    return {**options, "columns": [name.strip() for name in lines[0]], "rows": rows}
 
 
 def _unreadable(path: Path, message: str) -> DocumentError:
@@ -67,24 +73,24 @@ def _scalar(cell: str) -> Any:
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return the points: levels in the middle of their share, numbers where they lie in the distribution."""
-    unit, faults = _read(spec)
-    assert not faults, faults
+    """Return the points: levels in the middle of their share, numbers at their position in the distribution."""
+    unit, problems = _read(spec)
+    assert not problems, problems
     arguments = {"n": len(unit), "unit": POINTS.option(spec, "unit")}
     return single_rows(unit, arguments)
 
 
 def _read(spec: DesignSpec) -> tuple[FloatArray, list[Found]]:
-    """Return the points and what is wrong with the table; ``(rows, axes)``."""
+    """Return the points, (rows, axes), and the problems of the table."""
     columns, rows = spec.sampler.options["columns"], spec.sampler.options["rows"]
     in_unit = POINTS.option(spec, "unit")
     unit = np.full((len(rows), len(spec.axes)), np.nan)
-    faults: list[Found] = []
+    problems: list[Found] = []
     empty: list[tuple[int, str]] = []
     for index, row in enumerate(rows):
-        place = ("sampler", "rows", index)
+        path = ("sampler", "rows", index)
         if len(row) != len(columns):
-            faults.append((place, f"this point has {len(row)} values, there are {len(columns)} columns"))
+            problems.append((path, f"this point has {len(row)} values, there are {len(columns)} columns"))
             continue
         cells = dict(zip(columns, row, strict=True))
         for number, axis in enumerate(spec.axes):
@@ -94,39 +100,42 @@ def _read(spec: DesignSpec) -> tuple[FloatArray, list[Found]]:
                 else:
                     unit[index, number] = _of_axis(axis, cells)
             except ValueError as error:
-                faults.append((place, f"{axis.name}: {error}"))
+                problems.append((path, f"{axis.name}: {error}"))
             empty += [(index, f.name) for f in axis.factors if not in_unit and cells[f.name] is None]
-    if not faults:
+    if not problems:
         values = decode(spec, unit)
-        faults = [
+        problems = [
             (("sampler", "rows", index), f"{name} has no value, and is active in this row")
             for index, name in empty
             if values[index][name] is not INACTIVE
         ]
-        faults += [] if in_unit else _changed(spec, values)
-    return unit, faults
+        problems += [] if in_unit else _changed(spec, values)
+    return unit, problems
 
 
 def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[Found]:
-    """Yield the given values that another one would stand for: what runs has gone through the unit cube."""
+    """Yield a problem for each value that the round trip through the unit cube changes; runs get the result."""
     columns, rows = spec.sampler.options["columns"], spec.sampler.options["rows"]
     numbers = [columns.index(factor.name) for factor in spec.factors]
     for index, row in enumerate(rows):
         for factor, number in zip(spec.factors, numbers, strict=True):
-            given, found = row[number], values[index][factor.name]
-            if given is not None and found is not INACTIVE and not _comes_back(factor, given, found):
-                place = ("sampler", "rows", index)
-                yield place, f"{factor.name}: {show(given)} would become {show(found)}; {_reached(factor)}"
+            value, result = row[number], values[index][factor.name]
+            if value is not None and result is not INACTIVE and not _comes_back(factor, value, result):
+                path = ("sampler", "rows", index)
+                yield (
+                    path,
+                    f"{factor.name}: {show_unquoted(value)} would become {show_unquoted(result)}; {_reached(factor)}",
+                )
 
 
-def _comes_back(factor: Factor, given: Any, found: Any) -> bool:
+def _comes_back(factor: Factor, value: Any, result: Any) -> bool:
     if factor.kind == "levels":
-        shown = factor.labels if factor.choice is not None else factor.levels
-        return shown[_level(factor, given)] is found
-    number = float(given)
-    if factor.kind == "int" or not number or not found:
-        return bool(number == found)
-    return bool(abs(found - number) <= max(_SAME * abs(number), resolution(factor)))
+        levels = factor.labels if factor.choice is not None else factor.levels
+        return levels[_level(factor, value)] is result
+    number = float(value)
+    if factor.kind == "int" or not number or not result:
+        return bool(number == result)
+    return bool(abs(result - number) <= max(_SAME * abs(number), resolution(factor)))
 
 
 def _reached(factor: Factor) -> str:
@@ -141,7 +150,7 @@ def _reached(factor: Factor) -> str:
 
 def _coordinate(axis: Axis, cell: Any) -> float:
     if isinstance(cell, bool) or not isinstance(cell, (int, float)) or not 0 <= cell <= 1:
-        raise ValueError(f"a coordinate is a number from 0 to 1, found {show(cell)}")
+        raise ValueError(f"a coordinate is a number from 0 to 1, found {show_unquoted(cell)}")
     if not INSIDE <= cell <= 1 - INSIDE and not all(bounded(factor) for factor in axis.factors):
         raise ValueError(
             f"the coordinate {cell} is too near to the end of a distribution without one: at least {INSIDE:g} "
@@ -151,15 +160,15 @@ def _coordinate(axis: Axis, cell: Any) -> float:
 
 
 def _of_axis(axis: Axis, cells: Mapping[str, Any]) -> float:
-    found = {}
+    coordinates = {}
     for factor in axis.factors:
         cell = cells[factor.name]
         if cell is not None or factor.when is None:
-            found[factor.name] = _position(axis, factor, cell)
-    if not found:
+            coordinates[factor.name] = _position(axis, factor, cell)
+    if not coordinates:
         return _NOWHERE
-    (first, coordinate), *others = found.items()
-    for other, second in others:
+    (first, coordinate), *remaining = coordinates.items()
+    for other, second in remaining:
         if abs(second - coordinate) > 1e-9:
             raise ValueError(f"{first} and {other} are zipped, and these values do not belong together")
     return coordinate
@@ -173,12 +182,12 @@ def _position(axis: Axis, factor: Factor, cell: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"a value is a number, found {show(cell)}")
+        raise ValueError(f"a value is a number, found {show_unquoted(cell)}")
     return position(factor, number)
 
 
 def _level(factor: Factor, cell: Any) -> int:
-    """Return the index of a level, given by itself or its label."""
+    """Return the index of a level, which ``cell`` holds as itself or as its label."""
     for same in (
         [isinstance(cell, str) and label == cell for label in factor.labels],
         [type(level) is type(cell) and level == cell for level in factor.levels],
@@ -187,17 +196,19 @@ def _level(factor: Factor, cell: Any) -> int:
     ):
         if any(same):
             return same.index(True)
-    known = ", ".join(factor.labels)
-    raise ValueError(f"{show(cell)} is no level{did_you_mean(str(cell), factor.labels)}; levels: {known}")
+    levels = ", ".join(factor.labels)
+    raise ValueError(
+        f"{show_unquoted(cell)} is no level{did_you_mean(str(cell), factor.labels)}; levels: {levels}"
+    )
 
 
 def _names(value: Any) -> str | None:
-    sound = isinstance(value, list) and value and all(isinstance(one, str) for one in value)
+    sound = isinstance(value, list) and value and all(isinstance(name, str) for name in value)
     return None if sound else "a list of names of factors"
 
 
 def _table(value: Any) -> str | None:
-    sound = isinstance(value, list) and value and all(isinstance(one, list) for one in value)
+    sound = isinstance(value, list) and value and all(isinstance(row, list) for row in value)
     return None if sound else "a list of points, each a list of values"
 
 
@@ -206,8 +217,8 @@ def _check(spec: DesignSpec) -> list[Found]:
     missing = [key for key in ("columns", "rows") if key not in options]
     if missing:
         return [(("sampler",), "the sampler points needs file (a CSV), or columns and rows")]
-    found = [(("sampler", "columns"), message) for message in _column_faults(spec, options["columns"])]
-    return (found or _read(spec)[1])[:_TOLD]
+    problems = [(("sampler", "columns"), message) for message in _column_faults(spec, options["columns"])]
+    return (problems or _read(spec)[1])[:_TOLD]
 
 
 def _column_faults(spec: DesignSpec, columns: Sequence[str]) -> Iterator[str]:
@@ -215,9 +226,11 @@ def _column_faults(spec: DesignSpec, columns: Sequence[str]) -> Iterator[str]:
         names = [axis.name for axis in spec.axes]
     else:
         names = [factor.name for factor in spec.factors]
-    for name in dict.fromkeys(columns):
+    for number, name in enumerate(columns, 1):
         if name not in names:
-            yield f"{name!r} is no factor{did_you_mean(name, names)}; factors: {', '.join(names)}"
+            yield f"column {number} is no factor{did_you_mean(name, names)}; factors: {', '.join(names)}"
+        elif name in columns[: number - 1]:
+            continue
         elif columns.count(name) > 1:
             yield f"{name!r} has more than one column"
     lacking = [name for name in names if name not in columns]

@@ -8,7 +8,7 @@ from .option import Sampler, random_of, single_rows, size_of
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return n points; those of a smaller n are the first of them."""
+    """Draw n independent points; a smaller n yields the first of them."""
     n = size_of(spec)
     return single_rows(random_of(spec).random((n, len(spec.axes))), {"n": n})
 

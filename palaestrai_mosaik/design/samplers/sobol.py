@@ -1,7 +1,7 @@
-"""Saltelli's sample for Sobol' indices; with ``until`` it doubles, in rounds, until the indices are known well enough.
+"""Saltelli's sample for Sobol indices. With ``until``, it doubles in rounds until the indices are precise enough.
 
-Source: Saltelli (2002), "Making best use of model evaluations to compute sensitivity indices",
-by SALib; the base sequence is Sobol's, scrambled after Owen and Matousek.
+Source: Saltelli (2002), "Making best use of model evaluations to compute sensitivity indices". The order of rows is
+SALib's; the base points are those of :func:`~.sequences.randomized`.
 """
 
 from __future__ import annotations
@@ -16,29 +16,32 @@ from palaestrai_mosaik.errors import did_you_mean
 
 from ..model import DesignSpec
 from ..sample import Sample
-from .option import MAX_VALUES, Found, Option, Sampler, flag, problem, random_of, size_of, units, whole
+from .option import MAX_VALUES, Found, Option, Sampler, flag, size_of, unit_label, units, whole
+from .sequences import plain, randomized
 from .until import fraction, last_n, until_faults, until_option
 
-#: SALib's base sequence has 30 bits
+#: largest n: scipy's sequence has 30 bits
 _LARGEST = 2**30
-#: without a limit, a sample doubles so often that it has so many times the rows of its first round
+#: default limit of a sample's size, as a multiple of the rows of its first round
 _GROWTH = 64
 
 
 def draw(spec: DesignSpec) -> Sample:
-    """Return blocks of D + 2 rows, with ``second_order`` 2D + 2 (D: groups and single axes).
+    """Draw blocks of D + 2 rows, or 2D + 2 with ``second_order`` (D: groups and single axes).
 
-    The blocks of n = 64 are the first of those of n = 128.
+    The blocks of n = 64 are the first of those of n = 128. Without ``scramble`` nothing is random.
     """
-    from SALib.sample import sobol
-
     n = size_of(spec)
     second_order, scramble = SOBOL.option(spec, "second_order"), SOBOL.option(spec, "scramble")
-    unit = sobol.sample(
-        problem(spec), n, calc_second_order=second_order, scramble=scramble, seed=random_of(spec)
-    )
-    arguments = {"n": n, "second_order": second_order, "scramble": scramble}
-    return Sample(unit, np.repeat(np.arange(n, dtype=np.int64), len(unit) // n), arguments)
+    dimensions = 2 * len(spec.axes)
+    base, arguments = randomized(spec, n, dimensions) if scramble else plain(n, dimensions)
+    a, b = base[:, None, : len(spec.axes)], base[:, None, len(spec.axes) :]
+    moved = np.array([[unit_label(axis) == name for axis in spec.axes] for name in units(spec)])
+    parts = [a, np.where(moved, b, a), *([np.where(moved, a, b)] if second_order else []), b]
+    unit = np.concatenate(parts, axis=1)
+    block = np.repeat(np.arange(n, dtype=np.int64), unit.shape[1])
+    arguments = {"n": n, "second_order": second_order, "scramble": scramble, **arguments}
+    return Sample(unit.reshape(-1, len(spec.axes)), block, arguments)
 
 
 def with_n(spec: DesignSpec, n: int) -> DesignSpec:
@@ -52,17 +55,17 @@ def wanted_interval(spec: DesignSpec) -> float:
 
 
 def wanted_outcomes(spec: DesignSpec) -> tuple[str, ...]:
-    """Return the outcomes whose indices decide; empty: all."""
-    given = SOBOL.option(spec, "until").get("outcomes", ())
-    return (given,) if isinstance(given, str) else tuple(given)
+    """Return the outcomes that need precise indices; empty means all."""
+    outcomes = SOBOL.option(spec, "until").get("outcomes", ())
+    return (outcomes,) if isinstance(outcomes, str) else tuple(outcomes)
 
 
 def largest_n(spec: DesignSpec) -> int:
-    """Return the n that the sample grows to at most."""
+    """Return the largest n that the sample may grow to."""
     first = size_of(spec)
     fits = MAX_VALUES // (_rows(spec) // first * max(1, len(spec.axes)))
     times = max(1, min(last_n(spec, _GROWTH * first), fits) // first)
-    # (it doubles)
+    # rounded down to a power of two, because n doubles
     return int(first << times.bit_length() - 1)
 
 
@@ -73,7 +76,7 @@ def _rows(spec: DesignSpec) -> int:
 
 def _names(value: Any) -> str | None:
     listed = [value] if isinstance(value, str) else value
-    sound = isinstance(listed, list) and listed and all(isinstance(one, str) for one in listed)
+    sound = isinstance(listed, list) and listed and all(isinstance(name, str) for name in listed)
     return None if sound else "a list of outcomes' names"
 
 
@@ -82,8 +85,8 @@ def _check(spec: DesignSpec) -> list[Found]:
     if until is None:
         return []
     keys = {"interval": fraction, "outcomes": _names, "max_n": whole(1)}
-    found = list(until_faults(spec, keys, size_of(spec), lambda n: _rows(with_n(spec, n))))
-    return found or list(_until(spec, until))
+    problems = list(until_faults(spec, keys, size_of(spec), lambda n: _rows(with_n(spec, n))))
+    return problems or list(_until(spec, until))
 
 
 def _until(spec: DesignSpec, until: dict[str, Any]) -> Iterator[Found]:
@@ -93,13 +96,13 @@ def _until(spec: DesignSpec, until: dict[str, Any]) -> Iterator[Found]:
         return
     if "max_n" in until and (wrong := _size(spec, until["max_n"])) is not None:
         yield ("sampler", "until", "max_n"), wrong.replace("n must", "max_n must", 1)
-    known = [outcome.name for outcome in spec.outcomes]
+    outcomes = [outcome.name for outcome in spec.outcomes]
     for name in wanted_outcomes(spec):
-        if known and name not in known:
-            near = did_you_mean(name, known)
+        if outcomes and name not in outcomes:
+            near = did_you_mean(name, outcomes)
             yield (
                 ("sampler", "until", "outcomes"),
-                f"until names {name!r}, which is no outcome{near}; outcomes: {', '.join(known)}",
+                f"until names {name!r}, which is no outcome{near}; outcomes: {', '.join(outcomes)}",
             )
 
 
@@ -122,7 +125,7 @@ SOBOL: Sampler = Sampler(
     size_check=_size,
     options=(
         Option("second_order", True, flag, "rows for the interactions of pairs, too"),
-        Option("scramble", True, flag, "scramble the sequence by the design's seed"),
+        Option("scramble", True, flag, "scramble the sequences by the design's seed"),
         until_option("double n until interval (half-width of S1 and ST), for outcomes, up to max_n"),
     ),
     groups=True,

@@ -1,4 +1,4 @@
-"""Many copies of a grid, on days of their own, as one batched environment."""
+"""Many copies of a grid, each with its own start date, as one batched environment."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ from .topology import grid_topology
 
 _DAY = 96
 
-#: the groups of sensors that are results of the power flow, in their order
+#: the groups of sensors that are results of the power flow, in the order of a result row
 _RESULTS = ("bus.vm_pu", "line.loading", "trafo.loading", "ext_grid.p_mw", "ext_grid.q_mvar")
 
 
 class BatchGridEnvironment(BatchEnvironment):
-    """``batch`` copies of a grid, each on a day of its own, solved in one call.
+    """``batch`` copies of a grid, each on its own day, solved in one call.
 
-    An incarnation is what a :class:`~.environment.GridEnvironment` with the same parameters is:
-    the same sensors and actuators (``<uid>.<k>.bus-3.vm_pu``), devices and ends, and the same
-    numbers (to 1e-9 p.u.; the solutions are searched from the state before, and its first one
-    from the same place). An incarnation whose power flow has no solution terminates; the others
-    go on. The rewards are those of :class:`~.rewards.GridReward`, as a parameter.
+    An incarnation equals a :class:`~.environment.GridEnvironment` with the same parameters:
+    it has the same sensors and actuators (``<uid>.<k>.bus-3.vm_pu``), devices and ends, and the same
+    numbers (to 1e-9 p.u., because the solver starts from the same voltages). An incarnation whose power
+    flow has no solution terminates; the others continue. The parameter ``rewards`` adds those of
+    :class:`~.rewards.GridReward`.
 
     The state of an incarnation: its row of the profiles; energy of the storages (MWh); complex
-    voltages (p.u.), from which the next ones are searched; results of the last solved power flow.
+    voltages (p.u.), the start of the next solution; results of the last solved power flow.
 
     Args:
-        batch, first: number of incarnations, and the number of the first of them.
-        grid, steps, step, sensors, actuators, on_divergence, initial_soc: as those of
+        batch, first: number of incarnations, and the number of the first one.
+        grid, steps, step, sensors, actuators, on_divergence, initial_soc: those of
             :class:`~.environment.GridEnvironment`; there are at least two ``steps``.
-        start, spread: where episodes begin: a date or a row, incarnation k ``k * spread`` days later; or a
-            list of them and of periods (see :func:`.episode_starts.start_rows`), of which incarnation k takes
-            number k, beginning anew when the list is over.
-        episode_starts: ``fixed``: all episodes of an incarnation begin where its first did; ``sequential``
-            (with a list): with each episode of the phase one further in the list; ``random``: each draws one
-            of the list, or, without one, any row that leaves room for a whole episode.
+        start, spread: the start of episodes: a date or a row, for incarnation k ``k * spread`` days later; or
+            a list of starts and periods (see :func:`.episode_starts.start_rows`); incarnation k takes
+            number k, modulo its length.
+        episode_starts: ``fixed``: all episodes of an incarnation start where its first did; ``sequential``
+            (with a list): each episode of the phase advances by one in the list; ``random``: each draws one
+            from the list, or, without one, any row that leaves room for a whole episode.
         rewards: the parameters of :class:`~.rewards.GridReward` (``terms``, ``total``, ``band_low``,
             ``band_high``); ``None`` for no rewards.
 
     Raises:
-        DocumentError: carries everything that is wrong with the parameters.
+        DocumentError: lists all problems of the parameters.
     """
 
     shares_setup = True
@@ -98,7 +98,7 @@ class BatchGridEnvironment(BatchEnvironment):
             )
         if problems:
             raise DocumentError(problems)
-        super().__init__(batch, first, max_steps=steps - 1)
+        super().__init__(batch=batch, first=first, max_steps=steps - 1)
         self.grid_name, self.start, self.spread, self.steps, self.step = grid, start, spread, steps, step
         self.episode_starts, self.on_divergence, self.initial_soc = episode_starts, on_divergence, initial_soc
         self._reward = None if rewards is None else GridReward(**rewards)
@@ -113,7 +113,7 @@ class BatchGridEnvironment(BatchEnvironment):
         self._storages = Storages.of(net, self.initial_soc, self.step / 3600.0)
         self._taps, self._lines = self._flow.power_flow.tap_pos, self._flow.power_flow.line_in_service
         self._sgen_columns = 1 + net.bus.index.get_indexer(net.sgen.bus)
-        self._declare()
+        self._declare_channels()
         baseline = super().setup()
         baseline.world_model = {"grid": self.grid_name, "power_flow": type(self._flow).__name__}
         baseline.topology = grid_topology(
@@ -122,7 +122,7 @@ class BatchGridEnvironment(BatchEnvironment):
         return baseline
 
     def _find_rows(self) -> npt.NDArray[np.int64]:
-        """Return the rows to choose a start from; without a list, one for each incarnation."""
+        """Return the rows that episodes may start from; without a list, one for each incarnation."""
         profiles = self.grid.profiles
         rows = np.array(start_rows(self.start, profiles), dtype=np.int64)
         if not self._listed:
@@ -142,15 +142,15 @@ class BatchGridEnvironment(BatchEnvironment):
                 "GridEnvironment solves it, one state after the other"
             )
             raise DocumentError([Problem(message, "grid")])
-        # not at the top: they need numba, without which the other environment works
+        # imported here, because they need numba, and GridEnvironment works without it
         from .batch_power_flow import BatchPowerFlow
         from .fast_power_flow import FastPowerFlow
 
         assert isinstance(flow, FastPowerFlow)
         return BatchPowerFlow(flow)
 
-    def _declare(self) -> None:
-        """Say what there is to see and to set, and where it stands in the flat arrays."""
+    def _declare_channels(self) -> None:
+        """Declare sensors, actuators, states and rewards, and locate the set-points in the flat arrays."""
         net, channels = self.grid.net, self._channels()
         channels.add_sensors(self.sensor_groups)
         channels.add_actuators(self.actuator_groups)
@@ -160,7 +160,7 @@ class BatchGridEnvironment(BatchEnvironment):
         self._spaces = [s.space for s in sensors], [a.space for a in actuators]
         self.observation_shapes, self.action_shapes = [()] * len(sensors), [()] * len(actuators)
         self._idle = np.array([np.nan if a.value is None else float(a.value) for a in actuators])
-        #: attribute -> (columns among the actions, places among the elements)
+        #: attribute -> (columns of the actions, indices of the elements)
         self._set: dict[str, tuple[slice, npt.NDArray[np.int64]]] = {}
         for column, port in enumerate(channels.actuators):
             columns, places = self._set.get(port.attribute, (slice(column, column), np.empty(0, np.int64)))
@@ -173,14 +173,18 @@ class BatchGridEnvironment(BatchEnvironment):
         self.state_dtypes = (np.int64, np.float64, np.complex128, np.float64)
         self.reward_names = ()
         if self._reward is not None:
-            seen = self._channels()
-            seen.add_sensors(_RESULTS)
-            found = self._reward.setup(EnvironmentBaseline([port.information for port in seen.sensors], []))
-            self.reward_names = [one.uid for one in found]
+            results = self._channels()
+            results.add_sensors(_RESULTS)
+            rewards = self._reward.setup(
+                EnvironmentBaseline([port.information for port in results.sensors], [])
+            )
+            self.reward_names = [reward.uid for reward in rewards]
 
     def _channels(self) -> Channels:
         net = self.grid.net
-        zeros = {place: np.zeros(len(net[group.split(".")[0]])) for group, place in SENSOR_GROUPS.items()}
+        zeros = {
+            attribute: np.zeros(len(net[group.split(".")[0]])) for group, attribute in SENSOR_GROUPS.items()
+        }
         zeros["PowerGrid", "vm_pu"] = np.zeros(len(net.bus))
         limits = {"q_set": self._inverters.rating, "p_set": self._storages.rating}
         return Channels(net, zeros, limits)
@@ -206,7 +210,7 @@ class BatchGridEnvironment(BatchEnvironment):
         idle = np.repeat(self._idle[None], count, axis=0)
         new, observations, reasons = self._advance(states, rows, idle, np.ones(count, dtype=bool))
         for place, reason in reasons.items():
-            # an episode needs a state to begin with
+            # an episode cannot start without a solved state
             raise PowerFlowError(f"{self._who(int(incarnations[place]))}, row {rows[place]}: {reason}")
         return new, observations
 
@@ -237,18 +241,18 @@ class BatchGridEnvironment(BatchEnvironment):
         return self._reward.of_many(new_states[3])
 
     def get_ends(self, new_states: Arrays) -> tuple[BoolVector, BoolVector]:
-        """Terminated where the power flow has no solution; truncated with the last of ``steps``."""
+        """Return terminated, if the power flow has no solution, and no truncation but by ``max_steps``."""
         return new_states[3][:, 0] < 0.5, np.zeros(self.batch, dtype=bool)
 
-    def _who(self, place: int) -> str:
-        return f"{self.uid or type(self).__name__}.{place}"
+    def _who(self, incarnation: int) -> str:
+        return f"{self.uid or type(self).__name__}.{incarnation}"
 
     def _advance(
         self, last: Arrays, rows: npt.NDArray[np.int64], actions: FloatMatrix, active: BoolVector
     ) -> tuple[list[Any], list[FloatMatrix], dict[int, str]]:
-        """Return states and observations of ``rows``, and why power flows have no solution.
+        """Compute the states and observations at ``rows``, and the reasons of power flows without a solution.
 
-        Only the ``active`` ones are solved; the others' results stay.
+        Only ``active`` incarnations are solved; the results of the others do not change.
         """
         _, energy, voltage, results = last
         flow = self._flow
@@ -276,18 +280,13 @@ class BatchGridEnvironment(BatchEnvironment):
             )
         voltage, results = voltage.copy(), results.copy()
         reasons = flow.solve((p, q), voltage, results, np.flatnonzero(active).astype(np.int64), switched)
-        seen = {
-            "load.p_mw": load_p,
-            "sgen.p_mw": sgen_p,
-            "sgen.q_mvar": sgen_q,
-            "storage.p_mw": storage_p,
-        }
-        if "storage.soc" in self.sensor_groups:
-            seen["storage.soc"] = energy / self._storages.capacity
-        return [rows, after, voltage, results], [self._observe(results, seen)], reasons
+        if after is not energy:
+            # a storage without voltage exchanges nothing
+            after = np.where(results[:, flow.columns["storage_p_mw"]] == storage_p, after, energy)
+        return [rows, after, voltage, results], [self._observe(results, energy)], reasons
 
     def _in_force(self, attribute: str, actions: FloatMatrix, own: npt.NDArray[np.float64]) -> FloatMatrix:
-        """Return the set-points of all elements: (n, elements); ``own`` where none was ever given."""
+        """Return the set-points of all elements (n, elements), with ``own`` for unset ones."""
         values = np.repeat(own[None], len(actions), axis=0)
         if attribute in self._set:
             columns, places = self._set[attribute]
@@ -295,13 +294,13 @@ class BatchGridEnvironment(BatchEnvironment):
             values[:, places] = np.where(np.isnan(wish), own[places], wish)
         return values
 
-    def _observe(self, results: FloatMatrix, seen: Mapping[str, FloatMatrix]) -> FloatMatrix:
+    def _observe(self, results: FloatMatrix, energy: FloatMatrix) -> FloatMatrix:
         parts = [results[:, :1]]
         for group in self.sensor_groups:
             if group == "sgen.vm_pu":
                 parts.append(results.take(self._sgen_columns, axis=1))
-            elif group in seen:
-                parts.append(seen[group])
+            elif group == "storage.soc":
+                parts.append(energy / self._storages.capacity)
             else:
                 parts.append(results[:, self._flow.columns[SENSOR_GROUPS[group][1]]])
         return np.concatenate(parts, axis=1)

@@ -1,9 +1,9 @@
 """The power flow of many states at once: write, solve and read as (states, ...) matrices.
 
-One factorised matrix serves all states of a topology (:mod:`.kernels`). Where that
-iteration does not apply or does not converge, Newton's method solves the state by itself
-(:class:`.fast_power_flow.Newton`), without memory of another one. So each result is a function of the state's own
-arguments, to the last bit.
+One factorised matrix serves all states of a topology (:mod:`.kernels`). If the fixed-point iteration does
+not apply or does not converge, Newton's method solves the state separately
+(:class:`.fast_power_flow.Newton`), without memory of other states. Each result therefore depends on the
+state's own arguments alone, to the last bit.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .profiles import Profiles
 
 
 class BatchPowerFlow:
-    """Solves many states of one net, each with a topology of its own.
+    """Solves many states of one net, each with its own topology.
 
-    ``columns``: what a row of results holds. ``cold``: voltages (internal buses,) of the net's
-    own topology, from which an episode's first state is searched.
+    ``columns``: the columns of a row of results. ``cold``: voltages (internal buses,) of the net's
+    default topology, the starting point of an episode's first state.
     """
 
     def __init__(self, power_flow: FastPowerFlow):
@@ -36,35 +36,39 @@ class BatchPowerFlow:
         self._own_arrays = _arrays(self._own)
         equations, net = self._own.equations, power_flow.net
         self.cold: ComplexVector = equations.cold
-        #: elements, and the places of loads, inverters and storages among them
+        #: number of elements, and the slices of loads, inverters, storages and generators among them
         self.elements = len(equations.element_rows)
-        self.loads, self.sgens, self.storages = equations.slices
-        #: Q of all elements in Mvar: 0 but for the storages, where nobody changes it
+        self.loads, self.sgens, self.storages, self.gens = equations.slices
+        #: default Q of all elements in Mvar: that of the storages, 0 for all others
         self.own_q = equations.q.copy()
-        sizes = (1, len(net.bus), len(net.line), len(net.trafo), len(net.ext_grid), len(net.ext_grid))
-        ends = np.cumsum(sizes).tolist()
-        self.columns = {
-            name: slice(end - size, end)
-            for name, size, end in zip(
-                ("converged", "vm_pu", "line_loading", "trafo_loading", "ext_grid_p", "ext_grid_q"),
-                sizes,
-                ends,
-                strict=True,
-            )
+        tables = {
+            "vm_pu": "bus",
+            "line_loading": "line",
+            "trafo_loading": "trafo",
+            "ext_grid_p": "ext_grid",
+            "ext_grid_q": "ext_grid",
+            "load_p_mw": "load",
+            "sgen_p_mw": "sgen",
+            "storage_p_mw": "storage",
+            "sgen_q_mvar": "sgen",
         }
-        self.width = ends[-1]
+        self.columns, end = {"converged": slice(0, 1)}, 1
+        for name, table in tables.items():
+            self.columns[name] = slice(end, end + len(net[table]))
+            end += len(net[table])
+        self.width = end
 
     def follow(self, profiles: Profiles, rows: IntVector) -> Pair:
-        """Return P and Q (rows, elements) in MW and Mvar, as ``profiles`` have them in ``rows``.
+        """Return P and Q (rows, elements) in MW and Mvar of ``rows`` of the ``profiles``.
 
-        There, inverters and storages have no Q of their own: it is :attr:`own_q`.
+        Profiles have no Q of inverters, storages and generators; it is :attr:`own_q`.
         """
         p, q = np.empty((len(rows), self.elements)), np.repeat(self.own_q[None], len(rows), axis=0)
-        load_p, load_q, sgen_p, storage_p = profiles.parts
+        load_p, load_q, sgen_p, _, gen_p = profiles.parts
         for powers, first, part in (
             (p, self.loads.start, load_p),
             (q, self.loads.start, load_q),
-            (p, self.sgens.start, slice(sgen_p.start, storage_p.stop)),
+            (p, self.sgens.start, slice(sgen_p.start, gen_p.stop)),
         ):
             columns, factors = profiles.columns[part], profiles.factors[part]
             follow_profiles(profiles.table, rows, columns, factors, powers, first)
@@ -78,14 +82,18 @@ class BatchPowerFlow:
         states: IntVector,
         switched: tuple[BoolMatrix, FloatMatrix] | None = None,
     ) -> dict[int, str]:
-        """Solve the rows ``states`` in place; return why those have no solution that have none.
+        """Solve the rows ``states`` in place and return the reasons of rows without a solution.
 
-        ``powers``: P and Q (rows, elements) of loads, inverters and storages, MW and Mvar, signs
-        as pandapower's. ``voltage`` (rows, internal buses): the state before, to search from.
-        ``results`` (rows, :attr:`width`): see :attr:`columns`; ``converged`` becomes 1, or 0 where
-        there is no solution, whose other results stay. ``switched``: lines in service (rows, lines)
-        and tap positions (rows, transformers), ``None``: the net's own. States of another topology
-        than that are searched from where it was built, whatever ``voltage`` says.
+        Args:
+            powers: P and Q (rows, elements) of loads, inverters, storages and generators, in MW and Mvar,
+                with pandapower's signs.
+            voltage: (rows, internal buses), the state before, from which the solver starts.
+            results: (rows, :attr:`width`), see :attr:`columns`. ``converged`` becomes 1, or 0 without a
+                solution; the other results then do not change.
+            states: the rows to solve.
+            switched: lines in service (rows, lines) and tap positions (rows, transformers); ``None``: those
+                of the net. With another topology, the solver starts from the state that was found when
+                that topology was built, and ignores ``voltage``.
         """
         reasons: dict[int, str] = {}
         others: dict[bytes, list[int]] = {}
@@ -93,30 +101,56 @@ class BatchPowerFlow:
             states, others = self._by_topology(states, *switched)
         if len(states):
             reasons |= self._solve(self._own, self._own_arrays, powers, (voltage, results), states)
-        for places in others.values():
+        for row_numbers in others.values():
             assert switched is not None
-            rows = np.array(places, dtype=np.int64)
+            rows = np.array(row_numbers, dtype=np.int64)
             voltage[rows] = self.cold
             try:
                 topology = self.power_flow.topology(switched[0][rows[0]], switched[1][rows[0]])
             except PowerFlowError as error:
-                reasons |= dict.fromkeys(places, str(error))
+                reasons |= dict.fromkeys(row_numbers, str(error))
                 results[rows, 0] = 0.0
                 continue
-            begun = np.repeat(topology.equations.cold[None], len(rows), axis=0)
-            found = results[rows]
+            start = np.repeat(topology.equations.cold[None], len(rows), axis=0)
+            solved_results = results[rows]
             inside = np.arange(len(rows))
-            why = self._solve(
-                topology, _arrays(topology), (powers[0][rows], powers[1][rows]), (begun, found), inside
+            unsolved = self._solve(
+                topology,
+                _arrays(topology),
+                (powers[0][rows], powers[1][rows]),
+                (start, solved_results),
+                inside,
             )
-            results[rows] = found
-            reasons |= {places[row]: reason for row, reason in why.items()}
-        return reasons
+            results[rows] = solved_results
+            reasons |= {row_numbers[row]: reason for row, reason in unsolved.items()}
+        return {
+            row: reason
+            for row, reason in reasons.items()
+            if not self._solve_by_pandapower(powers, voltage, results, row, switched)
+        }
+
+    def _solve_by_pandapower(
+        self,
+        powers: Pair,
+        voltage: ComplexMatrix,
+        results: FloatMatrix,
+        row: int,
+        switched: tuple[BoolMatrix, FloatMatrix] | None,
+    ) -> bool:
+        """Solve one state in place by pandapower and return whether it has a solution."""
+        flow = self.power_flow
+        lines, taps = (flow.line_in_service, flow.tap_pos) if switched is None else (m[row] for m in switched)
+        result = flow.solve_by_pandapower(_by_kind(self._own, powers[0][row], powers[1][row]), lines, taps)
+        if result is None:
+            return False
+        voltage[row] = self.cold
+        results[row] = np.concatenate(_parts_of(result))
+        return True
 
     def _by_topology(
         self, states: IntVector, lines: BoolMatrix, taps: FloatMatrix
     ) -> tuple[IntVector, dict[bytes, list[int]]]:
-        """Return the rows that have the net's own topology, and the others by theirs."""
+        """Split the rows into those with the net's default topology and the others, by topology."""
         flow = self.power_flow
         same = (lines[states] == flow.line_in_service).all(axis=1)
         same &= ((taps[states] == flow.tap_pos) | np.isnan(flow.tap_pos)).all(axis=1)
@@ -130,10 +164,10 @@ class BatchPowerFlow:
         topology: Topology,
         arrays: tuple[Any, ...] | None,
         powers: Pair,
-        found: tuple[ComplexMatrix, FloatMatrix],
+        state: tuple[ComplexMatrix, FloatMatrix],
         states: IntVector,
     ) -> dict[int, str]:
-        voltage, results = found
+        voltage, results = state
         solved = np.zeros(len(voltage), dtype=np.bool_)
         if arrays is not None and len(states) > 1:
             limits = topology.equations.tolerance, MAX_ITERATIONS
@@ -149,7 +183,7 @@ class BatchPowerFlow:
 
 
 def _arrays(topology: Topology) -> tuple[Any, ...] | None:
-    """Return what the compiled loop takes, ``None`` where it does not apply."""
+    """Return the arguments of the compiled loop, or ``None`` if it does not apply."""
     equations, iteration = topology.equations, topology.fixed_point
     if iteration is None:
         return None
@@ -162,6 +196,8 @@ def _arrays(topology: Topology) -> tuple[Any, ...] | None:
             equations.branch_ends,
             equations.slack[equations.ext_grid_place],
             equations.ext_grid_factor,
+            equations.alive[: equations.slices[2].stop],
+            np.arange(equations.slices[1].start, equations.slices[1].stop),
         ),
     )
 
@@ -173,10 +209,9 @@ def _solve_alone(
     voltage: ComplexVector,
     results: npt.NDArray[np.float64],
 ) -> str:
-    """Solve one state, in place; return why it has no solution (``""``: it has).
+    """Solve one state in place; return ``""``, or the reason if it has no solution.
 
-    The iteration for one state computes what that for many does, to the last bit, and is faster
-    for one.
+    Its iteration gives the same result as that for many states, to the last bit, and is faster for one.
     """
     equations, newton = topology.equations, topology.newton
     power = inject(p, q, equations.element_rows, equations.element_factors, equations.fixed)
@@ -187,13 +222,21 @@ def _solve_alone(
             solution = newton.solve(start, power)
     if solution is not None:
         voltage[:] = solution
-        results[:] = np.concatenate(_parts_of(equations.read(solution, power)))
+        results[:] = np.concatenate(_parts_of(equations.read(solution, power, _by_kind(topology, p, q))))
         return ""
     reason = newton.explain(power)
     newton.forget()
     voltage[:] = equations.cold
     results[0] = 0.0
     return reason
+
+
+def _by_kind(
+    topology: Topology, p: npt.NDArray[np.float64], q: npt.NDArray[np.float64]
+) -> Sequence[npt.NDArray[np.float64]]:
+    """Return the powers of elements as arguments of :meth:`FastPowerFlow.solve`."""
+    loads, sgens, storages, gens = topology.equations.slices
+    return p[loads], q[loads], p[sgens], q[sgens], p[storages], p[gens]
 
 
 def _parts_of(result: PowerFlowResult) -> Sequence[npt.NDArray[np.float64]]:
@@ -204,4 +247,8 @@ def _parts_of(result: PowerFlowResult) -> Sequence[npt.NDArray[np.float64]]:
         result.trafo_loading,
         result.ext_grid_p,
         result.ext_grid_q,
+        result.load_p,
+        result.sgen_p,
+        result.storage_p,
+        result.sgen_q,
     )

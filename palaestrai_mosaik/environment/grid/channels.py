@@ -1,4 +1,4 @@
-"""What agents may see of a grid, and what they may set: sensors and actuators by uid."""
+"""Sensors and actuators of a grid, by uid."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SENSOR_GROUPS: dict[str, tuple[str, str]] = {
     "ext_grid.q_mvar": ("PowerGrid", "ext_grid_q"),
     "load.p_mw": ("PowerGrid", "load_p_mw"),
     "sgen.vm_pu": ("PowerGrid", "vm_pu"),
-    "sgen.p_mw": ("Inverters", "p"),
-    "sgen.q_mvar": ("Inverters", "q"),
-    "storage.p_mw": ("Storages", "p"),
+    "sgen.p_mw": ("PowerGrid", "sgen_p_mw"),
+    "sgen.q_mvar": ("PowerGrid", "sgen_q_mvar"),
+    "storage.p_mw": ("PowerGrid", "storage_p_mw"),
     "storage.soc": ("Storages", "soc"),
 }
 
@@ -43,7 +43,7 @@ ACTUATOR_GROUPS: dict[str, tuple[str, str]] = {
 def chosen_groups(
     wish: str | Sequence[str], known: Mapping[str, Any], path: str, problems: list[Problem]
 ) -> list[str]:
-    """Return the groups of ``known`` that ``wish`` names, in the order of ``known``.
+    """Return the groups of ``known`` that ``wish`` selects, in the order of ``known``.
 
     ``wish`` is ``"all"`` or a list of groups (``sgen.q_mvar``) and elements (``sgen``,
     for all its groups). Unknown names are added to ``problems``.
@@ -66,9 +66,9 @@ def chosen_groups(
 class Channels:
     """The sensors and actuators of a net, in a fixed order: group by group, by table row.
 
-    ``readings``: values to start from, by (entity, attribute).
-    ``limits``: bounds of actuators that the device knows (``q_set``, ``p_set``), in Mvar
-    and MW, each shape ``(n,)``.
+    ``readings``: initial values, by (entity, attribute).
+    ``limits``: bounds of set-points given by the device's rating (``q_set``, ``p_set``), in Mvar
+    and MW, each of shape ``(n,)``.
     """
 
     net: Any
@@ -87,7 +87,7 @@ class Channels:
             space = _sensor_space(group)
             for place, uid in self._uids(group):
                 if group == "sgen.vm_pu":
-                    # what an inverter measures itself: the voltage of its bus
+                    # an inverter measures the voltage of its bus
                     place = self.net.bus.index.get_loc(self.net.sgen.bus.iloc[place])
                 value = float(self.readings[entity, attribute][place])
                 self.sensors.append(
@@ -107,26 +107,34 @@ class Channels:
 
     def _uids(self, group: str) -> Iterator[tuple[int, str]]:
         element, quantity = group.split(".")
-        for place, index in enumerate(self.net[element].index):
-            yield place, f"{element}-{index}.{quantity}"
+        for row, index in enumerate(self.net[element].index):
+            yield row, f"{element}-{index}.{quantity}"
 
-    def _actuator(self, group: str, place: int) -> tuple[Space | None, float | int | None]:
-        """Return the space of an actuator and the set-point that holds before any agent acts."""
+    def _actuator(self, group: str, row: int) -> tuple[Space | None, float | int | None]:
+        """Return the space of an actuator, ``None`` if it has none, and its initial set-point."""
         if group == "load.scaling":
             return Box(0.0, 2.0, shape=()), 1.0
         if group == "line.in_service":
-            return Discrete(2), int(self.net.line.in_service.iloc[place])
+            return Discrete(2), int(self.net.line.in_service.iloc[row])
         if group == "trafo.tap_pos":
-            return self._tap(place)
-        limit = float(self.limits[ACTUATOR_GROUPS[group][1]][place])
+            return self._tap(row)
+        limit = float(self.limits[ACTUATOR_GROUPS[group][1]][row])
         return Box(-limit, limit, shape=()), None
 
-    def _tap(self, place: int) -> tuple[Space | None, int | None]:
-        trafo = self.net.trafo.iloc[place]
+    def _tap(self, row: int) -> tuple[Space | None, int | None]:
+        trafo = self.net.trafo.iloc[row]
         low, high, now = trafo.tap_min, trafo.tap_max, trafo.tap_pos
-        if not np.isfinite([low, high, now]).all() or low >= high or trafo.tap_changer_type is None:
+        if not np.isfinite([low, high, now]).all() or low >= high or not _moves_voltage(trafo):
             return None, None
         return Discrete(int(high - low) + 1, start=int(low)), int(now)
+
+
+def _moves_voltage(trafo: Any) -> bool:
+    """Return whether pandapower uses the tap position of a transformer."""
+    kind, by_table = trafo.tap_changer_type, trafo.get("tap_dependency_table")
+    if not isinstance(kind, str) or trafo.tap_side not in ("hv", "lv"):
+        return False
+    return kind in ("Ratio", "Symmetrical", "Ideal") or by_table is True or by_table is np.True_
 
 
 def _sensor_space(group: str) -> Space:

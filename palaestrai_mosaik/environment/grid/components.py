@@ -1,4 +1,4 @@
-"""Components of a grid: inverters, storages, and the grid itself with what agents may change in it."""
+"""Components of a grid: inverters, storages, and the grid itself with its set-points for agents."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .power_flow import PowerFlow, PowerFlowResult
 
 
 class Setpoints:
-    """The set-points in force: a vector of shape ``(n,)``, NaN where none was ever given.
+    """The set-points in force: a vector of shape ``(n,)``, NaN for elements that never received one.
 
-    A sender's vector holds NaN in the places that it does not set; there, what was holds.
+    In a sender's vector, NaN leaves the element's set-point unchanged.
     """
 
     def __init__(self, n: int, values: npt.ArrayLike = np.nan):
@@ -27,10 +27,10 @@ class Setpoints:
         self._last: dict[str, Any] = {}
 
     def accept(self, senders: Mapping[str, Any]) -> bool:
-        """Take the vectors that mosaik delivered, by sender. Return whether one was new.
+        """Apply the vectors delivered by mosaik, by sender, and return whether any was new.
 
-        mosaik delivers what persists again at every step: the very object seen before is
-        not accepted twice. New ones are taken in the order of the senders' names. Raises
+        mosaik delivers persistent values again at every step, so an object seen before is ignored. New
+        ones are applied in the order of the senders' names. Raises
         :class:`~palaestrai_mosaik.errors.SimulationError` for a vector of another length.
         """
         changed = False
@@ -57,10 +57,9 @@ class Setpoints:
 class Inverters:
     """All inverters of a grid as vectors of shape ``(n,)``.
 
-    An inverter feeds in the active power that is available and, within what its rating
-    leaves, the reactive power that is set: ``|Q| <= sqrt(S**2 - P**2)``, active
-    power having priority. A set-point beyond that is cut to it, as the device would. An
-    inverter that nobody ever set feeds in its ``own_q``, unlimited.
+    An inverter feeds in the available active power and, within the rest of its rating, the reactive
+    power that is set: ``|Q| <= sqrt(S**2 - P**2)``, with priority for active power. A larger set-point
+    is clipped, as by the real device. Without a set-point, an inverter feeds in its ``own_q``, unlimited.
 
     Args:
         rating: apparent power S of each inverter in MVA.
@@ -76,9 +75,9 @@ class Inverters:
 
     @classmethod
     def of(cls, net: Any) -> Inverters:
-        """Make inverters of a pandapower net's static generators.
+        """Make inverters from a pandapower net's static generators.
 
-        The rating is ``sn_mva``; where that is missing, the generator's own power.
+        The rating is ``sn_mva``, or the generator's nominal power if that is missing.
         """
         sgen = net.sgen
         nominal = np.abs((sgen.p_mw * sgen.scaling).to_numpy(dtype=float))
@@ -87,7 +86,7 @@ class Inverters:
         return cls(np.where(np.isfinite(rating) & (rating > 0), rating, nominal), own_q)
 
     def step(self, p_available: FloatVector) -> tuple[FloatVector, FloatVector]:
-        """Return what is fed in, P in MW and Q in Mvar, when ``p_available`` MW can be."""
+        """Return the infeed, P in MW and Q in Mvar, for the available power ``p_available`` (MW)."""
         self.p = np.asarray(p_available, dtype=np.float64)
         if not self.q_set.any:
             self.q = self.own_q.copy()
@@ -96,11 +95,11 @@ class Inverters:
         return self.p, self.q
 
     def reactive_power(self, p: FloatVector, q_set: FloatVector, given: BoolVector) -> FloatVector:
-        """Return Q (Mvar) at ``p`` (MW) for set-points ``q_set`` where they are ``given``.
+        """Return Q (Mvar) at ``p`` (MW): ``q_set``, clipped, if ``given``, else ``own_q``.
 
         All have the shape ``(..., n)``.
         """
-        # in place, because of many states each new matrix costs as much as the operation itself
+        # in place: with many states, allocating a matrix costs as much as the operation itself
         limit = p * p
         np.subtract(self._rating_squared, limit, out=limit)
         np.sqrt(np.maximum(limit, 0.0, out=limit), out=limit)
@@ -109,7 +108,7 @@ class Inverters:
         return clipped if given.all() else np.where(given, clipped, self.own_q)
 
 
-#: capacity (MWh) of a storage of which none is known: never full, never empty
+#: default capacity (MWh) of a storage, so large that it is never full nor empty
 _UNKNOWN_CAPACITY = 1e9
 _DEFAULT_EFFICIENCY = 0.95
 
@@ -117,16 +116,15 @@ _DEFAULT_EFFICIENCY = 0.95
 class Storages:
     """All storages of a grid as vectors of shape ``(n,)``. Charging is positive, as in pandapower.
 
-    A storage that an agent has set charges or discharges with that power, cut to the
-    rating of its converter and to what the state of charge allows until the next step:
+    A storage with a set-point charges or discharges with that power, clipped to the
+    rating of its converter and to the limits of its state of charge until the next step:
 
     - charging with P for h hours adds ``P * h * efficiency`` MWh, up to the capacity;
     - discharging takes ``P * h / efficiency`` MWh, down to the minimum.
 
-    Until then it follows its profile. A profile is the recorded exchange of a storage
-    (SimBench's only ever feed in), not a model of one, so it is followed as it is and
-    leaves the state of charge alone.
-
+    Without a set-point it follows its profile. A profile is the recorded exchange of a storage
+    (SimBench's only ever feed in), not a model of one, so it is applied unchanged and does not
+    affect the state of charge.
     Args:
         rating: largest power in MW, either way.
         capacity, minimum: largest and smallest stored energy in MWh.
@@ -154,14 +152,16 @@ class Storages:
         self.p = np.zeros_like(self.rating)
         self._charge = self.efficiency * hours
         self._discharge = hours / self.efficiency
+        #: energy before the last step, and the mask of storages with a set-point in it
+        self._before, self._given = self.energy, self.p_set.given
 
     @classmethod
     def of(cls, net: Any, initial_soc: float = 0.5, hours: float = 0.25) -> Storages:
-        """Make storages of a pandapower net's table ``storage``.
+        """Make storages from a pandapower net's table ``storage``.
 
-        The rating is ``sn_mva``, else the largest of the given powers; an unknown capacity
-        counts as endless; the efficiency is ``efficiency_percent`` where the table has it
-        (SimBench gives a fraction there), else 0.95.
+        The rating is ``sn_mva``, otherwise the largest of the table's powers; an unknown capacity counts as
+        unlimited; the efficiency is the table's ``efficiency_percent``, in SimBench a
+        fraction; default 0.95.
         """
         table = net.storage
         n = len(table)
@@ -188,49 +188,60 @@ class Storages:
         """State of charge as a share of the capacity (0 to 1)."""
         return self.energy / self.capacity
 
-    def step(self, p_profile: FloatVector) -> tuple[FloatVector, FloatVector]:
-        """Return P (MW) during the step that begins, and the state of charge at its beginning."""
+    def step(
+        self, p_profile: FloatVector, p_taken: FloatVector | None = None
+    ) -> tuple[FloatVector, FloatVector]:
+        """Return P (MW) during the next step, and the state of charge at its start.
+
+        ``p_taken`` is P during the step before as the grid had it: a storage without voltage exchanges
+        nothing. ``None``: the P returned by that step.
+        """
+        if p_taken is not None and not np.array_equal(p_taken, self.p):
+            self.energy = self._energy_after(self._before, np.where(self._given, p_taken, 0.0))
         soc = self.soc
         profile = np.asarray(p_profile, dtype=np.float64)
         if not self.p_set.any:
             self.p = profile
             return profile, soc
+        self._before, self._given = self.energy, self.p_set.given
         self.p, self.energy = self.exchange(self.energy, profile, self.p_set.values, self.p_set.given)
         return self.p, soc
 
     def exchange(
         self, energy: FloatVector, profile: FloatVector, p_set: FloatVector, given: BoolVector
     ) -> tuple[FloatVector, FloatVector]:
-        """Return P (MW) during a step, and the energy (MWh) after it, of ``energy`` before it.
+        """Return P (MW) during a step, and the energy (MWh) after it, from ``energy`` before it.
 
-        ``p_set`` counts where it is ``given``, elsewhere ``profile``. All have the shape
-        ``(..., n)``.
+        P is ``p_set``, clipped, if ``given``, else ``profile``. All have the shape ``(..., n)``.
         """
         most = np.minimum(self.rating, np.maximum(self.capacity - energy, 0.0) / self._charge)
         least = -np.minimum(self.rating, np.maximum(energy - self.minimum, 0.0) / self._discharge)
         p = np.minimum(np.maximum(np.where(given, p_set, 0.0), least), most)
+        return np.where(given, p, profile), self._energy_after(energy, p)
+
+    def _energy_after(self, energy: FloatVector, p: FloatVector) -> FloatVector:
+        """Return the energy (MWh) after a step with ``p`` (MW), from ``energy`` before it."""
         change = np.where(p > 0, p * self._charge, p * self._discharge)
-        # Rounding must not leave the limits by an ulp.
-        after = np.minimum(np.maximum(energy + change, self.minimum), self.capacity)
-        return np.where(given, p, profile), after
+        # rounding must not exceed the limits by an ulp
+        return np.minimum(np.maximum(energy + change, self.minimum), self.capacity)
 
 
 OnDivergence = Literal["terminate", "fail"]
 
 
 class PowerGrid:
-    """A grid that is solved at every step.
+    """A grid that solves its power flow at every step.
 
     Agents may scale loads (``load_scaling``, 1 is the profile), move taps (``tap_pos``)
-    and switch lines (``line_in_service``, from 0.5 on it is on).
+    and switch lines (``line_in_service``, on from 0.5).
 
-    A power flow without a solution is an event: ``on_divergence="fail"`` raises
+    If a power flow has no solution, ``on_divergence="fail"`` raises
     :class:`~palaestrai_mosaik.errors.PowerFlowError`; with ``"terminate"`` the results
-    stay those of the last solved state and :attr:`converged` becomes 0.
+    of the last solved state remain and :attr:`converged` becomes 0.
 
     Args:
         power_flow: solver of the net; it is reset, so that equal inputs give equal results.
-        before: results that hold if not even the first state has a solution.
+        before: results to use if not even the first state has a solution.
     """
 
     def __init__(
@@ -249,7 +260,7 @@ class PowerGrid:
         self._unsolvable = ""
 
     def accept(self, senders: dict[str, dict[str, Any]]) -> None:
-        """Take set-points: attribute name -> sender -> vector."""
+        """Apply set-points: attribute name -> sender -> vector."""
         if "load_scaling" in senders:
             self._scaled |= self.load_scaling.accept(senders["load_scaling"])
         changed = False
@@ -273,20 +284,17 @@ class PowerGrid:
         sgen_p: FloatVector,
         sgen_q: FloatVector,
         storage_p: FloatVector,
-    ) -> tuple[FloatVector, FloatVector]:
-        """Solve for these powers (MW, Mvar). Return the loads' P and Q as scaled.
-
-        Results are in :attr:`result` and :attr:`converged`.
-        """
+        gen_p: FloatVector,
+    ) -> None:
+        """Solve for these powers (MW, Mvar) and set :attr:`result` and :attr:`converged`."""
         if self._scaled:
             load_p, load_q = load_p * self.load_scaling.values, load_q * self.load_scaling.values
         try:
             if self._unsolvable:
                 raise PowerFlowError(self._unsolvable)
-            self.result = self.power_flow.solve(load_p, load_q, sgen_p, sgen_q, storage_p)
+            self.result = self.power_flow.solve(load_p, load_q, sgen_p, sgen_q, storage_p, gen_p)
             self.converged = 1.0
         except PowerFlowError:
             self.converged = 0.0
             if self.on_divergence == "fail":
                 raise
-        return load_p, load_q

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from palaestrai_mosaik.environment.cosimulation import (
     ConnectionSpec,
     CoSimulation,
@@ -35,21 +37,21 @@ EpisodeStarts = Literal["fixed", "random", "sequential"]
 
 _DAY = 96
 
-#: what ``simulators`` may say, although it makes no difference any more
+#: allowed values of ``simulators``, which no longer have any effect
 _FORMS = ("separate", "joint")
 
-#: profiles have no other input, and all else is fed by them
+#: the profiles have no other input to wait for, and they feed all other simulators
 CLOCKS = [("Profiles", "clock")]
 
 
 class GridEnvironment(CoSimulation):
     """A medium-voltage (or any other) grid with profiles, inverters and storages.
 
-    At tick t all powers and the power flow of t are computed in one go; set-points that
-    agents gave before t are in force. One tick is one step of ``step`` seconds. The
-    episode is truncated with state number ``steps`` and terminated where the power flow
-    has no solution. There are no rewards of its own: name one, such as
-    :class:`~palaestrai_mosaik.environment.grid.rewards.GridReward`, in the document.
+    At tick t, all powers and the power flow of t are computed together, with the set-points that
+    agents sent before t. One tick is one step of ``step`` seconds. The episode is truncated with state
+    number ``steps``, and terminated if the power flow has no solution. The environment has no rewards
+    itself: name one, such as :class:`~palaestrai_mosaik.environment.grid.rewards.GridReward`, in the
+    document.
 
     Sensors and actuators are numbered by the index of the net's tables and ordered group
     by group (see :mod:`.channels`):
@@ -63,24 +65,24 @@ class GridEnvironment(CoSimulation):
 
     Args:
         grid: name of the grid, see :func:`~palaestrai_mosaik.environment.grid.network.load_grid`.
-        start: where the episode starts: a date (``2016-06-01``, ISO) or a row of the profiles; or a list of
-            them, and of periods, to choose from (see :func:`.episode_starts.start_rows`).
+        start: the start of the episode: a date (``2016-06-01``, ISO) or a row of the profiles; or a list of
+            starts and periods to choose from (see :func:`.episode_starts.start_rows`).
         steps: states of an episode (96 are a day); also the largest number of an agent's actions + 1.
         step: seconds between two states, a multiple of the profiles' resolution (900).
         sensors, actuators: ``all``, or a list of elements (``bus``) and groups (``sgen.q_mvar``).
-        episode_starts: ``fixed``: all episodes begin at ``start``; ``sequential``: each where the one before
-            ended, restarting when the profiles are over; ``random``: anywhere that leaves room for a whole
-            episode. With a list of starts, ``sequential`` takes the next of them for each episode, over and
-            over, and ``random`` draws one.
-        on_divergence: ``terminate`` the episode, readings staying those of the last solved state, or ``fail``
+        episode_starts: ``fixed``: all episodes start at ``start``; ``sequential``: each starts at the end of
+            the one before, from ``start`` again after the end of the profiles; ``random``: at any row that
+            leaves room for a whole episode. With a list of starts, ``sequential`` cycles through it, one
+            per episode, and ``random`` draws one.
+        on_divergence: ``terminate`` the episode, with the readings of the last solved state, or ``fail``
             with :class:`~palaestrai_mosaik.errors.PowerFlowError`.
         initial_soc: state of charge of all storages at the start of an episode.
-        simulators: has no effect: ``separate`` or ``joint``, as documents say that were written when the
-            parts could be entities of one simulator.
+        simulators: has no effect. Accepts ``separate`` or ``joint`` from documents of earlier versions, in
+            which the parts could be entities of one simulator.
         enforce_q_lims: keep generators within their reactive limits (solved by ``pandapower.runpp``, slow).
 
     Raises:
-        DocumentError: carries everything that is wrong with the parameters.
+        DocumentError: lists all problems of the parameters.
     """
 
     shares_setup = True
@@ -139,10 +141,15 @@ class GridEnvironment(CoSimulation):
             ("PowerGrid", name): getattr(result, name)
             for name in ("vm_pu", "line_loading", "trafo_loading", "ext_grid_p", "ext_grid_q")
         }
-        load_p, _, sgen_p, storage_p = self.grid.profiles.at(self._row)
-        readings["PowerGrid", "load_p_mw"] = load_p
-        readings["Inverters", "p"], readings["Inverters", "q"] = sgen_p, inverters.own_q
-        readings["Storages", "p"], readings["Storages", "soc"] = storage_p, storages.soc
+        readings["PowerGrid", "load_p_mw"], readings["PowerGrid", "storage_p_mw"] = (
+            result.load_p,
+            result.storage_p,
+        )
+        readings["PowerGrid", "sgen_p_mw"], readings["PowerGrid", "sgen_q_mvar"] = (
+            result.sgen_p,
+            result.sgen_q,
+        )
+        readings["Storages", "soc"] = storages.soc
         self._channels = Channels(net, readings, {"q_set": inverters.rating, "p_set": storages.rating})
         self._channels.add_sensors(self.sensor_groups)
         self._channels.add_actuators(self.actuator_groups)
@@ -152,7 +159,7 @@ class GridEnvironment(CoSimulation):
         self._converged = uids.index(CONVERGED)
         model: dict[str, Any] = {"grid": self.grid_name, "power_flow": type(self.power_flow).__name__}
         if self.episode_starts == "fixed":
-            # with the start, it gives every tick its date; other episodes begin elsewhere
+            # together with the start, it dates every tick; other episodes have other starts
             model["seconds_per_tick"] = self.step / self.step_size
         return EnvironmentBaseline(
             sensors,
@@ -163,7 +170,7 @@ class GridEnvironment(CoSimulation):
         )
 
     def reset(self) -> None:
-        """Choose where in the profiles the episode starts."""
+        """Choose the row of the profiles in which the episode starts."""
         available, starts = self.grid.profiles.steps, self._starts
         if self._listed:
             drawn = self.episode_starts == "random"
@@ -180,11 +187,14 @@ class GridEnvironment(CoSimulation):
 
     def plan(self) -> CoSimulationPlan:
         net = self.grid.net
-        # in the order in which data flows
+        # in the order of data flow
         factories: dict[str, Callable[[], GridSimulator]] = {
             "Profiles": lambda: ProfileSimulator(self.grid.profiles, self._row, self._stride, **self._clock)
         }
-        connections = [ConnectionSpec("Profiles", "PowerGrid", [("load_p", "load_p"), ("load_q", "load_q")])]
+        fixed = [("load_p", "load_p"), ("load_q", "load_q")]
+        if len(net.gen):
+            fixed.append(("gen_p", "gen_p"))
+        connections = [ConnectionSpec("Profiles", "PowerGrid", fixed)]
         if len(net.sgen):
             factories["Inverters"] = lambda: InverterSimulator(self._inverters(), **self._clock)
             connections.append(ConnectionSpec("Profiles", "Inverters", [("sgen_p", "p_available")]))
@@ -193,6 +203,12 @@ class GridEnvironment(CoSimulation):
             factories["Storages"] = lambda: StorageSimulator(self._storages(), **self._clock)
             connections.append(ConnectionSpec("Profiles", "Storages", [("storage_p", "p_profile")]))
             connections.append(ConnectionSpec("Storages", "PowerGrid", [("p", "storage_p")]))
+            if "storage.p_mw" in self.actuator_groups:
+                taken = [("storage_p_mw", "p_taken")]
+                first = {"storage_p_mw": np.zeros(len(net.storage))}
+                connections.append(
+                    ConnectionSpec("PowerGrid", "Storages", taken, time_shifted=1, initial=first)
+                )
         factories["PowerGrid"] = lambda: PowerGridSimulator(
             PowerGrid(self.power_flow, self._at_start, self.on_divergence), **self._clock
         )
@@ -204,7 +220,7 @@ class GridEnvironment(CoSimulation):
         )
 
     def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
-        """Terminated where the power flow has no solution, truncated with the last step."""
+        """Terminate if the power flow has no solution; truncate at the last step."""
         return EnvironmentState(
             readings,
             terminated=bool(readings[self._converged] < 0.5),
@@ -222,10 +238,10 @@ class GridEnvironment(CoSimulation):
         return Storages.of(self.grid.net, self.initial_soc, self.step / 3600.0)
 
     def _solve_start(self, inverters: Inverters, storages: Storages) -> PowerFlowResult:
-        load_p, load_q, sgen_p, storage_p = self.grid.profiles.at(self._row)
+        load_p, load_q, sgen_p, storage_p, gen_p = self.grid.profiles.at(self._row)
         self.power_flow.reset()
         p, _ = storages.step(storage_p)
-        return self.power_flow.solve(load_p, load_q, *inverters.step(sgen_p), p)
+        return self.power_flow.solve(load_p, load_q, *inverters.step(sgen_p), p, gen_p)
 
     def _find_starts(self) -> list[int]:
         rows = start_rows(self.start, self.grid.profiles)

@@ -1,4 +1,4 @@
-"""Parameters that the environments of a grid share: where in the profiles episodes start, and checks."""
+"""Shared parameters of the grid environments: start rows of episodes, and checks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ Start = str | int | date
 
 
 def start_rows(start: Start | Sequence[Start | Mapping[str, Any]], profiles: Profiles) -> list[int]:
-    """Return the rows of ``profiles`` that ``start`` names, in its order (at least one).
+    """Return the rows of ``profiles`` for ``start``, in its order, at least one.
 
-    ``start`` is a date (a midnight, if it has no time) or a row, or a list of them and of periods
-    ``{from: 2016-05-01, to: 2016-08-31, every: 2}``: every second day (default: 1), the days
-    ``from`` and ``to`` included, at the time of day of ``from``.
+    Args:
+        start: a date (midnight, if it has no time) or a row, or a list of them and of periods
+            ``{from: 2016-05-01, to: 2016-08-31, every: 2}``: every second day (default: 1) from ``from``
+            to ``to`` inclusive, at the time of day of ``from``.
+        profiles: the profiles.
 
-    Raises :class:`DocumentError` with all that is wrong, such as a date outside the profiles.
+    Raises:
+        DocumentError: lists all problems, such as a date outside the profiles.
     """
     if isinstance(start, Mapping):
         raise DocumentError([Problem(f"a period stands in a list: [{dict(start)}]", "start")])
@@ -51,15 +54,15 @@ def start_rows(start: Start | Sequence[Start | Mapping[str, Any]], profiles: Pro
 
 
 def _row(start: Any, profiles: Profiles) -> int:
-    found = _date(start) if isinstance(start, str | date) else start
-    if isinstance(found, datetime):
-        return profiles.step_of(found)
-    if isinstance(found, bool) or not isinstance(found, int):
+    row = _date(start) if isinstance(start, str | date) else start
+    if isinstance(row, datetime):
+        return profiles.step_of(row)
+    if isinstance(row, bool) or not isinstance(row, int):
         raise TypeError(f"{start!r} is neither a date nor a row")
-    if found < 0 or (profiles.steps is not None and found >= profiles.steps):
+    if row < 0 or (profiles.steps is not None and row >= profiles.steps):
         last = "no end" if profiles.steps is None else profiles.steps - 1
-        raise ValueError(f"no episode starts from row {found}: the profiles have rows 0 to {last}")
-    return found
+        raise ValueError(f"no episode starts from row {row}: the profiles have rows 0 to {last}")
+    return row
 
 
 def _date(start: str | date) -> datetime:
@@ -88,7 +91,7 @@ def _rows_of_period(period: Mapping[str, Any], profiles: Profiles) -> list[int]:
 
 
 def stride_of(step: int, profiles: Profiles) -> int:
-    """Return how many rows a step of ``step`` seconds is; :class:`DocumentError` if not a whole number."""
+    """Return the number of rows in ``step`` seconds. Raises :class:`DocumentError` for a fraction of a row."""
     stride, rest = divmod(step, profiles.resolution)
     if rest:
         message = f"{step} s is not a multiple of the profiles' resolution of {profiles.resolution} s"
@@ -97,7 +100,7 @@ def stride_of(step: int, profiles: Profiles) -> int:
 
 
 def require_room(grid: Grid, row: int, steps: int, step: int) -> None:
-    """Raise :class:`DocumentError` if there are no ``steps`` states from ``row`` on, ``step`` s apart."""
+    """Raise :class:`DocumentError` if fewer than ``steps`` states, ``step`` s apart, remain from ``row`` on."""
     profiles = grid.profiles
     if profiles.steps is None:
         return
@@ -113,7 +116,7 @@ def require_room(grid: Grid, row: int, steps: int, step: int) -> None:
 def parameter_problems(
     choices: Mapping[str, tuple[Any, Sequence[str]]], counts: Mapping[str, tuple[Any, int]], initial_soc: Any
 ) -> list[Problem]:
-    """Return what is wrong: ``choices`` are given and allowed by name, ``counts`` given and least."""
+    """Check ``choices``, (value, allowed) by name, ``counts``, (value, minimum), and ``initial_soc``."""
     problems = []
     for name, (value, choice) in choices.items():
         if value not in choice:

@@ -1,42 +1,43 @@
 """The fast power flow: build the equations of a topology once, solve them often.
 
-With the slacks' voltages V_s given, the other buses satisfy ::
+With given voltages V_s of the slacks, the other buses satisfy ::
 
     V = Y_pq^-1 (conj(S / V) - Y_ps V_s)
 
 and iterating that map converges linearly, by a factor of about the load over the
-short-circuit power: four to seven steps in a medium-voltage grid whose last state is
-near (Stott 1974, "Review of Load-Flow Calculation Methods", Proc. IEEE 62(7), the
+short-circuit power: four to seven steps in a medium-voltage grid from a close last
+state (Stott 1974, "Review of Load-Flow Calculation Methods", Proc. IEEE 62(7), the
 "Z-matrix method"). Y_pq is factorised once per topology, so that a step is two sparse
 triangular solves and a product with Y. It is used in its equivalent corrected form, ::
 
     V += Y_pq^-1 conj(mismatch / V)
 
-whose mismatch is the very quantity that Newton's method tests for convergence.
+with the same mismatch that Newton's method tests for convergence.
 
-The iteration does not converge in a grid near its limits where Newton's method still
-does; it says so, and Newton's method takes over.
+In a grid near its limits, Newton's method may converge where the iteration does not. The iteration
+then reports failure, and Newton's method takes over.
 
 pandapower spends most of a power flow on turning tables into matrices. Here one
 ``pandapower.runpp`` builds the bus admittance matrix (``net._ppc["internal"]``); every
-later state only changes the right-hand side. It is solved from the state before by the
-fixed-point iteration where there are no PV buses, and by Newton's
-method where there are, or where the iteration does not converge. Both
+later state only changes the right-hand side. It is solved from the last state, by Newton's method if
+there are PV buses or the iteration does not converge, and otherwise by the fixed-point iteration. Both
 stop at the same power mismatch.
 
-Another topology (a line switched, a tap moved) is another matrix: it is built when first
-seen and kept.
+Each topology (a line switched, a tap moved) has its own matrix, which is built on first use
+and kept.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pandapower.pypower.idx_bus import BASE_KV, GS, PD, QD
-from pandapower.pypower.idx_gen import GEN_BUS, PG
+from pandapower.pd2ppc import _pd2ppc
+from pandapower.pypower.idx_bus import BASE_KV, GS, PD, QD, VM
+from pandapower.pypower.makeYbus import makeYbus
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
@@ -44,7 +45,15 @@ from palaestrai_mosaik.errors import PowerFlowError
 from palaestrai_mosaik.types.arrays import BoolVector, ComplexVector, FloatVector, IntVector
 
 from .kernels import Sparse, fixed_point, inject, read
-from .power_flow import TOLERANCE_MVA, PowerFlow, PowerFlowResult, run_pandapower, topology_of
+from .power_flow import (
+    TOLERANCE_MVA,
+    PowerFlow,
+    PowerFlowResult,
+    powers_of,
+    read_pandapower,
+    run_pandapower,
+    topology_of,
+)
 
 
 class Equations:
@@ -53,15 +62,15 @@ class Equations:
     Internal buses are pandapower's ``ppci`` buses: fused, energised, sorted.
 
     ``ybus`` is the bus admittance matrix (csc); ``ref``, ``pv`` and ``pq`` are the
-    internal buses of each kind; ``cold`` is a state that is known to solve this topology
-    for some powers: where an episode starts from. ``tolerance`` is the largest power
+    internal buses of each kind; ``cold`` is the state with which this topology was first solved, the
+    starting point of an episode. ``tolerance`` is the largest power
     mismatch of a solution.
     """
 
     def __init__(self, net: Any):
         internal = net._ppc["internal"]
-        if "baseMVA" not in internal:  # pandapower had nothing to solve
-            raise PowerFlowError("nothing is energised besides the buses of the external grids")
+        if "baseMVA" not in internal:
+            internal = _without_unknowns(net)
         self.base_mva = float(internal["baseMVA"])
         self.tolerance = TOLERANCE_MVA / self.base_mva
         self.ybus = sparse.csc_matrix(internal["Ybus"])
@@ -82,15 +91,26 @@ class Equations:
         rows_of_buses, alive = self._internal_bus(net, net.bus.index.to_numpy())
         self.bus_rows = np.where(alive, rows_of_buses, -1)
         self.slices: list[slice] = []
-        rows, factors, start = [], [], 0
-        for table, sign in ((net.load, -1.0), (net.sgen, 1.0), (net.storage, -1.0)):
+        rows, factors, alives, start = [], [], [], 0
+        for table, sign in ((net.load, -1.0), (net.sgen, 1.0), (net.storage, -1.0), (net.gen, 1.0)):
             row, alive = self._internal_bus(net, table.bus.to_numpy())
+            alive = alive & table.in_service.to_numpy(dtype=bool)
             rows.append(row)
-            factors.append(sign / self.base_mva * (alive & table.in_service.to_numpy(dtype=bool)))
+            factors.append(sign / self.base_mva * alive)
+            alives.append(alive)
             self.slices.append(slice(start, start + len(table)))
             start += len(table)
         self.element_rows = np.concatenate(rows)
         self.element_factors = np.concatenate(factors)
+        #: whether an element's power flows: it is in service, and its bus is energised
+        self.alive: BoolVector = np.concatenate(alives)
+        self.all_alive = bool(self.alive.all())
+        gens = self.slices[3]
+        slack = self.alive[gens] & net.gen.slack.to_numpy(dtype=bool)
+        # a slack's power is a result, so its table's value must have no effect
+        self.element_factors[gens][slack] = 0.0
+        self.slack_gens = np.flatnonzero(slack)
+        self.slack_gen_place = np.searchsorted(self.ref, self.element_rows[gens][slack])
         self.p, self.q = np.zeros(start), np.zeros(start)
         self.q[self.slices[2]] = net.storage.q_mvar.to_numpy(dtype=float) * net.storage.scaling.to_numpy(
             float
@@ -103,28 +123,20 @@ class Equations:
         return np.where(alive, rows, 0), alive
 
     def _fixed_injections(self, net: Any, internal: dict[str, Any]) -> None:
-        """Everything that nobody changes: generators' P, motors, wards, ... (p.u.)."""
-        bus, gen = internal["bus"].real, internal["gen"].real
+        """Sum the constant injections of motors, wards and the like (p.u.)."""
+        bus = internal["bus"].real
         fixed = -(bus[:, PD] + 1j * bus[:, QD]) / self.base_mva
-        others = np.setdiff1d(np.arange(len(gen)), self._reference_generators(net, internal))
-        np.add.at(fixed, gen[others, GEN_BUS].astype(np.int64), gen[others, PG] / self.base_mva)
         tables = (net.load, net.sgen, net.storage)
-        for part, table in zip(self.slices, tables, strict=True):
+        for part, table in zip(self.slices[:3], tables, strict=True):
             scaling = table.scaling.to_numpy(dtype=float)
             s = (table.p_mw.to_numpy(dtype=float) + 1j * table.q_mvar.to_numpy(dtype=float)) * scaling
             np.add.at(fixed, self.element_rows[part], -s * self.element_factors[part])
         self.fixed = fixed
         self.shunt_p = bus[:, GS] / self.base_mva
 
-    @staticmethod
-    def _reference_generators(net: Any, internal: dict[str, Any]) -> npt.NDArray[np.int64]:
-        # ref_gens counts the generators of ppc, internal["gen"] holds those in service.
-        in_service = np.flatnonzero(internal["gen_is"])
-        return np.flatnonzero(np.isin(in_service, internal["ref_gens"]))
-
     def _result_rows(self, net: Any, internal: dict[str, Any]) -> None:
-        """One matrix whose product with the voltages holds the currents of all lines and
-        transformers, first ends, then second ends, in percent of the rated ones."""
+        """Build one matrix that maps the voltages to the currents of all lines and transformers,
+        first ends, then second ends, in percent of the rated ones."""
         branch_in_service = np.asarray(internal["branch_is"], dtype=bool)
         row_of = np.cumsum(branch_in_service) - 1
         base_kv = internal["bus"][:, BASE_KV].real
@@ -139,7 +151,10 @@ class Equations:
                 scale = np.zeros(last - first)
                 scale[used] = 100.0 * rating[used] * self.base_mva / (np.sqrt(3.0) * kv)
                 rows = np.where(used, row_of[places], 0)
-                ends.append(sparse.diags(scale) @ matrix[rows] if len(places) else matrix[:0])
+                if matrix.shape[0]:
+                    ends.append(sparse.diags(scale) @ matrix[rows] if len(places) else matrix[:0])
+                else:  # every branch is out of service
+                    ends.append(sparse.csr_matrix((len(places), self.n), dtype=np.complex128))
         currents = sparse.csr_matrix(sparse.vstack(ends))
         currents.eliminate_zeros()
         self.branch_ends = as_arrays(currents)
@@ -156,36 +171,67 @@ class Equations:
         sgen_p: FloatVector,
         sgen_q: FloatVector,
         storage_p: FloatVector,
+        gen_p: FloatVector,
     ) -> ComplexVector:
-        """Return the power that is injected at every internal bus (p.u.), of powers in MW and Mvar."""
-        loads, sgens, storages = self.slices
+        """Compute the power injected at every internal bus (p.u.) from powers in MW and Mvar."""
+        loads, sgens, storages, gens = self.slices
         p, q = self.p, self.q
-        p[loads], p[sgens], p[storages] = load_p, sgen_p, storage_p
+        p[loads], p[sgens], p[storages], p[gens] = load_p, sgen_p, storage_p, gen_p
         q[loads], q[sgens] = load_q, sgen_q
         return inject(p, q, self.element_rows, self.element_factors, self.fixed)
 
-    def read(self, voltage: ComplexVector, power: ComplexVector) -> PowerFlowResult:
-        """Return the results of the state ``voltage``, which solves the equations for ``power``."""
+    def read(
+        self, voltage: ComplexVector, power: ComplexVector, powers: Sequence[FloatVector]
+    ) -> PowerFlowResult:
+        """Read the results of the state ``voltage``, which solves the equations for ``power``.
+
+        ``power`` is the result of :meth:`power` for ``powers``.
+        """
         vm_pu, loading, feed, losses = read(
             voltage, power, self.by_rows, self.branch_ends, self.bus_rows, self.slack, self.shunt_p
         )
         ext_grid = feed[self.ext_grid_place] * self.ext_grid_factor
         lines = self.n_line
         return PowerFlowResult(
-            vm_pu, loading[:lines], loading[lines:], ext_grid.real, ext_grid.imag, losses * self.base_mva
+            vm_pu,
+            loading[:lines],
+            loading[lines:],
+            ext_grid.real,
+            ext_grid.imag,
+            losses * self.base_mva,
+            *(powers if self.all_alive and not len(self.slack_gens) else self._flowing(powers, feed)),
         )
 
+    def _flowing(self, powers: Sequence[FloatVector], feed: ComplexVector) -> list[FloatVector]:
+        """Return the actual powers of elements: the requested ones, 0 if dead, results for slacks."""
+        loads, sgens, storages, gens = (self.alive[part] for part in self.slices)
+        flowing = [
+            np.where(alive, values, 0.0)
+            for alive, values in zip((loads, loads, sgens, sgens, storages, gens), powers, strict=True)
+        ]
+        flowing[-1][self.slack_gens] = feed[self.slack_gen_place].real * self.base_mva
+        return flowing
+
     def worst_mismatch(self, voltage: ComplexVector, power: ComplexVector) -> tuple[float, str]:
-        """Return the largest power mismatch (MVA) of a state, and where it is."""
+        """Return the largest power mismatch (MVA) of a state, and its bus."""
         mismatch = np.abs(voltage * (self.ybus @ voltage).conj() - power) * self.base_mva
         mismatch[self.ref] = 0.0
-        worst = int(np.argmax(mismatch))
-        buses = self.bus_names[self.bus_rows == worst]
-        return float(mismatch[worst]), f"bus {buses[0]}" if len(buses) else f"internal bus {worst}"
+        index = int(np.argmax(mismatch))
+        buses = self.bus_names[self.bus_rows == index]
+        return float(mismatch[index]), f"bus {buses[0]}" if len(buses) else f"internal bus {index}"
+
+
+def _without_unknowns(net: Any) -> dict[str, Any]:
+    """Build the matrices that pandapower leaves out if every energised bus has an external grid."""
+    _, ppci = _pd2ppc(net)
+    ybus, yf, yt = makeYbus(ppci["baseMVA"], ppci["bus"], ppci["branch"])
+    none = np.empty(0, dtype=np.int64)
+    buses = {"ref": np.arange(len(ppci["bus"])), "pv": none, "pq": none, "V": ppci["bus"][:, VM].real}
+    return {**ppci["internal"], **ppci, **buses, "Ybus": ybus, "Yf": yf, "Yt": yt}
 
 
 def as_arrays(matrix: Any) -> Sparse:
-    """Return the arrays of a csr or csc matrix, as the compiled loops take them."""
+    """Convert a csr or csc matrix to the arrays of the compiled loops."""
     matrix.sort_indices()
     return (
         matrix.indptr.astype(np.int32),
@@ -200,24 +246,24 @@ def _inverse(rating: FloatVector) -> FloatVector:
 
 
 def _line_rating(net: Any) -> FloatVector:
-    """1 / rated current (1/kA) of each line, 0 where it has none."""
+    """Return 1 / rated current (1/kA) of each line, 0 without a rating."""
     line = net.line
     return _inverse((line.max_i_ka * line.df * line.parallel).to_numpy(dtype=float))
 
 
 def _trafo_rating(net: Any, winding: str) -> FloatVector:
-    """1 / rated current (1/kA) of one winding of each transformer."""
+    """Return 1 / rated current (1/kA) of one winding of each transformer."""
     trafo = net.trafo
     rating = (trafo.sn_mva * trafo.parallel * trafo.df / trafo[winding]).to_numpy(dtype=float)
     return float(np.sqrt(3.0)) * _inverse(rating)
 
 
-#: takes about as long as Newton's method
+#: largest number of iterations; more would take longer than Newton's method
 MAX_ITERATIONS = 40
 
 
 class FixedPoint:
-    """The iteration for one topology; make it with :meth:`of`."""
+    """The fixed-point iteration for one topology; make it with :meth:`of`."""
 
     def __init__(self, equations: Equations, factors: Any):
         self.equations = equations
@@ -230,13 +276,13 @@ class FixedPoint:
 
     @classmethod
     def of(cls, equations: Equations) -> FixedPoint | None:
-        """Return the iteration for ``equations``, ``None`` where it does not apply to them."""
+        """Return the iteration for ``equations``, or ``None`` if it does not apply to them."""
         pq = equations.pq
         if len(equations.pv) or not len(pq):
             return None
         try:
-            # Pivots from the diagonal, in a symmetric order: rows and columns then have the
-            # same order, in which everything can be kept.
+            # Pivots from the diagonal, in a symmetric order: rows and columns then share one
+            # order, in which all vectors can be stored.
             factors = splu(
                 equations.ybus[pq][:, pq].tocsc(),
                 permc_spec="MMD_AT_PLUS_A",
@@ -248,7 +294,7 @@ class FixedPoint:
         return cls(equations, factors) if np.array_equal(factors.perm_r, factors.perm_c) else None
 
     def solve(self, start: ComplexVector, power: ComplexVector) -> ComplexVector | None:
-        """Return the voltages for ``power``, searched from ``start``; ``None`` if not found."""
+        """Return the voltages for ``power``, starting from ``start``, or ``None`` without convergence."""
         equations = self.equations
         voltage = start.copy()
         iterations = fixed_point(
@@ -267,7 +313,7 @@ MAX_NEWTON_ITERATIONS = 20
 
 
 class Newton:
-    """Newton's method for one topology. It keeps its factorisation's pivots from state to state."""
+    """Newton's method for one topology. It reuses the pivots of its factorisation."""
 
     def __init__(self, equations: Equations):
         self.equations = equations
@@ -276,12 +322,14 @@ class Newton:
         self._algorithm = _algorithm()
 
     def forget(self) -> None:
-        """Start the next solution afresh."""
+        """Discard all memory of earlier solutions."""
         self._algorithm.reset()
 
     def solve(self, start: ComplexVector, power: ComplexVector) -> ComplexVector | None:
-        """Return the voltages for ``power``, searched from ``start``; ``None`` if not found."""
+        """Return the voltages for ``power``, starting from ``start``, or ``None`` without convergence."""
         equations = self.equations
+        if len(equations.ref) == equations.n:
+            return start.copy()
         solved = self._algorithm.solve(
             equations.ybus,
             start.copy(),
@@ -296,7 +344,7 @@ class Newton:
         return self._algorithm.get_V() if solved else None
 
     def explain(self, power: ComplexVector) -> str:
-        """Say where the search that has just failed was worst."""
+        """Describe the failure of the last solution, with its worst mismatch."""
         text = f"the power flow did not converge in {MAX_NEWTON_ITERATIONS} iterations"
         voltage = self._algorithm.get_V()
         if voltage.shape != power.shape or not np.isfinite(voltage).all():
@@ -313,15 +361,15 @@ def _algorithm() -> Any:
     return kind()
 
 
-#: topologies whose matrices are kept
+#: number of topologies kept with their matrices
 CACHED_TOPOLOGIES = 128
 
 
 class FastPowerFlow(PowerFlow):
     """Fixed-point iteration and Newton's method on pandapower's matrices.
 
-    20 to 50 us a state with the first on medium-voltage grids, 0.1 to 0.4 ms with the
-    second, against 20 ms and more of ``runpp``. ``newton_only`` leaves the first out.
+    A state on a medium-voltage grid takes 20 to 50 us with the iteration and 0.1 to 0.4 ms with Newton's
+    method, compared to 20 ms and more of ``runpp``. ``newton_only`` disables the iteration.
     """
 
     def __init__(self, net: Any, newton_only: bool = False):
@@ -358,27 +406,71 @@ class FastPowerFlow(PowerFlow):
         sgen_p: FloatVector,
         sgen_q: FloatVector,
         storage_p: FloatVector,
+        gen_p: FloatVector,
     ) -> PowerFlowResult:
-        return self._topology.solve(load_p, load_q, sgen_p, sgen_q, storage_p)
+        powers = load_p, load_q, sgen_p, sgen_q, storage_p, gen_p
+        try:
+            return self._topology.solve(*powers)
+        except PowerFlowError as error:
+            result = self.solve_by_pandapower(powers, self.line_in_service, self.tap_pos)
+            if result is None:
+                raise error
+            return result
+
+    def solve_by_pandapower(
+        self, powers: Sequence[FloatVector], line_in_service: BoolVector, tap_pos: FloatVector
+    ) -> PowerFlowResult | None:
+        """Return pandapower's solution, or ``None`` if it finds none either.
+
+        pandapower starts from another state, so near the limits of a grid it can converge where
+        a solution from the last state does not.
+        """
+        try:
+            with topology_of(self.net, line_in_service, tap_pos), powers_of(self.net, *powers):
+                run_pandapower(self.net, numba=False)
+                return read_pandapower(self.net)
+        except PowerFlowError:
+            return None
 
     def topology(self, line_in_service: BoolVector, tap_pos: FloatVector) -> Topology:
-        """Return what solves a topology; the arguments and errors of :meth:`set_topology`."""
+        """Return the solver of a topology; arguments and errors are those of :meth:`set_topology`."""
         key = np.packbits(line_in_service).tobytes() + tap_pos.tobytes()
         topology = self._topologies.pop(key, None)
         if topology is None:
             with topology_of(self.net, line_in_service, tap_pos):
-                # Only the matrices and a solution to start from are wanted: any powers do.
-                # Without numba: compiling takes longer than the few runs that this is.
-                run_pandapower(self.net, numba=False)
-                topology = Topology(Equations(self.net), self._newton_only)
+                topology = self._build()
             if len(self._topologies) >= CACHED_TOPOLOGIES:
                 self._topologies.popitem(last=False)
         self._topologies[key] = topology
         return topology
 
+    def _build(self) -> Topology:
+        """Build the equations of the net in its present topology.
+
+        They need a solution as their starting point: that of the net's own powers, or, if the topology
+        cannot carry them, that without load and generation.
+        """
+        # without numba: compiling takes longer than these few runs
+        try:
+            run_pandapower(self.net, numba=False)
+            return Topology(Equations(self.net), self._newton_only)
+        except PowerFlowError:
+            if not self._topologies:  # the net itself
+                raise
+        tables = self.net.load, self.net.sgen, self.net.gen
+        scalings = [table["scaling"].copy() for table in tables]
+        try:
+            for table in tables:
+                table["scaling"] = 0.0
+            run_pandapower(self.net, numba=False)
+            return Topology(Equations(self.net), self._newton_only)
+        finally:
+            for table, scaling in zip(tables, scalings, strict=True):
+                table["scaling"] = scaling
+
 
 class Topology:
-    """The equations of one topology, how they are solved, and the last solution."""
+    """The equations of one topology, their solvers, and the last solution."""
 
     def __init__(self, equations: Equations, newton_only: bool):
         self.equations = equations
@@ -387,7 +479,7 @@ class Topology:
         self.voltage = equations.cold
 
     def forget(self) -> None:
-        """Start the next solution afresh."""
+        """Discard all memory of earlier solutions."""
         self.voltage = self.equations.cold
         self.newton.forget()
 
@@ -405,4 +497,4 @@ class Topology:
             self.forget()
             raise PowerFlowError(message)
         self.voltage = voltage
-        return self.equations.read(voltage, power)
+        return self.equations.read(voltage, power, powers)

@@ -1,18 +1,17 @@
 """The compiled loops of the fast power flow, for one state and for many at once.
 
-A state is solved in a few dozen microseconds, which is what some ten numpy calls take by
-themselves; so write, solve and read are one compiled function each (numba). They are
-compiled when first used, once per machine: numba keeps them beside this file, in
-``$NUMBA_CACHE_DIR`` or in the user's cache directory. What it keeps there are pickles, so a
-directory of somebody else is not used.
+A state is solved in a few dozen microseconds, the time of some ten numpy calls, so write, solve and read
+are one compiled function each (numba). They are compiled on first use, once per machine: numba caches
+them beside this file, in ``$NUMBA_CACHE_DIR`` or in the user's cache directory. Cached functions are
+pickles, so a directory that other users can write to is not used.
 
-Sparse matrices are tuples ``(starts, places, values)``: for row (or column) j, the
-entries ``starts[j]`` to ``starts[j + 1]`` of places and values, as in scipy.
+Sparse matrices are tuples ``(starts, places, values)``, as in scipy: row (or column) j has the entries
+``starts[j]`` to ``starts[j + 1]`` of places and values.
 
-:func:`fixed_point` solves one state. :func:`solve_many` does the same iteration for many states of one
-grid, with the innermost loops over states: every entry of a matrix is read once for a block of
-them, and the processor's vector units work on several at a time. No operation mixes two states,
-and each of them stops by itself, so the numbers of one do not depend on those beside it, to the
+:func:`fixed_point` solves one state. :func:`solve_many` runs the same iteration for many states of one
+grid, with the innermost loops over states: every entry of a matrix is read once per block of
+states, and the processor's vector units work on several states at a time. No operation mixes two states,
+and each stops separately, so the results of a state do not depend on its neighbours, to the
 last bit. There, complex numbers are two arrays of shape (buses, states), real and imaginary parts.
 """
 
@@ -46,12 +45,13 @@ Injections = tuple[IntVector, FloatVector, ComplexVector]
 #: pq, L, U and the inverse of its diagonal, as for :func:`fixed_point`
 Factors = tuple[IntVector, Sparse, Sparse, ComplexVector]
 #: bus rows and ends of branches, as for :func:`read`; slack row and factor (MVA) of
-#: every external grid
-Readout = tuple[IntVector, Sparse, IntVector, FloatVector]
+#: every external grid; mask of live elements, for the elements with a P reading; the
+#: elements with a Q reading
+Readout = tuple[IntVector, Sparse, IntVector, FloatVector, BoolVector, IntVector]
 
-#: a mismatch this many times the first one will not shrink again
+#: a mismatch this many times the first one is taken as divergence
 GROWTH = 10.0
-#: states that are solved side by side: what they need then stays in the processor's second cache
+#: number of states solved side by side, so that their data fits the processor's second-level cache
 BLOCK = 32
 
 _Function = TypeVar("_Function")
@@ -59,7 +59,7 @@ _Function = TypeVar("_Function")
 
 def compiled(function: _Function) -> _Function:
     """Compile ``function`` when it is first called."""
-    # No fast-math: the order of operations, and so the last bit, stays as written.
+    # No fast-math: it would reorder operations and change the last bit.
     try:
         fast: Any = njit(cache=True, error_model="numpy")(function)
         if _is_ours(Path(fast.stats.cache_path)):
@@ -71,22 +71,22 @@ def compiled(function: _Function) -> _Function:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether nobody else but root can have put a pickle into ``directory``."""
+    """Return whether only this user or root can write to ``directory``."""
     try:
-        found = directory.lstat()
+        status = directory.lstat()
     except OSError:
         return False
     if os.name != "posix":
         return True
     owners = (os.geteuid(), 0)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid in owners and not found.st_mode & stat.S_IWOTH
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in owners and not status.st_mode & stat.S_IWOTH
 
 
 @compiled
 def inject(
     p: FloatVector, q: FloatVector, rows: IntVector, factors: FloatVector, fixed: ComplexVector
 ) -> ComplexVector:
-    """Return the power of every internal bus: ``fixed`` and each element's, times its factor (p.u.)."""
+    """Return the power of every internal bus (p.u.): ``fixed`` plus each element's power times its factor."""
     power = fixed.copy()
     for k in range(len(rows)):
         power[rows[k]] += complex(p[k] * factors[k], q[k] * factors[k])
@@ -105,12 +105,20 @@ def fixed_point(
 ) -> int:
     """Solve for the voltages of the buses ``pq``, in place; see :mod:`.fast_power_flow`.
 
-    ``admittance`` is held by rows. ``factors``: L without its diagonal of ones and U
-    without its diagonal, by columns, then the inverse of U's diagonal; rows and columns
-    are in the order of ``pq``. Returns the number of iterations, or -1 if the largest
-    mismatch (p.u., of real and imaginary parts) grows or stays above ``tolerance``. Goes
-    on to a tenth of that where it can: convergence is linear, so the first mismatch below
-    the tolerance is hardly below it, whereas Newton's is by far.
+    Args:
+        voltage: (internal buses,), the starting point and the result.
+        power: the power of every internal bus (p.u.).
+        admittance: the admittance matrix by rows.
+        pq: the buses to solve for.
+        factors: L without its unit diagonal and U without its diagonal, by columns, and the inverse of
+            U's diagonal; rows and columns are in the order of ``pq``.
+        tolerance: largest mismatch of real and imaginary parts (p.u.). The iteration continues to a tenth of
+            it if possible: convergence is linear, so the first mismatch below the tolerance is only just
+            below it, whereas Newton's is far below.
+        iterations: the largest number of iterations.
+
+    Returns:
+        The number of iterations, or -1 if the mismatch grows or stays above ``tolerance``.
     """
     starts, places, values = admittance
     (l_starts, l_places, l_values), (u_starts, u_places, u_values), u_inverse = factors
@@ -156,14 +164,13 @@ def read(
     slack: IntVector,
     shunt_p: FloatVector,
 ) -> tuple[FloatVector, FloatVector, ComplexVector, float]:
-    """Return what is read from a solved state: (vm_pu, loading, feed, losses).
+    """Read the results of a solved state: (vm_pu, loading, feed, losses).
 
-    ``vm_pu``: voltage magnitudes of the internal buses ``bus_rows``, 0 where that is -1.
-    ``loading``: the larger of the currents of both ends of each branch; ``ends``, held by
-    rows, gives the currents of all first ends, then in the same order of all second ends,
-    in percent. ``feed``: the power that the slacks feed in, besides ``power`` (p.u.).
-    ``losses``: what flows into the net at all buses, less what ``shunt_p`` takes at
-    1 p.u. (p.u.). ``admittance`` is held by rows.
+    ``vm_pu``: voltage magnitudes of the internal buses ``bus_rows``, 0 for -1.
+    ``loading``: the larger current of the two ends of each branch, in percent; the rows of ``ends`` give
+    the currents of all first ends, then in the same order of all second ends. ``feed``: the power that the
+    slacks feed in, besides ``power`` (p.u.). ``losses``: the sum of the power into the net at all buses
+    (p.u.), minus that of the shunts, ``shunt_p`` at 1 p.u. ``admittance`` is stored by rows.
     """
     vm_pu = np.zeros(len(bus_rows))
     for k in range(len(bus_rows)):
@@ -207,7 +214,7 @@ def follow_profiles(
 ) -> None:
     """Write ``table[rows[i], columns[k]] * factors[k]`` to ``powers[i, first + k]``.
 
-    A negative column is one of ones. Raises :class:`IndexError` where there is no such row.
+    A negative column stands for a column of ones. Raises :class:`IndexError` for a row outside the table.
     """
     some_constant = False
     for k in range(len(columns)):
@@ -218,7 +225,7 @@ def follow_profiles(
             if not 0 <= rows[i] < len(table):
                 raise IndexError("the profiles have no such row")
             row = table[rows[i]]
-            # without a condition in it, this loop takes a third; a negative column counts from the end
+            # three times as fast without a condition; here, a negative column counts from the end
             for k in range(len(columns)):
                 out[k] = row[columns[k]] * factors[k]
         if some_constant:
@@ -237,13 +244,19 @@ def solve_many(
     limits: tuple[float, int],
     solved: BoolVector,
 ) -> None:
-    """Solve the rows ``states`` of ``voltage`` (rows, buses), in place, and read ``results``.
+    """Solve the rows ``states`` of ``voltage`` in place and read ``results``.
 
-    ``powers``: P and Q of all elements, both (rows, elements), in MW and Mvar. ``equations``: the
-    admittances by rows, then as said above. ``limits``: the tolerance (p.u.) and the number of
-    iterations. ``solved`` (rows,): whether a row's iteration has converged. ``results`` (rows,
-    columns): 1, voltages (p.u.), loadings (%), P and Q of the external grids (MW, Mvar). Where
-    the iteration has not converged, voltage and results stay what they were.
+    If the iteration does not converge, a row's voltage and results do not change.
+
+    Args:
+        powers: P and Q of all elements, both (rows, elements), in MW and Mvar.
+        voltage: (rows, buses), in p.u.
+        results: (rows, columns): 1, voltages (p.u.), loadings (%), P and Q of the external grids, P and Q of
+            elements (MW, Mvar).
+        states: the rows to solve.
+        equations: admittances by rows, :data:`Injections`, :data:`Factors` and :data:`Readout`.
+        limits: the tolerance (p.u.) and the number of iterations.
+        solved: (rows,), set for rows that have converged.
     """
     for start in range(0, len(states), BLOCK):
         block = states[start : start + BLOCK]
@@ -287,14 +300,14 @@ def _solve_block(
         if solved[states[w]]:
             for bus in range(len(v[0])):
                 voltage[states[w], bus] = complex(v[0][bus, w], v[1][bus, w])
-    _read_block(v, s, results, states, admittance, readout, solved)
+    _read_block(powers, (v, s), results, states, admittance, readout, solved)
 
 
 @compiled
 def _load_block(
     powers: Pair, voltage: ComplexMatrix, states: IntVector, injections: Injections
 ) -> tuple[Pair, Pair]:
-    """Return voltages and injected powers of the block."""
+    """Load voltages and injected powers of the block."""
     p, q = powers
     rows, factors, fixed = injections
     n, width = len(fixed), len(states)
@@ -337,8 +350,8 @@ def _mismatch(
     current: tuple[FloatVector, FloatVector],
     verdict: tuple[FloatVector, FloatVector, BoolVector],
 ) -> None:
-    """Write conj(mismatch / V) to ``x``, the largest mismatch to the first part of ``verdict``, and to
-    the third whether one is above the second."""
+    """Write conj(mismatch / V) to ``x``, and to ``verdict`` the largest mismatch and, as its third part,
+    whether any mismatch exceeds the second part."""
     vr, vi = v
     sr, si = s
     xr, xi = x
@@ -362,7 +375,7 @@ def _mismatch(
 
 @compiled
 def _correct_block(v: Pair, x: Pair, factors: Factors, active: BoolVector) -> None:
-    """Solve for the corrections ``x``, and add them to the voltages of states that go on."""
+    """Solve for the corrections ``x`` and add them to the voltages of active states."""
     pq, (l_starts, l_places, l_values), (u_starts, u_places, u_values), u_inverse = factors
     vr, vi = v
     xr, xi = x
@@ -394,16 +407,20 @@ def _correct_block(v: Pair, x: Pair, factors: Factors, active: BoolVector) -> No
 
 @compiled
 def _read_block(
-    v: Pair,
-    s: Pair,
+    powers: Pair,
+    solution: tuple[Pair, Pair],
     results: FloatMatrix,
     states: IntVector,
     admittance: Sparse,
     readout: Readout,
     solved: BoolVector,
 ) -> None:
-    """Write the results of the states that are solved; see :func:`read`."""
-    bus_rows, ends, ext_rows, ext_factors = readout
+    """Write the results of solved states; see :func:`read`.
+
+    ``powers`` are those of elements; ``solution`` has voltages and powers of the buses.
+    """
+    bus_rows, ends, ext_rows, ext_factors, alive, reactive = readout
+    v, s = solution
     vr, vi = v
     sr, si = s
     width = len(states)
@@ -431,5 +448,13 @@ def _read_block(
             out[row + grids, w] = (vi[bus, w] * cr[w] - vr[bus, w] * ci[w] - si[bus, w]) * factor
     for w in range(width):
         if solved[states[w]]:
+            state = states[w]
             for row in range(len(out)):
-                results[states[w], row] = out[row, w]
+                results[state, row] = out[row, w]
+            first = len(out)
+            for k in range(len(alive)):
+                results[state, first + k] = powers[0][state, k] if alive[k] else 0.0
+            first += len(alive)
+            for k in range(len(reactive)):
+                element = reactive[k]
+                results[state, first + k] = powers[1][state, element] if alive[element] else 0.0

@@ -1,11 +1,11 @@
-"""Grids by name: pandapower nets with their profiles, and a cache of what is slow to parse.
+"""Grids by name: pandapower nets with their profiles, and a cache for those that are slow to parse.
 
 ======================== =============================================================
 ``cigre_mv``             CIGRE medium-voltage benchmark with PV and wind (15 buses)
 ``simbench:<code>``      a SimBench grid, such as ``simbench:1-MV-rural--2-sw``
 ``oberrhein``            MV Oberrhein (179 buses, two external grids), constant powers
 ``case2869``             case2869pegase (2869 buses), constant powers
-path to a ``.json``      a pandapower net; with profiles if it has them as SimBench does
+path to a ``.json``      a pandapower net, with profiles if it has SimBench's tables
 ======================== =============================================================
 
 The SimBench data (grids and profiles: S. Meinecke et al., "SimBench -- A Benchmark
@@ -14,13 +14,13 @@ Analysis", Energies 13(12), 2020) are published under the Open Database License 
 1.0, see https://simbench.de; they ship inside the package ``simbench``. Rows are 15
 minutes apart, 35,136 for the leap year 2016, counted here in standard time throughout.
 
-Parsing a SimBench grid takes seconds, so the result is kept as one file in
+Parsing a SimBench grid takes seconds, so the result is cached as one file in
 ``$PALAESTRAI_MOSAIK_CACHE``, else ``$XDG_CACHE_HOME/palaestrai_mosaik``, else
 ``~/.cache/palaestrai_mosaik``. Files are written aside and renamed; a damaged one is
-rebuilt. A fresh grid takes the same way through the file's bytes as a cached one, so
-both give the same numbers to the last bit. A process keeps the grids that it has read last:
-every phase, worker and evaluation sets its environments up anew, and reading the net's tables
-is most of that.
+rebuilt. A fresh grid is decoded from the file's bytes like a cached one, so both give the same
+numbers to the last bit. A process also keeps the grids that it has read last: every phase,
+worker and evaluation sets its environments up again, and most of that time goes into reading the
+net's tables.
 """
 
 from __future__ import annotations
@@ -47,22 +47,21 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import SimulationError, did_you_mean
 from palaestrai_mosaik.installation import install_extra
 
+from .net_check import check_data
 from .net_file import read_net
-from .profiles import QUANTITIES, Assignment, Profiles
+from .profiles import QUANTITIES, Assignment, Profiles, profiles_of
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = 1
-#: grids that a process keeps
+_FORMAT = 2
+#: number of grids that a process keeps
 _KEPT = 4
 _SIMBENCH = "simbench:"
-#: row 0 of every SimBench profile
-_SIMBENCH_FIRST = datetime(2016, 1, 1)
 
 
 @dataclass(slots=True)
 class Grid:
-    """A named grid: the pandapower ``net`` (of the caller's own) and its ``profiles``."""
+    """A named grid: the pandapower ``net``, a copy for the caller, and its ``profiles``."""
 
     name: str
     net: Any
@@ -72,8 +71,9 @@ class Grid:
 def load_grid(name: str) -> Grid:
     """Load a grid by one of the names above.
 
-    Raises :class:`~palaestrai_mosaik.errors.SimulationError` for an unknown name or a
-    file that holds no pandapower net.
+    Raises:
+        SimulationError: for an unknown name, or a file that does not hold a pandapower net.
+        DocumentError: lists every fault of a file's data.
     """
     if name.startswith(_SIMBENCH):
         return _cached(name, lambda: _simbench(name.removeprefix(_SIMBENCH)))
@@ -109,65 +109,29 @@ def _from_file(name: str) -> Grid:
     if not Path(name).is_file():
         raise SimulationError(f"grid: there is no file {name!r} (working directory: {Path.cwd()})")
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = files.read_text(name)
     except (OSError, ValueError) as error:
-        raise SimulationError(f"grid: {name!r} cannot be read: {error}") from error
+        raise SimulationError(f"grid: {name!r} cannot be read: {files.reading_fault(error)}") from None
     net = read_net(name, text)
+    check_data(name, net)
     return Grid(name, net, profiles_of(net))
-
-
-def profiles_of(net: Any) -> Profiles:
-    """Take SimBench-style profiles (``net.profiles`` and ``profile`` columns) out of ``net``.
-
-    ``net.profiles`` is removed from the net. Elements without a profile keep their
-    constant power.
-    """
-    tables = net.pop("profiles", None) or {}
-    names: dict[str, int] = {}
-    columns: list[np.ndarray] = []
-
-    def find(kinds: tuple[str, ...], profile: Any, suffix: str) -> int:
-        for kind in kinds:
-            if kind in tables and f"{profile}{suffix}" in tables[kind]:
-                key = f"{kind}/{profile}{suffix}"
-                if key not in names:
-                    names[key] = len(columns)
-                    columns.append(tables[kind][f"{profile}{suffix}"].to_numpy(dtype=float))
-                return names[key]
-        return -1
-
-    assignments = {}
-    for quantity, element, column, kinds, suffix in (
-        ("load_p", "load", "p_mw", ("load",), "_pload"),
-        ("load_q", "load", "q_mvar", ("load",), "_qload"),
-        ("sgen_p", "sgen", "p_mw", ("renewables", "powerplants"), ""),
-        ("storage_p", "storage", "p_mw", ("storage",), ""),
-    ):
-        table = net[element]
-        profiles = table["profile"] if "profile" in table else [None] * len(table)
-        assignments[quantity] = Assignment(
-            np.array([-1 if pd.isna(p) else find(kinds, p, suffix) for p in profiles], dtype=np.int64),
-            (table[column] * table["scaling"]).to_numpy(dtype=float),
-        )
-    table = np.stack(columns, axis=1) if columns else np.empty((0, 0))
-    return Profiles(table, assignments, _SIMBENCH_FIRST)
 
 
 def _simbench(code: str) -> Grid:
     import simbench
 
-    known = simbench.collect_all_simbench_codes()
-    if code not in known:
-        raise SimulationError(f"unknown SimBench grid {code!r}{did_you_mean(code, known)}")
+    codes = simbench.collect_all_simbench_codes()
+    if code not in codes:
+        raise SimulationError(f"unknown SimBench grid {code!r}{did_you_mean(code, codes)}")
     net = simbench.get_simbench_net(code)
-    # SimBench gives tap steps but not the kind of tap changer that pandapower 3 asks for.
+    # SimBench has tap steps, but not the kind of tap changer, which pandapower 3 requires.
     trafo = net.trafo
     missing = trafo.tap_changer_type.isna() & (trafo.tap_step_percent.fillna(0.0) != 0.0)
     trafo["tap_changer_type"] = trafo.tap_changer_type.astype(object).mask(missing, "Ratio")
     return Grid(_SIMBENCH + code, net, profiles_of(net))
 
 
-#: CIGRE MV: R1, R12, CI1, CI12 stand for a whole neighbouring grid each.
+#: CIGRE MV: each of R1, R12, CI1, CI12 stands for a whole neighbouring grid.
 _CIGRE_LARGE = {
     "Load R1": "mv_semiurb",
     "Load R12": "mv_urban",
@@ -179,8 +143,8 @@ _CIGRE_COMMERCIAL = ("G0-A", "G1-A", "G2-A", "G3-A", "G4-A", "G5-A", "G6-A")
 
 
 def _cigre_mv() -> Grid:
-    """CIGRE MV (CIGRE TF C6.04.02, "Benchmark Systems for Network Integration of Renewable
-    and Distributed Energy Resources", 2014), as built by pandapower with PV and wind.
+    """Build CIGRE MV (CIGRE TF C6.04.02, "Benchmark Systems for Network Integration of Renewable
+    and Distributed Energy Resources", 2014), in pandapower's version with PV and wind.
 
     The benchmark has peak powers only, so SimBench profiles are assigned to them:
     aggregated low-voltage profiles to residential loads, commercial ones to the others,
@@ -215,7 +179,7 @@ def _cigre_mv() -> Grid:
 
 
 def cache_directory() -> Path:
-    """Return where parsed grids are kept (the directory need not exist)."""
+    """Return the directory of parsed grids, which need not exist."""
     if own := os.environ.get("PALAESTRAI_MOSAIK_CACHE"):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -261,12 +225,12 @@ def _encode(grid: Grid) -> bytes:
     return buffer.getvalue()
 
 
-#: (name, digest of the file) -> the grid that nobody but :func:`_decode` sees
+#: name and digest of the file -> the grid, private to :func:`_decode`
 _kept: OrderedDict[tuple[str, str], Grid] = OrderedDict()
 
 
 def _decode(name: str, data: bytes) -> Grid:
-    """Return a grid of the caller's own; its profiles, which nobody can write to, are shared."""
+    """Return a grid with a copy of its net; its profiles are read-only and shared."""
     key = name, sha256(data).hexdigest()
     grid = _kept.pop(key, None)
     if grid is None:
@@ -285,7 +249,10 @@ def _read(name: str, data: bytes) -> Grid:
         }
         first = datetime.fromisoformat(str(arrays["first"]))
         table = arrays["table"]
-        for array in (table, *(a for one in assignments.values() for a in (one.columns, one.factors))):
+        for array in (
+            table,
+            *(a for assignment in assignments.values() for a in (assignment.columns, assignment.factors)),
+        ):
             array.flags.writeable = False
         profiles = Profiles(table, assignments, first, int(arrays["resolution"]))
         net = read_net(name, arrays["net"].tobytes().decode())

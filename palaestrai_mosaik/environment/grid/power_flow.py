@@ -1,8 +1,8 @@
-"""AC power flow of a pandapower net: what every solver offers.
+"""AC power flow of a pandapower net: the interface of all solvers.
 
 The fast solver (:mod:`.fast_power_flow`) builds the equations once and solves them often; nets
-with a feature that it cannot express are solved by ``pandapower.runpp`` (:mod:`.power_flow_factory`,
-whose :func:`~.power_flow_factory.make_power_flow` chooses). Results follow pandapower's
+with a feature that it cannot express are solved by ``pandapower.runpp``. The choice is made by
+:func:`~.power_flow_factory.make_power_flow`. Results follow pandapower's
 definitions: ``res_bus.vm_pu``, ``res_line.loading_percent`` of the larger end current,
 ``res_trafo.loading_percent`` with ``trafo_loading="current"``.
 
@@ -17,11 +17,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pandapower as pp
 
 from palaestrai_mosaik.errors import PowerFlowError
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector
+
+#: powers of elements, as arguments of :meth:`PowerFlow.solve` and in its results, in this order
+ELEMENT_POWERS = ("load_p", "load_q", "sgen_p", "sgen_q", "storage_p", "gen_p")
 
 #: convergence: largest power mismatch of any bus, as in pandapower
 TOLERANCE_MVA = 1e-8
@@ -32,8 +36,10 @@ class PowerFlowResult:
     """A solved state. Vectors follow the rows of the net's tables.
 
     ``vm_pu`` bus voltages (p.u.), ``line_loading`` and ``trafo_loading`` in percent,
-    ``ext_grid_p``/``ext_grid_q`` what the external grids feed in (MW, Mvar),
-    ``losses_mw`` the active losses of all branches.
+    ``ext_grid_p``/``ext_grid_q`` the infeed of the external grids (MW, Mvar),
+    ``losses_mw`` the active losses of all branches. The powers of loads, static generators,
+    storages and generators (MW, Mvar) are the actual ones: 0 for an element that is out of service
+    or has a bus without voltage.
     """
 
     vm_pu: FloatVector
@@ -42,6 +48,12 @@ class PowerFlowResult:
     ext_grid_p: FloatVector
     ext_grid_q: FloatVector
     losses_mw: float
+    load_p: FloatVector
+    load_q: FloatVector
+    sgen_p: FloatVector
+    sgen_q: FloatVector
+    storage_p: FloatVector
+    gen_p: FloatVector
 
 
 class PowerFlow(ABC):
@@ -54,9 +66,9 @@ class PowerFlow(ABC):
         self._first_lines, self._first_taps = self.line_in_service, self.tap_pos
 
     def reset(self) -> None:
-        """Return to the net's own topology and forget the last state.
+        """Return to the net's default topology and forget the last state.
 
-        What follows is then a function of the calls that follow, to the last bit.
+        Later results then depend only on the calls after the reset, to the last bit.
         """
         self.set_topology(self._first_lines, self._first_taps)
 
@@ -64,10 +76,10 @@ class PowerFlow(ABC):
     def set_topology(
         self, line_in_service: npt.NDArray[Any] | None = None, tap_pos: npt.NDArray[Any] | None = None
     ) -> None:
-        """Set which lines are in service, shape ``(n_lines,)``, and taps, ``(n_trafos,)``.
+        """Set the lines in service, shape ``(n_lines,)``, and the tap positions, ``(n_trafos,)``.
 
-        ``None`` keeps what is. Raises :class:`PowerFlowError` if the topology cannot be
-        solved even for the net's own powers, or has no external grid.
+        ``None`` leaves them unchanged. Raises :class:`PowerFlowError` if the topology cannot be
+        solved even for the net's default powers, or has no external grid.
         """
 
     @abstractmethod
@@ -78,15 +90,16 @@ class PowerFlow(ABC):
         sgen_p: FloatVector,
         sgen_q: FloatVector,
         storage_p: FloatVector,
+        gen_p: FloatVector,
     ) -> PowerFlowResult:
-        """Solve for the powers (MW, Mvar) of loads, static generators and storages.
+        """Solve for the powers (MW, Mvar) of loads, static generators, storages and generators.
 
         Signs are pandapower's: loads and storages consume, generators feed in. Raises
         :class:`PowerFlowError` with the worst mismatch if no solution is found.
         """
 
     def solve_own(self) -> PowerFlowResult:
-        """Solve for the powers that stand in the net's own tables (with their scaling)."""
+        """Solve for the powers in the net's tables, with their scaling."""
         net = self.net
         return self.solve(
             (net.load.p_mw * net.load.scaling).to_numpy(dtype=float),
@@ -94,12 +107,13 @@ class PowerFlow(ABC):
             (net.sgen.p_mw * net.sgen.scaling).to_numpy(dtype=float),
             (net.sgen.q_mvar * net.sgen.scaling).to_numpy(dtype=float),
             (net.storage.p_mw * net.storage.scaling).to_numpy(dtype=float),
+            (net.gen.p_mw * net.gen.scaling).to_numpy(dtype=float),
         )
 
 
 @contextlib.contextmanager
 def topology_of(net: Any, line_in_service: BoolVector, tap_pos: FloatVector) -> Iterator[None]:
-    """Give ``net`` another topology for the time of a ``with`` block."""
+    """Switch ``net`` to another topology within a ``with`` block."""
     lines, taps = net.line.in_service.copy(), net.trafo.tap_pos.copy()
     net.line["in_service"] = line_in_service
     net.trafo["tap_pos"] = tap_pos
@@ -111,10 +125,59 @@ def topology_of(net: Any, line_in_service: BoolVector, tap_pos: FloatVector) -> 
 
 
 def run_pandapower(net: Any, **options: Any) -> None:
-    """Run ``pandapower.runpp`` to our tolerance; its errors become :class:`PowerFlowError`."""
+    """Run ``pandapower.runpp`` to our tolerance and convert its errors to :class:`PowerFlowError`."""
     try:
         pp.runpp(net, tolerance_mva=TOLERANCE_MVA, **options)
     except pp.LoadflowNotConverged as error:
         raise PowerFlowError(f"pandapower: {error}") from error
-    except UserWarning as error:  # pandapower raises it where no external grid is in service
+    except UserWarning as error:  # pandapower raises it if no external grid is in service
         raise PowerFlowError(f"the net cannot be solved: {error}") from error
+
+
+@contextlib.contextmanager
+def powers_of(net: Any, *powers: FloatVector) -> Iterator[None]:
+    """Set other powers of the elements of ``net`` within a ``with`` block.
+
+    ``powers`` are the arguments of :meth:`PowerFlow.solve`, in order.
+    """
+    tables = (net.load, net.sgen, net.storage, net.gen)
+    before = [(table, table[["p_mw", "scaling"]].copy()) for table in tables]
+    reactive = [(table, table["q_mvar"].copy()) for table in tables[:3]]
+    storage_q = net.storage.q_mvar * net.storage.scaling
+    load_p, load_q, sgen_p, sgen_q, storage_p, gen_p = powers
+    try:
+        for table, p in zip(tables, (load_p, sgen_p, storage_p, gen_p), strict=True):
+            table["p_mw"], table["scaling"] = p, 1.0
+        net.load["q_mvar"], net.sgen["q_mvar"], net.storage["q_mvar"] = load_q, sgen_q, storage_q
+        yield
+    finally:
+        for table, columns in before:
+            table["p_mw"], table["scaling"] = columns["p_mw"], columns["scaling"]
+        for table, column in reactive:
+            table["q_mvar"] = column
+
+
+def read_pandapower(net: Any) -> PowerFlowResult:
+    """Return pandapower's result tables of ``net`` as a :class:`PowerFlowResult`."""
+
+    def column(table: str, name: str) -> FloatVector:
+        if not len(net[table]):
+            return np.zeros(0)
+        values: FloatVector = np.nan_to_num(net[table][name].to_numpy(dtype=float), nan=0.0, posinf=0.0)
+        return values
+
+    branches = ("res_line", "res_trafo", "res_trafo3w", "res_impedance")
+    return PowerFlowResult(
+        column("res_bus", "vm_pu"),
+        column("res_line", "loading_percent"),
+        column("res_trafo", "loading_percent"),
+        column("res_ext_grid", "p_mw"),
+        column("res_ext_grid", "q_mvar"),
+        float(sum(np.nansum(net[name].pl_mw) for name in branches if len(net[name]))),
+        column("res_load", "p_mw"),
+        column("res_load", "q_mvar"),
+        column("res_sgen", "p_mw"),
+        column("res_sgen", "q_mvar"),
+        column("res_storage", "p_mw"),
+        column("res_gen", "p_mw"),
+    )

@@ -1,4 +1,4 @@
-"""The choice of a power flow: the fast one where it covers the net, pandapower's elsewhere."""
+"""The choice of a power flow: the fast one if it covers the net, otherwise pandapower's."""
 
 from __future__ import annotations
 
@@ -9,22 +9,30 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from palaestrai_mosaik.errors import PowerFlowError
 from palaestrai_mosaik.installation import install_packages
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from .power_flow import PowerFlow, PowerFlowResult, run_pandapower, topology_of
+from .power_flow import (
+    ELEMENT_POWERS,
+    PowerFlow,
+    PowerFlowResult,
+    powers_of,
+    read_pandapower,
+    run_pandapower,
+    topology_of,
+)
+from .solver_options import uncovered_options
 
 logger = logging.getLogger(__name__)
 
-#: largest difference to pandapower that the start-up check lets pass
+#: largest difference to pandapower that passes the start-up check
 CHECK_VOLTAGE_PU = 1e-6
 CHECK_LOADING_PERCENT = 1e-3
-#: what the fast power flow is made of
+#: packages that the fast power flow requires
 _NEEDED = ("lightsim2grid", "numba")
-#: Tables whose elements make the equations more than admittances and constant powers.
+#: tables of elements that need more than admittances and constant powers in the equations
 _NONLINEAR_TABLES = ("xward", "svc", "ssc", "tcsc", "vsc", "bus_dc", "line_dc", "dcline", "b2b_vsc")
 _ZIP_COLUMNS = (
     "const_z_p_percent",
@@ -37,7 +45,7 @@ _ZIP_COLUMNS = (
 
 
 class PandapowerPowerFlow(PowerFlow):
-    """Every state by ``pandapower.runpp``: slow (10 to 40 ms), but covers all it offers.
+    """Solves every state with ``pandapower.runpp``: slow (10 to 40 ms), but with all its features.
 
     ``enforce_q_lims`` keeps generators within their reactive limits. Controllers of the
     net are run.
@@ -49,11 +57,11 @@ class PandapowerPowerFlow(PowerFlow):
             "enforce_q_lims": enforce_q_lims,
             "run_control": bool(len(net.controller)) and bool(net.controller.in_service.any()),
         }
-        # Controllers write into these tables, so a reset restores them.
+        # controllers write into these tables, so a reset restores them
         self._own = {
             name: net[name].copy() for name in ("load", "sgen", "storage", "gen", "trafo", "trafo3w")
         }
-        self._solve_and_read()  # says at once if the net has no solution
+        self._solve_and_read()  # fails early if the net has no solution
 
     def reset(self) -> None:
         for name, table in self._own.items():
@@ -75,31 +83,10 @@ class PandapowerPowerFlow(PowerFlow):
         sgen_p: FloatVector,
         sgen_q: FloatVector,
         storage_p: FloatVector,
+        gen_p: FloatVector,
     ) -> PowerFlowResult:
-        net = self.net
-        columns: list[tuple[pd.DataFrame, str, FloatVector]] = [
-            (net.load, "p_mw", load_p),
-            (net.load, "q_mvar", load_q),
-            (net.sgen, "p_mw", sgen_p),
-            (net.sgen, "q_mvar", sgen_q),
-            (net.storage, "p_mw", storage_p),
-        ]
-        own = [(table, name, table[name].copy()) for table, name, _ in columns]
-        scalings = [(table, table["scaling"].copy()) for table in (net.load, net.sgen, net.storage)]
-        storage_q = net.storage.q_mvar * net.storage.scaling
-        own.append((net.storage, "q_mvar", net.storage.q_mvar.copy()))
-        try:
-            for table, name, values in columns:
-                table[name] = values
-            net.storage["q_mvar"] = storage_q
-            for table, _ in scalings:
-                table["scaling"] = 1.0
+        with powers_of(self.net, load_p, load_q, sgen_p, sgen_q, storage_p, gen_p):
             return self._solve_and_read()
-        finally:
-            for table, name, before in own:
-                table[name] = before
-            for table, scaling in scalings:
-                table["scaling"] = scaling
 
     def _solve_and_read(self) -> PowerFlowResult:
         net = self.net
@@ -108,44 +95,27 @@ class PandapowerPowerFlow(PowerFlow):
         return read_pandapower(net)
 
 
-def read_pandapower(net: Any) -> PowerFlowResult:
-    """Return pandapower's result tables of ``net`` as a :class:`PowerFlowResult`."""
-
-    def column(table: str, name: str) -> FloatVector:
-        found: FloatVector = np.nan_to_num(net[table][name].to_numpy(dtype=float), nan=0.0, posinf=0.0)
-        return found
-
-    branches = ("res_line", "res_trafo", "res_trafo3w", "res_impedance")
-    return PowerFlowResult(
-        column("res_bus", "vm_pu"),
-        column("res_line", "loading_percent"),
-        column("res_trafo", "loading_percent"),
-        column("res_ext_grid", "p_mw"),
-        column("res_ext_grid", "q_mvar"),
-        float(sum(np.nansum(net[name].pl_mw) for name in branches if len(net[name]))),
-    )
-
-
 def uncovered_features(net: Any, enforce_q_lims: bool = False) -> list[str]:
-    """Return what in ``net`` the fast power flow cannot express (empty: all is covered)."""
-    found = [f"{len(net[t])} {t}" for t in _NONLINEAR_TABLES if t in net and len(net[t])]
+    """List the features of ``net`` that the fast power flow cannot express."""
+    features = [f"{len(net[t])} {t}" for t in _NONLINEAR_TABLES if t in net and len(net[t])]
     if any(net.load[c].to_numpy(dtype=float).any() for c in _ZIP_COLUMNS if c in net.load):
-        found.append("voltage-dependent (ZIP) loads")
+        features.append("voltage-dependent (ZIP) loads")
     if enforce_q_lims:
-        found.append("reactive power limits of generators")
+        features.append("reactive power limits of generators")
+    features += [feature for feature in uncovered_options(net) if feature not in features]
     if len(net.controller) and net.controller.in_service.any():
-        found.append("controllers")
+        features.append("controllers")
     slack = net.ext_grid.bus[net.ext_grid.in_service.astype(bool)]
     if slack.duplicated().any() or net.gen.bus[net.gen.in_service.astype(bool)].isin(slack).any():
-        found.append("several voltage-controlled sources at one bus")
-    return found
+        features.append("several voltage-controlled sources at one bus")
+    return features
 
 
 def make_power_flow(net: Any, enforce_q_lims: bool = False) -> PowerFlow:
     """Return the fastest power flow that covers ``net``, checked against pandapower.
 
-    Falls back to ``pandapower.runpp`` for features that the fast one lacks (logged), and
-    with a warning where what it needs is not installed or the check fails. Raises
+    Falls back to ``pandapower.runpp`` for features that the fast one lacks (logged), and, with a
+    warning, if a required package is not installed or the check fails. Raises
     :class:`PowerFlowError` if not even pandapower solves the net.
     """
     features = uncovered_features(net, enforce_q_lims)
@@ -180,7 +150,7 @@ def make_power_flow(net: Any, enforce_q_lims: bool = False) -> PowerFlow:
 def check_against_pandapower(fast: PowerFlow) -> str:
     """Compare ``fast`` with ``runpp`` on a state that it did not start from.
 
-    Loads are lowered by 10 % for it. Returns what differs (``""`` if nothing does).
+    For this, loads are lowered by 10 %. Returns the first difference, or ``""``.
     """
     net = fast.net
     scaling = net.load.scaling.copy()
@@ -188,7 +158,7 @@ def check_against_pandapower(fast: PowerFlow) -> str:
     try:
         with topology_of(net, fast.line_in_service, fast.tap_pos):
             run_pandapower(net, numba=False)
-        expected, found = read_pandapower(net), fast.solve_own()
+        expected, actual = read_pandapower(net), fast.solve_own()
     except PowerFlowError as error:
         return str(error)
     finally:
@@ -200,8 +170,9 @@ def check_against_pandapower(fast: PowerFlow) -> str:
         ("trafo_loading", CHECK_LOADING_PERCENT),
         ("ext_grid_p", CHECK_LOADING_PERCENT),
         ("ext_grid_q", CHECK_LOADING_PERCENT),
+        *((name, CHECK_LOADING_PERCENT) for name in ELEMENT_POWERS),
     ):
-        worst = np.abs(getattr(expected, name) - getattr(found, name)).max(initial=0.0)
+        worst = np.abs(getattr(expected, name) - getattr(actual, name)).max(initial=0.0)
         if not worst <= limit:
             return f"{name} differs by {worst:.3g}"
     return ""

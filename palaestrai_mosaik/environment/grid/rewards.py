@@ -1,6 +1,6 @@
 """Rewards of a grid, computed from its readings.
 
-Every term is a quantity of its own, in the units given below; weights combine them. A
+Every term is a separate quantity, in the units below; weights combine them. A
 de-energised bus has voltage 0 and so counts as far outside any band.
 """
 
@@ -17,7 +17,7 @@ from palaestrai_mosaik.errors import ContractError, DocumentError, Problem, did_
 from palaestrai_mosaik.types import Box, RewardInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
-#: of one state, or of many: (states,)
+#: a value of one state, or of many: (states,)
 Value = float | FloatVector
 
 #: standard deviation of the bell curve G in the ARL reward, in p.u.
@@ -26,7 +26,7 @@ _TWICE_VARIANCE = 2.0 * SIGMA**2
 
 
 def gauss(voltage: npt.ArrayLike) -> FloatVector:
-    """G(V) = exp(-(V - 1)^2 / (2 * 0.032^2)): 1 at nominal voltage, 0.295 at 5 % off it."""
+    """Compute G(V) = exp(-(V - 1)^2 / (2 * 0.032^2)): 1 at nominal voltage, 0.295 at 5 % off it."""
     bell: FloatVector = np.asarray(voltage, dtype=np.float64) - 1.0
     bell *= bell
     bell *= -1.0 / _TWICE_VARIANCE
@@ -34,9 +34,9 @@ def gauss(voltage: npt.ArrayLike) -> FloatVector:
 
 
 class _View:
-    """Readings by group, such as ``bus.vm_pu``; finds their places once.
+    """Readings by group, such as ``bus.vm_pu``, with indices that are computed once.
 
-    Of one state, ``(n,)``, or of many, ``(states, n)``.
+    Readings are those of one state, ``(n,)``, or of many, ``(states, n)``.
     """
 
     def __init__(self, baseline: EnvironmentBaseline):
@@ -44,7 +44,7 @@ class _View:
         position = 0
         for sensor in baseline.sensors:
             element, _, quantity = sensor.uid.partition(".")
-            # in the order of elements (bus-2 before bus-10), so that groups go together
+            # ordered by element (bus-2 before bus-10), so that rows of groups correspond
             key = (len(element), element, position)
             groups.setdefault(f"{element.partition('-')[0]}.{quantity}", []).append(key)
             position += sensor.space.size
@@ -52,7 +52,7 @@ class _View:
         self.show(np.empty(0))
 
     def show(self, readings: FloatVector) -> None:
-        """Look at other readings."""
+        """Switch to other readings."""
         self.readings = readings
         self.defender: Value | None = None
 
@@ -70,7 +70,7 @@ class _View:
             return np.empty((*self.readings.shape[:-1], 0))
         if self.readings.ndim == 1:
             return self.readings[places]
-        # every row in one piece, so that a sum over it has one order of its own
+        # a contiguous copy of each row, so that sums always run in the same order
         if isinstance(places, slice):
             return self.readings[:, places]
         return self.readings.take(places, axis=1)
@@ -82,7 +82,7 @@ def _slice_or_places(places: list[int]) -> slice | npt.NDArray[np.intp]:
     return np.array(places, dtype=np.intp)
 
 
-#: a grid may well have none of these
+#: groups that a grid may lack
 _OPTIONAL = {"line.loading", "trafo.loading"}
 
 
@@ -92,7 +92,7 @@ class GridReward(Reward):
     ============================ ===================================================================
     ``voltage_band``             share of buses outside ``[band_low, band_high]`` (0 to 1)
     ``voltage_band_count``       number of buses outside
-    ``voltage_excess``           sum over buses of how far they lie outside (p.u.)
+    ``voltage_excess``           sum over buses of their distance to the band (p.u.)
     ``voltage_deviation``        mean of (V - 1)^2 over buses (p.u.^2)
     ``line_loading``             largest line loading (1 is rated)
     ``line_overload``            sum over lines of max(0, loading - 1)
@@ -163,7 +163,7 @@ class GridReward(Reward):
         return values
 
     def of_many(self, readings: FloatMatrix) -> FloatMatrix:
-        """Return the rewards (states, rewards) of many ``readings`` (states, n), each by itself."""
+        """Return the rewards (states, rewards) of many ``readings`` (states, n), independent of each other."""
         view = self._view
         view.show(readings)
         values = np.zeros((len(readings), len(self.weights) + (self.total is not None)))
@@ -179,18 +179,18 @@ _VOLTAGES = ("bus.vm_pu",)
 
 
 def _mean(values: FloatVector) -> Value:
-    # what ndarray.mean does, at a third of its price for short vectors
+    # equals ndarray.mean, in a third of the time for short vectors
     total = np.add.reduce(values, axis=-1)
-    found: Value = (float(total) if values.ndim == 1 else total) / values.shape[-1]
-    return found
+    mean: Value = (float(total) if values.ndim == 1 else total) / values.shape[-1]
+    return mean
 
 
 def _count(mask: npt.NDArray[np.bool_]) -> Value:
     if mask.ndim == 1:
         return int(np.count_nonzero(mask))
-    # small whole numbers are added up faster than booleans; the sum is exact either way
-    found: Value = np.add.reduce(mask.view(np.int8), axis=-1, dtype=np.int32)
-    return found
+    # int8 sums faster than bool; the sum is exact either way
+    counts: Value = np.add.reduce(mask.view(np.int8), axis=-1, dtype=np.int32)
+    return counts
 
 
 def _outside(view: _View, band: Band) -> Value:
@@ -199,38 +199,38 @@ def _outside(view: _View, band: Band) -> Value:
 
 
 def _outside_share(view: _View, band: Band) -> Value:
-    found: Value = _outside(view, band) / view["bus.vm_pu"].shape[-1]
-    return found
+    share: Value = _outside(view, band) / view["bus.vm_pu"].shape[-1]
+    return share
 
 
 def _excess(view: _View, band: Band) -> Value:
     voltage = view["bus.vm_pu"]
-    found: Value = (np.maximum(band[0] - voltage, 0.0) + np.maximum(voltage - band[1], 0.0)).sum(axis=-1)
-    return found
+    excess: Value = (np.maximum(band[0] - voltage, 0.0) + np.maximum(voltage - band[1], 0.0)).sum(axis=-1)
+    return excess
 
 
 def _largest(loading: FloatVector) -> Value:
-    found: Value = loading.max(axis=-1, initial=0.0) / 100.0
-    return found
+    largest: Value = loading.max(axis=-1, initial=0.0) / 100.0
+    return largest
 
 
 def _overload(loading: FloatVector) -> Value:
-    found: Value = np.maximum(loading / 100.0 - 1.0, 0.0).sum(axis=-1)
-    return found
+    overload: Value = np.maximum(loading / 100.0 - 1.0, 0.0).sum(axis=-1)
+    return overload
 
 
 def _exchange(view: _View, band: Band) -> Value:
-    found: Value = np.hypot(view["ext_grid.p_mw"], view["ext_grid.q_mvar"]).sum(axis=-1)
-    return found
+    exchange: Value = np.hypot(view["ext_grid.p_mw"], view["ext_grid.q_mvar"]).sum(axis=-1)
+    return exchange
 
 
 def _defender(view: _View, band: Band) -> Value:
-    if view.defender is None:  # else its adversary has asked before
+    if view.defender is None:  # otherwise computed before, for the attacker
         voltage, lines, trafos = view["bus.vm_pu"], view["line.loading"], view["trafo.loading"]
         in_service = _count(voltage > 0.0) + _count(lines <= 100.0) + _count(trafos <= 100.0)
         share = in_service / (voltage.shape[-1] + lines.shape[-1] + trafos.shape[-1])
         mean = _mean(voltage)
-        # the library's function is faster for one number
+        # math.exp is faster for one number
         of_mean = math.exp(-((mean - 1.0) ** 2) / _TWICE_VARIANCE) if isinstance(mean, float) else gauss(mean)
         view.defender = (of_mean + _mean(gauss(voltage)) + share) / 3.0
     return view.defender
@@ -240,7 +240,7 @@ _ANY, _POSITIVE, _SHARE = (
     Box(low, high, shape=()) for low, high in ((-np.inf, np.inf), (0.0, np.inf), (0.0, 1.0))
 )
 
-#: term -> (formula, sensor groups that it needs, space)
+#: term -> (formula, required sensor groups, space)
 _TERMS: dict[str, tuple[Callable[[_View, Band], Value], Sequence[str], Box]] = {
     "voltage_band": (_outside_share, _VOLTAGES, _SHARE),
     "voltage_band_count": (_outside, _VOLTAGES, _POSITIVE),

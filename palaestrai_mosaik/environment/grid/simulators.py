@@ -1,26 +1,29 @@
 """The grid's parts as mosaik simulators.
 
-Each has one entity, which speaks for all elements of its kind in vectors (numpy arrays
+Each has one entity, which represents all elements of its kind by vectors (numpy arrays
 or lists of floats, in the order of the net's tables), so the number of simulators and
-connections does not grow with the grid. All step themselves every ``step_size`` ticks;
-within one time values flow profiles -> inverters, storages -> grid:
+connections does not grow with the grid. All are time-based with steps of ``step_size`` ticks;
+within one time, values flow profiles -> inverters, storages -> grid:
 
 ============== =========================================== ==========================================
 model          inputs                                      outputs
 ============== =========================================== ==========================================
-``Profiles``   ``clock``                                   ``load_p load_q sgen_p storage_p``
+``Profiles``   ``clock``                                   ``load_p load_q sgen_p storage_p gen_p``
 ``Inverters``  ``p_available``, ``q_set``                  ``p q``
-``Storages``   ``p_profile``, ``p_set``                    ``p soc``
-``PowerGrid``  ``load_p load_q sgen_p sgen_q storage_p``,  ``vm_pu line_loading trafo_loading
-               ``load_scaling tap_pos line_in_service``    ext_grid_p ext_grid_q load_p_mw losses_mw
-                                                           converged``
+``Storages``   ``p_profile``, ``p_set``, ``p_taken``       ``p soc``
+``PowerGrid``  ``load_p load_q sgen_p sgen_q storage_p     ``vm_pu line_loading trafo_loading
+               gen_p``, ``load_scaling tap_pos             ext_grid_p ext_grid_q losses_mw load_p_mw
+               line_in_service``                           sgen_p_mw sgen_q_mvar storage_p_mw converged``
 ============== =========================================== ==========================================
 
 Units: MW, Mvar, p.u., percent; ``soc`` from 0 to 1. ``q_set``, ``p_set``,
-``load_scaling``, ``tap_pos`` and ``line_in_service`` are set-points: NaN in a place
-means that this sender does not set it.
+``load_scaling``, ``tap_pos`` and ``line_in_service`` are set-points: NaN means that this sender
+does not set the element. The powers of loads, inverters and storages that ``PowerGrid`` outputs are
+the actual ones: 0 if they are out of service or without voltage. ``p_taken``, the ``storage_p_mw`` of
+the step before (connected time-shifted), informs the storages; without it, they assume that their
+requested power flows. Without ``gen_p``, generators keep the powers of the net's table.
 
-In a scenario of your own, start them by class and grid name (see :func:`.load_grid`)::
+In your own scenario, start them by class and grid name (see :func:`.load_grid`)::
 
     SIMULATORS = "palaestrai_mosaik.environment.grid.simulators"
     world = mosaik.World({"Grid": {"python": SIMULATORS + ":PowerGridSimulator"}, ...})
@@ -42,6 +45,7 @@ from palaestrai_mosaik.types.arrays import FloatVector
 
 from .components import Inverters, PowerGrid, Storages
 from .network import Grid, load_grid
+from .power_flow import ELEMENT_POWERS
 from .power_flow_factory import make_power_flow
 from .profiles import QUANTITIES, Profiles
 
@@ -50,14 +54,14 @@ Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @lru_cache(maxsize=2)
 def _shared_grid(name: str) -> Grid:
-    """The grid of simulators that are started by name: parsed once a process."""
+    """Load the grid of simulators that are started by name, once per process."""
     return load_grid(name)
 
 
 class GridSimulator(mosaik_api_v3.Simulator):
-    """A simulator with one entity, stepping itself; subclasses compute :attr:`outputs`.
+    """A simulator with one entity that steps itself; subclasses compute :attr:`outputs`.
 
-    ``step_size``: ticks of a step. ``steps``: how many there are, ``None`` for no end.
+    ``step_size``: ticks of a step. ``steps``: number of steps, ``None`` for no end.
     """
 
     MODEL: ClassVar[str]
@@ -71,7 +75,7 @@ class GridSimulator(mosaik_api_v3.Simulator):
         model = {"public": True, "params": [], "attrs": attributes}
         super().__init__({"api_version": "3.0", "type": "hybrid", "models": {self.MODEL: model}})
         self.step_size = step_size
-        #: how often to step (mosaik starts the step after an episode's last one, too)
+        #: number of steps; without this limit, mosaik starts the step after an episode's last one, too
         self.steps = steps
         self.eid: str | None = None
         self.outputs: dict[str, Any] = {}
@@ -88,7 +92,7 @@ class GridSimulator(mosaik_api_v3.Simulator):
         return self.meta
 
     def load(self, params: dict[str, Any]) -> None:
-        """Make the domain object of ``params["grid"]``, unless the constructor was given one."""
+        """Create the domain object from ``params["grid"]``, unless the constructor received one."""
         raise NotImplementedError
 
     def create(self, num: int, model: str, **params: Any) -> Any:
@@ -113,7 +117,7 @@ class GridSimulator(mosaik_api_v3.Simulator):
 
 
 def _only(inputs: Mapping[str, Mapping[str, Any]], name: str, size: int) -> FloatVector:
-    """Return the vector that the one sender of ``name`` gave (zeros if nobody gave one)."""
+    """Return the vector of the only sender of ``name``, or zeros without a sender."""
     senders = inputs.get(name)
     if not senders:
         return np.zeros(size)
@@ -127,11 +131,11 @@ def _only(inputs: Mapping[str, Mapping[str, Any]], name: str, size: int) -> Floa
 
 
 class ProfileSimulator(GridSimulator):
-    """Gives the powers of the current step. ``init``: ``grid``, ``start`` (row), ``stride`` (rows a step)."""
+    """Outputs the powers of the current step. ``init``: ``grid``, ``start`` (row), ``stride`` (rows per step)."""
 
     MODEL = "Profiles"
     INIT = ("start", "stride")
-    #: not read: being fed keeps it in step with those who feed it
+    #: not read: as an input, it makes the simulator wait for its senders
     INPUTS = ("clock",)
     OUTPUTS = QUANTITIES
 
@@ -178,7 +182,7 @@ class StorageSimulator(GridSimulator):
 
     MODEL = "Storages"
     INIT = ("initial_soc", "hours")
-    INPUTS = ("p_profile", "p_set")
+    INPUTS = ("p_profile", "p_set", "p_taken")
     OUTPUTS = ("p", "soc")
 
     def __init__(self, storages: Storages | None = None, **clock: Any):
@@ -194,7 +198,9 @@ class StorageSimulator(GridSimulator):
         assert storages is not None
         if "p_set" in inputs:
             storages.p_set.accept(inputs["p_set"])
-        p, soc = storages.step(_only(inputs, "p_profile", len(storages.rating)))
+        size = len(storages.rating)
+        taken = _only(inputs, "p_taken", size) if "p_taken" in inputs else None
+        p, soc = storages.step(_only(inputs, "p_profile", size), taken)
         self.outputs = {"p": p, "soc": soc}
 
 
@@ -204,9 +210,21 @@ class PowerGridSimulator(GridSimulator):
     MODEL = "PowerGrid"
     INIT = ("on_divergence",)
     _SETPOINTS = ("load_scaling", "tap_pos", "line_in_service")
-    INPUTS = ("load_p", "load_q", "sgen_p", "sgen_q", "storage_p", *_SETPOINTS)
-    _RESULTS = ("vm_pu", "line_loading", "trafo_loading", "ext_grid_p", "ext_grid_q", "losses_mw")
-    OUTPUTS = (*_RESULTS, "load_p_mw", "converged")
+    INPUTS = (*ELEMENT_POWERS, *_SETPOINTS)
+    #: output -> attribute of the result
+    RESULTS: ClassVar[dict[str, str]] = {
+        "vm_pu": "vm_pu",
+        "line_loading": "line_loading",
+        "trafo_loading": "trafo_loading",
+        "ext_grid_p": "ext_grid_p",
+        "ext_grid_q": "ext_grid_q",
+        "losses_mw": "losses_mw",
+        "load_p_mw": "load_p",
+        "sgen_p_mw": "sgen_p",
+        "sgen_q_mvar": "sgen_q",
+        "storage_p_mw": "storage_p",
+    }
+    OUTPUTS = (*RESULTS, "converged")
 
     def __init__(self, power_grid: PowerGrid | None = None, **clock: Any):
         super().__init__(**clock)
@@ -215,24 +233,25 @@ class PowerGridSimulator(GridSimulator):
 
     def load(self, params: dict[str, Any]) -> None:
         if self.power_grid is None:
-            # a net of its own: solving writes into it
+            # a copy, because solving writes into the net
             power_flow = make_power_flow(deepcopy(_shared_grid(params["grid"]).net))
             on_divergence = params.get("on_divergence", "terminate")
             self.power_grid = PowerGrid(power_flow, power_flow.solve_own(), on_divergence)
         net = self.power_grid.power_flow.net
         loads, sgens, storages = len(net.load), len(net.sgen), len(net.storage)
         self._sizes = (loads, loads, sgens, sgens, storages)
+        self._gen_p = (net.gen.p_mw * net.gen.scaling).to_numpy(dtype=float)
 
     def compute(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
         power_grid = self.power_grid
         assert power_grid is not None
         power_grid.accept({name: dict(inputs[name]) for name in self._SETPOINTS if name in inputs})
         powers = [_only(inputs, name, size) for name, size in zip(self.INPUTS[:5], self._sizes, strict=True)]
+        powers.append(_only(inputs, "gen_p", len(self._gen_p)) if "gen_p" in inputs else self._gen_p)
         try:
-            load_p, _ = power_grid.step(*powers)
+            power_grid.step(*powers)
         except PowerFlowError as error:
             raise PowerFlowError(f"tick {time}: {error}") from error
         result = power_grid.result
-        self.outputs = {name: getattr(result, name) for name in self._RESULTS}
-        self.outputs["load_p_mw"] = load_p
+        self.outputs = {output: getattr(result, name) for output, name in self.RESULTS.items()}
         self.outputs["converged"] = power_grid.converged

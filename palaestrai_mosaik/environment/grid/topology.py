@@ -1,4 +1,4 @@
-"""The topology of a pandapower net: buses, what connects them, and what is connected to them."""
+"""The topology of a pandapower net: buses, the branches between them, and the devices at them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from palaestrai_mosaik.types import Device, Edge, Node, Topology
 
 from .channels import ACTUATOR_GROUPS, SENSOR_GROUPS
 
-#: tables of what connects two buses -> (kind, columns of the buses, how ``net.switch`` calls them)
+#: tables of branches -> (kind, columns of the buses, code in ``net.switch``)
 _BRANCHES = {
     "line": ("line", "from_bus", "to_bus", "l"),
     "trafo": ("trafo", "hv_bus", "lv_bus", "t"),
@@ -23,16 +23,16 @@ _DEVICES = ("ext_grid", "gen", "sgen", "storage", "load")
 
 
 def grid_topology(net: Any, sensors: Collection[str], actuators: Collection[str]) -> Topology:
-    """Return the topology of a pandapower net.
+    """Build the topology of a pandapower net.
 
     Ids are ``<table>-<index>``. A bus without coordinates (``net.bus.geo``, or ``net.bus_geodata`` of
-    older nets) has none. A branch is out of service where it is said to be, or a switch at one of its
-    ends is open. A transformer with three windings is two edges, which begin at its high-voltage bus.
+    older nets) has none. A branch is out of service if its table says so, or a switch at one of its
+    ends is open. A three-winding transformer is two edges, which start at its high-voltage bus.
 
     Args:
         net: the net.
-        sensors: uids of the environment's sensors; others are not named.
-        actuators: uids of its actuators; others are not named.
+        sensors: uids of the environment's sensors; other sensors are not referenced.
+        actuators: uids of its actuators; other actuators are not referenced.
     """
     places = _coordinates(net)
     nodes = []
@@ -97,7 +97,7 @@ def _devices(net: Any, sensors: Collection[str], actuators: Collection[str]) -> 
 
 
 def _rows(net: Any, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield index and columns of each row of a table of the net, which may lack the table."""
+    """Yield index and columns of each row of a table of the net, or nothing without the table."""
     if table not in net or not len(net[table]):
         return
     frame = net[table]
@@ -105,8 +105,8 @@ def _rows(net: Any, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
         yield int(index), row
 
 
-def _of(uid: str, known: Collection[str]) -> str | None:
-    return uid if uid in known else None
+def _of(uid: str, uids: Collection[str]) -> str | None:
+    return uid if uid in uids else None
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -115,22 +115,22 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _open_at(net: Any, kind: str | None) -> set[int]:
-    """Return the indices of the branches of a kind at which a switch is open."""
+    """Return the indices of the branches of a kind that have an open switch."""
     return {row["element"] for _, row in _rows(net, "switch") if row["et"] == kind and not row["closed"]}
 
 
 def _coordinates(net: Any) -> dict[int, tuple[float, float]]:
-    found: dict[int, Any] = {}
+    points: dict[int, Any] = {}
     for index, row in _rows(net, "bus_geodata"):
-        found[index] = (row.get("x"), row.get("y"))
+        points[index] = (row.get("x"), row.get("y"))
     for index, row in _rows(net, "bus"):
         if isinstance(row.get("geo"), str):
-            found[index] = _point(row["geo"])
-    return {index: (float(at[0]), float(at[1])) for index, at in found.items() if _is_point(at)}
+            points[index] = _point(row["geo"])
+    return {index: (float(at[0]), float(at[1])) for index, at in points.items() if _is_point(at)}
 
 
 def _point(text: str) -> Any:
-    """Return the coordinates of a point in GeoJSON."""
+    """Return the coordinates of a GeoJSON point."""
     try:
         return json.loads(text)["coordinates"]
     except (ValueError, KeyError, TypeError):
@@ -138,7 +138,7 @@ def _point(text: str) -> Any:
 
 
 def _is_point(at: Any) -> bool:
-    """Whether these are coordinates: two numbers or more (the third is a height)."""
+    """Return whether ``at`` is a point: two finite numbers, optionally followed by a height."""
     if not isinstance(at, list | tuple) or len(at) < 2:
         return False
-    return all(isinstance(one, int | float) and math.isfinite(one) for one in at[:2])
+    return all(isinstance(value, int | float) and math.isfinite(value) for value in at[:2])

@@ -1,4 +1,4 @@
-"""Environments that replay recorded sessions: given ones, or drawn from a pool."""
+"""Environments that replay recorded sessions, a fixed batch or draws from a pool."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from .sources import FILE_KINDS, has_files, read_source
 
 
 class SessionReplay(BatchEnvironment):
-    """Replays a session in each incarnation, whatever the agents do.
+    """Replays a session in each incarnation, independent of the agents.
 
-    Observations, actions and rewards are those of the sessions. The state of an incarnation is
-    the time tick, and which session it replays. At tick t its agent sees what was observed at
-    t; what was done there, ``get_recorded_actions``, brings the reward of t + 1. With the last
-    action the incarnation ends: terminated or truncated as the session was. It then shows what was
-    observed after it, or, where that was not recorded, the last observation again. Where the
-    agent's memories are declared by name, they are observations, too: at every tick, what they
-    held before the first one (NaN: not known).
+    Observations, actions and rewards are those of the sessions. The state of an incarnation is the tick
+    and the number of its session. At tick t its agent sees the observation of t; the action recorded
+    there, ``get_recorded_actions``, earns the reward of t + 1. With the last action the incarnation ends,
+    terminated or truncated like the session. It then shows the final observation, or, if none was
+    recorded, the last observation again. If the agent's memories are declared by name, they are
+    observations as well: at every tick, their contents before the first tick (NaN if unknown).
     """
 
     state_shapes = ((), ())
@@ -60,26 +59,38 @@ class SessionReplay(BatchEnvironment):
 
     @property
     def rewards(self) -> Array:
-        """[session, tick]: faster than to step through them; see :attr:`.pool.SessionPool.rewards`."""
+        """[session, tick]: faster than stepping through them; see :attr:`.pool.SessionPool.rewards`."""
         return self.pool.rewards
+
+    @property
+    def is_alive(self) -> npt.NDArray[np.bool_]:
+        """[session, tick]: whether the session has not ended by this tick."""
+        return self.pool.is_alive
+
+    @property
+    def previous_memories(self) -> list[Array] | None:
+        """[session, ...] of each memory: its contents before the first tick; ``None`` if unknown."""
+        return self.pool.previous_memories
 
     @abstractmethod
     def _begin(self, incarnations: IndexVector) -> Sessions:
-        """Note that ``incarnations`` begin; return the sessions to choose from."""
+        """Start an episode in ``incarnations`` and return the sessions to choose from."""
 
     @abstractmethod
     def _choose(self, incarnations: IndexVector) -> IndexVector:
-        """Return which session each of ``incarnations``, which begin, replays."""
+        """Choose a session for each of the starting ``incarnations``, (n,)."""
 
     def _describe(self, signature: Signature) -> None:
-        """Take over what the sessions consist of."""
+        """Declare shapes, dtypes and names by the sessions' signature."""
         self._signature = signature
-        #: the memories that an agent can read, as sensors
+        #: the memories that an agent can read as sensors
         self._memories = signature.memories if isinstance(signature.memories, tuple) else ()
         self._seen = (*signature.observations, *self._memories)
         self.observation_shapes = [field.shape for field in self._seen]
         self.observation_dtypes = [field.dtype for field in self._seen]
         self.observation_names = [field.name for field in self._seen]
+        # recordings have gaps, and an unknown memory is NaN
+        self.missing_observations = self.observation_names
         self.action_shapes = [field.shape for field in signature.actions]
         self.action_dtypes = [field.dtype for field in signature.actions]
         self.action_names = [field.name for field in signature.actions]
@@ -120,29 +131,29 @@ class SessionReplay(BatchEnvironment):
     def get_ends(self, new_states: Arrays) -> tuple[Array, Array]:
         ticks, chosen = new_states
         over = ticks == self._lengths[chosen]
-        terminated = over & self._sessions.by_session["terminated"][chosen]
-        return terminated, over & ~terminated
+        by_session = self._sessions.by_session
+        return over & by_session["terminated"][chosen], over & by_session["truncated"][chosen]
 
     def get_recorded_actions(self, states: Arrays) -> Arrays:
-        """Return what was done at this tick (at the end of a session: what was done last)."""
+        """Return the actions recorded at this tick; at the end of a session, the last ones."""
         return [self._read(self._acted, self._rows(*states))]
 
     def _rows(self, ticks: Array, chosen: Array) -> Array:
         return self._sessions.offsets[chosen] + np.minimum(ticks, self._lengths[chosen] - 1)
 
     def _read(self, names: Sequence[str], rows: Array) -> Array:
-        """Return all numbers of these columns in ``rows``, side by side."""
+        """Join these columns of ``rows`` side by side: (n, numbers)."""
         columns = self._sessions.by_tick
         parts = [columns[name][rows] for name in names]
         return np.concatenate([np.empty((len(rows), 0)), *parts], axis=1)
 
     def _with_memories(self, observations: Array, chosen: Array) -> Array:
-        """Return ``observations`` (n, numbers) with what memories held before the ``chosen`` sessions."""
+        """Append to ``observations`` (n, numbers) the memories' contents before the ``chosen`` sessions."""
         parts = [observations]
         for i, field in enumerate(self._memories):
-            known = self._sessions.by_session.get(f"memory.{i}")
-            held = np.full((len(chosen), field.size), np.nan) if known is None else known[chosen]
-            parts.append(held.reshape(len(chosen), field.size))
+            column = self._sessions.by_session.get(f"memory.{i}")
+            contents = np.full((len(chosen), field.size), np.nan) if column is None else column[chosen]
+            parts.append(contents.reshape(len(chosen), field.size))
         return np.concatenate(parts, axis=1) if self._memories else observations
 
 
@@ -151,10 +162,10 @@ def _spaces(fields: Sequence[Field], unbounded: Sequence[Space]) -> list[Space]:
 
 
 class SessionBatchEnvironment(SessionReplay):
-    """Replays a given batch: incarnation k replays session k, in every episode.
+    """Replays a fixed batch: incarnation k replays session k, in every episode.
 
-    A batch that was drawn (:meth:`SessionPoolEnvironment.sample_session_batch`) is drawn
-    anew whenever all incarnations begin again.
+    A sampled batch (:meth:`SessionPoolEnvironment.sample_session_batch`) is drawn
+    anew each time all incarnations restart.
 
     Source: ``SessionBatchEnvironment`` of AgentNet (the seed "Experience Replay").
     """
@@ -174,15 +185,15 @@ class SessionBatchEnvironment(SessionReplay):
         Dtypes are those of the arrays.
 
         Args:
-            observations: what was observed, [session, tick, \*shape], or a list of such arrays.
+            observations: [session, tick, \*shape], or a list of such arrays.
             single_observation_shapes: the shape of each observation at one tick of one session.
-            actions: what was done, likewise; ``None``: there are no actions.
+            actions: [session, tick, \*shape], or a list of such arrays; ``None``: no actions.
             single_action_shapes: the shape of each action at one tick of one session; ``all_scalar``: every
                 action is one number.
-            rewards: [session, tick], or [session, tick, reward] where there are several; ``None``: 0.
+            rewards: [session, tick], or [session, tick, reward] for several rewards; ``None``: 0.
             is_alive: [session, tick]: whether a session has not ended by this tick; ``None``: always.
-            preceding_agent_memories: [session, ...], or a list of such arrays: what was in the agent's memory
-                before the first tick; ``None``: not known.
+            preceding_agent_memories: [session, ...], or a list of such arrays: contents of the agent's memory
+                before the first tick; ``None``: unknown.
         """
         if actions is None:
             action_shapes: Sequence[Sequence[int]] = ()
@@ -199,14 +210,14 @@ class SessionBatchEnvironment(SessionReplay):
         pool.load_sessions(observations, actions, rewards, is_alive, preceding_agent_memories)
         self._hold(pool)
 
-    #: the places in a larger pool that the sessions come from (``None``: they were given)
+    #: indices of the sessions in the larger pool that they come from, if any
     selector: npt.NDArray[np.integer[Any]] | None = None
     _draw: Callable[[], tuple[SessionPool, Array]] | None = None
     _begun = False
 
     @classmethod
     def of(cls, pool: SessionPool, selector: Array | None = None) -> SessionBatchEnvironment:
-        """Return the environment that replays all sessions of ``pool``, which were at ``selector``."""
+        """Make an environment that replays all sessions of ``pool``; ``selector`` has their origin."""
         environment = cls.__new__(cls)
         environment._hold(pool)
         environment.selector = selector
@@ -214,9 +225,9 @@ class SessionBatchEnvironment(SessionReplay):
 
     @classmethod
     def drawn(cls, draw: Callable[[], tuple[SessionPool, Array]]) -> SessionBatchEnvironment:
-        """Return the environment that replays what ``draw`` gives: sessions, and their places.
+        """Make an environment that replays the sessions returned by ``draw``, a pool and their indices.
 
-        It is asked now, and whenever all incarnations begin again; always for as many.
+        ``draw`` is called now and each time all incarnations restart, and always returns as many sessions.
         """
         environment = cls.of(*draw())
         environment._draw = draw
@@ -228,14 +239,9 @@ class SessionBatchEnvironment(SessionReplay):
         self._describe(pool.signature)
 
     @property
-    def is_alive(self) -> npt.NDArray[np.bool_]:
-        """[session, tick]: whether the session has not ended by this tick."""
-        return self.pool.is_alive
-
-    @property
     def preceding_agent_memories(self) -> list[Array] | None:
-        """[session, ...] of each memory: what it held before the first tick; ``None`` where not known."""
-        return self.pool.previous_memories
+        """Alias of :attr:`previous_memories`, named like the argument."""
+        return self.previous_memories
 
     def _begin(self, incarnations: IndexVector) -> Sessions:
         if self._draw is not None and len(incarnations) == self.batch:
@@ -248,74 +254,82 @@ class SessionBatchEnvironment(SessionReplay):
         return np.asarray(incarnations, dtype=np.int64)
 
 
-def _fields(kind: str, given: Any, shapes: Sequence[Sequence[int]]) -> list[Field]:
-    """Return the fields of what was given: their shapes are declared, their dtypes found."""
+def _fields(kind: str, arrays: Any, shapes: Sequence[Sequence[int]]) -> list[Field]:
+    """Return fields of the declared ``shapes``, with the dtypes of the arrays."""
     fields = [Field(kind if not i else f"{kind}_{i}", tuple(shape)) for i, shape in enumerate(shapes)]
-    each = one_per_field(f"{kind}s", given, fields)
-    return [replace(field, dtype=dtype_of(one)) for field, one in zip(fields, each, strict=True)]
+    per_field = one_per_field(f"{kind}s", arrays, fields)
+    return [replace(field, dtype=dtype_of(array)) for field, array in zip(fields, per_field, strict=True)]
 
 
+class _Undeclared(int):
+    """A default that a source of sessions may replace, unlike the same number from the user."""
+
+
+#: one observation, action or memory
+UNDECLARED = _Undeclared(1)
 Sampling = Literal["shuffled", "in_order", "with_replacement"]
 
 
 class SessionPoolEnvironment(SessionReplay):
-    """Replays sessions out of a pool, which may be larger than memory.
+    """Replays sessions from a pool, which may be larger than memory.
 
     Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay").
 
-    Whenever an incarnation begins, a session is chosen for it, uniformly at random and by the
-    framework's generators (``sample: shuffled``): among the first episodes of all incarnations no
-    session is there twice, nor among their second ones, and so on.
-    ``with_replacement``: each incarnation draws on its own. ``in_order``: incarnation k begins
-    the phase's episode e with session ``e * batch + k``, and each further episode of its own is
-    ``batch`` sessions further on; behind the last session comes the first.
+    Whenever an incarnation starts an episode, a session is chosen for it. ``sample: shuffled`` draws
+    uniformly with the framework's generators: no session occurs twice among the first episodes of all
+    incarnations, nor among their second ones, and so on. ``with_replacement``: each incarnation draws
+    independently. ``in_order``: incarnation k starts the phase's episode e with session
+    ``e * batch + k`` and advances by ``batch`` sessions in each further episode; after the last session
+    comes the first.
     """
 
-    #: reads ``source`` where it means a store, which an environment knows nothing of
+    #: reads a ``source`` that is a store; injected, since environments do not import the store
+
+    #: reads a ``source`` that is a store; injected, because environments do not import the store
     read_store: Callable[[Mapping[str, Any]], SessionPool] | None = None
 
     def __init__(  # noqa: PLR0913  (independent keys of the document, all optional)
         self,
-        observations: Declared | None = None,
-        actions: Declared | None = None,
-        rewards: Iterable[str] = REWARDS,
+        observations: Declared = UNDECLARED,
+        actions: Declared = UNDECLARED,
+        agent_memories: Declared | None = UNDECLARED,
+        default_action_dtype: npt.DTypeLike = "int32",
+        rng_seed: int | None = 1337,
         *,
-        agent_memories: Declared | None = None,
-        default_action_dtype: npt.DTypeLike = np.int32,
-        rng_seed: int | None = None,
+        rewards: Iterable[str] = REWARDS,
         source: Mapping[str, Any] | SessionPool | None = None,
         sample: Sampling = "shuffled",
         batch: int = 1,
         first: int = 0,
         max_steps: int | None = None,
     ):
-        """Say what sessions are made of (:class:`.pool.SessionPool`), or where they are.
+        """Declare the sessions' contents (:class:`.pool.SessionPool`), or their source.
 
-        Where the pool has fewer than ``batch`` sessions, there are only that many incarnations, unless
+        If the pool has fewer than ``batch`` sessions, there are only that many incarnations, unless
         sessions are drawn with replacement.
 
         Args:
-            observations: what is observed at a tick (see :meth:`.sessions.Signature.declared`); ``None``: as
-                ``source`` has it, or one number.
-            actions: what is done at a tick, likewise.
-            rewards: the names of the rewards.
-            agent_memories: what the agent remembers; those that are declared by name are sensors, too
-                (:class:`SessionReplay`). ``None``: nothing, or as ``source`` has it.
+            observations: the observations of a tick (see :meth:`.sessions.Signature.declared`); default: those
+                of ``source``, or one number.
+            actions: the actions of a tick, declared in the same way.
+            agent_memories: the agent's memories; those declared by name are sensors as well
+                (:class:`SessionReplay`). Default: those of ``source``, or one array; ``None``: any number.
             default_action_dtype: the dtype of actions that are declared without one.
-            rng_seed: sessions are drawn by generators of their own, made of this seed, so that they are the
-                same ones whatever the seed of the run; ``None``: by those of the framework.
+            rng_seed: seed of separate generators that draw the sessions, so that the draws do not depend on
+                the run's seed; ``None``: draw with the framework's generators, which follow from the run's
+                seed.
+            rewards: the names of the rewards.
             source: see :func:`.sources.read_source`; or a pool. It is read when the environment is set up and
-                says what observations, actions and rewards there are. Where ``observations`` or ``actions``
-                are declared as well, it is read when the first episode begins, so that it may be what an
-                earlier phase records; it must then be as declared. ``None``: sessions are loaded by
-                :meth:`load_sessions`.
-            sample: how a session is chosen for an incarnation: ``shuffled``, ``with_replacement`` or
+                declares observations, actions and rewards. If ``observations`` or ``actions`` are declared as
+                well, it is read when the first episode starts, so that it can be the recording of an earlier
+                phase; it must then match the declaration. ``None``: load sessions with :meth:`load_sessions`.
+            sample: how to choose a session for an incarnation: ``shuffled``, ``with_replacement`` or
                 ``in_order``, see the class.
             batch: number of incarnations.
-            first: the first of them draws the seeds of this number.
-            max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+            first: the seed number of the first incarnation.
+            max_steps: number of steps after which an incarnation is truncated; ``None``: no limit.
         """
-        super().__init__(batch, first, max_steps)
+        super().__init__(batch=batch, first=first, max_steps=max_steps)
         if sample not in get_args(Sampling):
             allowed = get_args(Sampling)
             raise ContractError(
@@ -325,26 +339,23 @@ class SessionPoolEnvironment(SessionReplay):
             raise ContractError(f"rng_seed must be a whole number, not {rng_seed!r}")
         self.sample = sample
         self.rng_seed = rng_seed
-        #: what batches are drawn with, where there is an ``rng_seed``, and what orders of sessions are
+        #: with an ``rng_seed``, the generators of sampled batches and of the order of sessions
         self._own: np.random.Generator | None = None
         self._shuffler: np.random.Generator | None = None
         self.source = source
         self._unread = source
-        self._later = source is not None and (observations is not None or actions is not None)
+        self._later = source is not None and not (observations is UNDECLARED and actions is UNDECLARED)
         self._given: tuple[Any, Any] = (None, None)
         self._current: Sessions | None = None
-        self._pool = SessionPool(
-            1 if observations is None else observations,
-            1 if actions is None else actions,
-            rewards,
-            agent_memories,
-            default_action_dtype,
-        )
+        self._replayed: IndexVector = np.zeros(0, dtype=np.int64)
+        if source is not None and agent_memories is UNDECLARED:
+            agent_memories = None
+        self._pool = SessionPool(observations, actions, rewards, agent_memories, default_action_dtype)
         self._describe(self._pool.signature)
 
     @property
     def pool(self) -> SessionPool:
-        """The sessions; the source is read when they are first asked for."""
+        """The sessions; the first access reads the source."""
         if self._unread is not None:
             found = read_source(self._unread, self.read_store)
             if self._later:
@@ -359,10 +370,10 @@ class SessionPoolEnvironment(SessionReplay):
         return self._pool
 
     def check_sessions(self) -> None:
-        """Raise :class:`ContractError` where it is known before a run that it could not replay.
+        """Raise :class:`ContractError` if the environment certainly cannot replay in a run.
 
-        That is where there are neither sessions nor a source, or where files that are read later
-        are there already, but are not as declared.
+        That is the case without sessions and source, and if files to be read later already exist but do
+        not match the declaration.
         """
         if self._unread is None:
             if not len(self.pool):
@@ -374,7 +385,7 @@ class SessionPoolEnvironment(SessionReplay):
             self._fitted(read_source(self._unread))
 
     def _fitted(self, found: SessionPool) -> SessionPool:
-        """Return the sessions of the source with the declared dtypes."""
+        """Return the source's sessions with the declared dtypes."""
         declared, where = self._pool.signature, f"environment {self.uid!r}: the sessions of its source"
         declared.check_fits(found.signature, where)
         try:
@@ -398,6 +409,7 @@ class SessionPoolEnvironment(SessionReplay):
         prev_memories: Any = None,
         *,
         terminated: npt.ArrayLike | None = None,
+        truncated: npt.ArrayLike | None = None,
     ) -> None:
         """Replace the sessions. The arguments are those of :meth:`.pool.SessionPool.load_sessions`."""
         self.pool.load_sessions(
@@ -407,9 +419,10 @@ class SessionPoolEnvironment(SessionReplay):
             is_alive,
             prev_memories,
             terminated=terminated,
+            truncated=truncated,
         )
 
-    def append_sessions(
+    def append_sessions(  # noqa: PLR0913  (independent sequences, most of them optional)
         self,
         observation_sequences: Any,
         action_sequences: Any,
@@ -419,8 +432,9 @@ class SessionPoolEnvironment(SessionReplay):
         max_pool_size: int | None = None,
         *,
         terminated: npt.ArrayLike | None = None,
+        truncated: npt.ArrayLike | None = None,
     ) -> None:
-        """Add sessions, and keep the newest ones; they take part when all incarnations next begin.
+        """Add sessions and keep the newest ones; they are used from the next restart of all incarnations.
 
         The arguments are those of :meth:`.pool.SessionPool.append_sessions`.
         """
@@ -432,10 +446,11 @@ class SessionPoolEnvironment(SessionReplay):
             prev_memories,
             max_pool_size,
             terminated=terminated,
+            truncated=truncated,
         )
 
     def select_session_batch(self, selector: npt.ArrayLike) -> SessionBatchEnvironment:
-        """Return an environment that replays exactly the sessions at these places."""
+        """Return an environment that replays the sessions at these indices."""
         return SessionBatchEnvironment.of(self.pool.select(selector), np.array(selector))
 
     def sample_session_batch(
@@ -443,14 +458,14 @@ class SessionPoolEnvironment(SessionReplay):
     ) -> SessionBatchEnvironment:
         """Return an environment that replays sessions drawn uniformly by :attr:`rng`.
 
-        They are drawn again whenever all incarnations of that environment restart; its ``selector`` says
-        which ones they are.
+        They are drawn anew each time all incarnations of that environment restart; its ``selector`` holds
+        their indices.
 
         Args:
-            max_n_samples: number of sessions. Without ``replace``, there are at most as many as the pool has
+            max_n_samples: number of sessions. Without ``replace``, at most as many as the pool holds
                 now.
-            replace: a session may be drawn several times.
-            selector_dtype: the dtype of ``selector``, one of whole numbers.
+            replace: whether a session may be drawn several times.
+            selector_dtype: an integer dtype for ``selector``.
         """
         dtype = np.dtype(selector_dtype)
         if dtype.kind not in "iu":
@@ -473,14 +488,8 @@ class SessionPoolEnvironment(SessionReplay):
 
     @property
     def replayed(self) -> IndexVector:
-        """(batch,): the session that each incarnation replays now."""
+        """(batch,): the session that each incarnation currently replays; empty before the first one."""
         return self._replayed
-
-    @property
-    def previous_memories(self) -> Sequence[Array] | None:
-        """What the agent's memory held before the sessions that are replayed now, (batch, ...) each."""
-        known = self.pool.previous_memories
-        return None if known is None else [memory[self._replayed] for memory in known]
 
     def _generator(self) -> np.random.Generator:
         if self.rng_seed is not None:
@@ -498,13 +507,13 @@ class SessionPoolEnvironment(SessionReplay):
         pool = self.pool
         everyone = len(incarnations) == self.batch
         # the framework gives new generators for every episode of the phase
-        given = (vars(self).get("rng"), vars(self).get("rngs"))
+        generators = (vars(self).get("rng"), vars(self).get("rngs"))
         if (
             self._current is None
-            or any(new is not old for new, old in zip(given, self._given, strict=True))
+            or any(new is not old for new, old in zip(generators, self._given, strict=True))
             or (everyone and pool.sessions is not self._current)
         ):
-            self._given, self._current = given, pool.sessions
+            self._given, self._current = generators, pool.sessions
             self._turns = np.zeros(self.batch, dtype=np.int64)
             self._replayed = np.zeros(self.batch, dtype=np.int64)
             self._orders: dict[int, IndexVector] = {}
@@ -518,14 +527,14 @@ class SessionPoolEnvironment(SessionReplay):
         return self._current
 
     def _begin_draws(self) -> None:
-        """With an ``rng_seed``, make the generators of this episode, as the framework makes its own."""
+        """With an ``rng_seed``, create this episode's generators in the framework's way."""
         self._drawers: list[np.random.Generator] | None = None
         if self.rng_seed is None:
             return
-        place = ("worker", self.worker, "episode", self.episode)
-        self._shuffler = seeding.generator(self.rng_seed, *place)
+        words = ("worker", self.worker, "episode", self.episode)
+        self._shuffler = seeding.generator(self.rng_seed, *words)
         numbers = range(self.first, self.first + self.batch)
-        self._drawers = [seeding.generator(self.rng_seed, *place, "body", k) for k in numbers]
+        self._drawers = [seeding.generator(self.rng_seed, *words, "body", k) for k in numbers]
 
     def _choose(self, incarnations: IndexVector) -> IndexVector:
         size, turns = len(self._sessions), self._turns[incarnations]
@@ -547,12 +556,12 @@ class SessionPoolEnvironment(SessionReplay):
     def _order(self, turn: int) -> IndexVector:
         """Return the order of the sessions for the ``turn``-th episodes of all incarnations.
 
-        It does not depend on how many incarnations there are: number n takes the n-th session.
+        It does not depend on the number of incarnations: number n takes the n-th session.
         """
         while self._drawn <= turn:
             shuffler = self._generator() if self._shuffler is None else self._shuffler
             self._orders[self._drawn] = shuffler.permutation(len(self._sessions))
             self._drawn += 1
-        for past in [one for one in self._orders if one < self._turns.min()]:
+        for past in [key for key in self._orders if key < self._turns.min()]:
             del self._orders[past]
         return self._orders[turn]

@@ -19,19 +19,19 @@ from .sessions import REWARDS, Declared, Sessions, Signature, offsets_of
 
 
 class SessionPool:
-    """Sessions of one agent: what it observed, did, and was rewarded with, tick by tick.
+    """The sessions of one agent: its observations, actions and rewards, tick by tick.
 
     Sequences have AgentNet's axes ``[session, tick, ...]``: arrays, or, for sessions of different length,
     lists of one array for each session.
 
-    Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay"), whose pool this is.
+    Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay"), which holds such a pool.
 
     Args:
-        observations: what is observed at a tick: the length of one flat float64 vector, or a list of fields
+        observations: the observations of a tick: the length of one flat float64 vector, or a list of fields
             (see :meth:`.sessions.Signature.declared`).
-        actions: what is done at a tick: a number of scalars, or a list of fields.
+        actions: the actions of a tick: a number of scalars, or a list of fields.
         rewards: the names of the rewards.
-        agent_memories: what the agent remembers: a number of arrays of any shape, or a list of fields;
+        agent_memories: the agent's memories: a number of arrays of any shape, or a list of fields;
             ``None``: not declared.
         default_action_dtype: the dtype of actions that are declared without one.
     """
@@ -52,22 +52,22 @@ class SessionPool:
 
     @classmethod
     def of(cls, signature: Signature, sessions: Sessions) -> SessionPool:
-        """Return a pool of ``sessions``, which are made as ``signature`` says."""
+        """Make a pool of ``sessions``, which must match ``signature``."""
         pool = cls(signature.observations, signature.actions, signature.rewards, signature.memories)
         pool._sessions = _frozen(sessions)
         return pool
 
     @classmethod
     def open(cls, directory: str | Path) -> SessionPool:
-        """Return the pool in ``directory``, mapped into memory: only what is looked at is read.
+        """Map the pool in ``directory`` into memory; data is read on access.
 
-        Any number of processes may open it. Raises :class:`ContractError` if the pool does not exist, or
-        if it has not been written to its end.
+        Any number of processes may open it. Raises :class:`ContractError` if the pool does not exist or
+        is incomplete.
         """
         return cls.of(*open_pool(Path(directory)))
 
     def save(self, directory: str | Path) -> None:
-        """Write the pool to a new ``directory``; it appears there whole, or not at all."""
+        """Write the pool to a new ``directory``, which appears only when it is complete."""
         write_pool(Path(directory), self.signature, [self.sessions])
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class SessionPool:
 
     @property
     def sessions(self) -> Sessions:
-        """The sessions as they are now. Raises :class:`ContractError` if the pool is empty."""
+        """The current sessions. Raises :class:`ContractError` if the pool is empty."""
         if self._sessions is None:
             raise ContractError("the pool has no sessions: load some")
         return self._sessions
@@ -90,34 +90,43 @@ class SessionPool:
         prev_memories: Any = None,
         *,
         terminated: npt.ArrayLike | None = None,
+        truncated: npt.ArrayLike | None = None,
     ) -> None:
-        r"""Replace the sessions by these.
+        r"""Replace the sessions.
 
         Args:
-            observation_sequences: [session, tick, \*shape], a list of them where there are several; one tick
-                more than the actions if they have what was seen after the last action (without, it counts as
-                what was seen before it).
-            action_sequences: likewise.
-            reward_seq: what the action of this tick brought: [session, tick], or [session, tick, reward]
-                where there are several; ``None``: 0.
+            observation_sequences: [session, tick, \*shape], or a list of such arrays for several observations.
+                They may have one tick more than the actions, for the observation after the last action
+                (default: the one before it).
+            action_sequences: [session, tick, \*shape], or a list of such arrays for several actions.
+            reward_seq: the reward of the action at this tick: [session, tick], or [session, tick, reward]
+                for several rewards; ``None``: 0.
             is_alive: whether a session has not ended by this tick: [session, tick]; ``None``: always.
-            prev_memories: what was in the agent's memory before the first tick: [session, ...], or a list of
-                such arrays; ``None``: not known.
-            terminated: whether the world ended with the session, rather than the record: (session,);
-                ``None``: where the session has ended by ``is_alive``.
+            prev_memories: contents of the agent's memory before the first tick: [session, ...], or a list of
+                such arrays; ``None``: unknown.
+            terminated: whether the world ended with the session, and not only its record: (session,);
+                ``None``: the sessions that ended by ``is_alive``.
+            truncated: whether time ran out with the session: (session,); a session that is not terminated
+                is always truncated. ``None``: those that are not terminated.
 
         Raises:
-            ContractError: a sequence does not fit; the message names session, tick and shape. The pool stays
-                as it was.
+            ContractError: a sequence does not fit; the message names session, tick and shape. The pool is
+                unchanged.
         """
-        given = GivenSequences(
-            observation_sequences, action_sequences, reward_seq, is_alive, prev_memories, terminated
+        sequences = GivenSequences(
+            observation_sequences,
+            action_sequences,
+            reward_seq,
+            is_alive,
+            prev_memories,
+            terminated,
+            truncated,
         )
-        loaded = sessions_of(self.signature, given)
+        sessions = sessions_of(self.signature, sequences)
         self._columns = None
-        self._sessions = _frozen(loaded)
+        self._sessions = _frozen(sessions)
 
-    def append_sessions(
+    def append_sessions(  # noqa: PLR0913  (independent sequences, most of them optional)
         self,
         observation_sequences: Any,
         action_sequences: Any,
@@ -127,24 +136,32 @@ class SessionPool:
         max_pool_size: int | None = None,
         *,
         terminated: npt.ArrayLike | None = None,
+        truncated: npt.ArrayLike | None = None,
     ) -> None:
-        """Add sessions. What was taken from the pool before stays as it is.
+        """Add sessions. Selections taken from the pool before do not change.
 
         Args:
-            observation_sequences: this and the other sequences are as for :meth:`load_sessions`.
-            action_sequences: likewise.
-            reward_seq: likewise.
-            is_alive: likewise.
-            prev_memories: likewise.
+            observation_sequences: all sequences are those of :meth:`load_sessions`.
+            action_sequences: see :meth:`load_sessions`.
+            reward_seq: see :meth:`load_sessions`.
+            is_alive: see :meth:`load_sessions`.
+            prev_memories: see :meth:`load_sessions`.
             max_pool_size: keep only that many of the newest sessions; ``None``: all.
-            terminated: likewise.
+            terminated: see :meth:`load_sessions`.
+            truncated: see :meth:`load_sessions`.
         """
         if max_pool_size is not None and (type(max_pool_size) is not int or max_pool_size < 1):
             raise ContractError(f"max_pool_size must be a whole number of at least 1, not {max_pool_size!r}")
-        given = GivenSequences(
-            observation_sequences, action_sequences, reward_seq, is_alive, prev_memories, terminated
+        sequences = GivenSequences(
+            observation_sequences,
+            action_sequences,
+            reward_seq,
+            is_alive,
+            prev_memories,
+            terminated,
+            truncated,
         )
-        added = sessions_of(self.signature, given)
+        added = sessions_of(self.signature, sequences)
         if self._columns is None:
             if self._sessions is not None:
                 _check_alike(self._sessions, added)
@@ -155,7 +172,7 @@ class SessionPool:
         self._sessions = self._columns.newest(max_pool_size)
 
     def sample(self, max_n_samples: int, rng: np.random.Generator, replace: bool = False) -> IntVector:
-        """Return places of sessions, drawn uniformly.
+        """Draw indices of sessions uniformly, (n,).
 
         Without ``replace`` all differ, and there are at most as many as the pool has.
         """
@@ -167,11 +184,11 @@ class SessionPool:
         return rng.choice(size, size=min(max_n_samples, size), replace=False).astype(np.int64)
 
     def select(self, selector: npt.ArrayLike) -> SessionPool:
-        """Return a pool of the sessions at these places, in this order, copied to memory."""
+        """Return a pool of the sessions at these indices, in this order, copied to memory."""
         return SessionPool.of(self.signature, self.sessions.take(selector))
 
-    # The sequences of the pool, [session, tick, ...]: new arrays, zero behind a session's end.
-    # Of a pool that is larger than memory, select() some sessions first.
+    # The sequences of the pool, [session, tick, ...]: new arrays, zero after a session's end.
+    # If the pool is larger than memory, select() some sessions first.
 
     @property
     def observations(self) -> list[Array]:
@@ -185,7 +202,7 @@ class SessionPool:
 
     @property
     def rewards(self) -> Array:
-        """[session, tick], or [session, tick, reward] where there are several."""
+        """[session, tick], or [session, tick, reward] for several rewards."""
         rewards = self.sessions.dense("reward")
         return rewards[..., 0] if len(self.signature.rewards) == 1 else rewards
 
@@ -196,7 +213,7 @@ class SessionPool:
 
     @property
     def previous_memories(self) -> list[Array] | None:
-        """[session, ...] of each memory; ``None`` where none were loaded."""
+        """[session, ...] of each memory; ``None`` without memories."""
         return list(_memories(self.sessions)) or None
 
     def _dense(self, kind: str) -> list[Array]:
@@ -222,15 +239,15 @@ def _check_alike(old: Sessions, new: Sessions) -> None:
         [(memory.shape[1:], memory.dtype) for memory in _memories(sessions)] for sessions in (old, new)
     )
     if before != after:
-        shown = [
+        texts = [
             ", ".join(f"{dtype}{list(shape)}" for shape, dtype in kinds) or "none"
             for kinds in (before, after)
         ]
-        raise ContractError(f"previous memories of the pool are {shown[0]}, but these are {shown[1]}")
+        raise ContractError(f"previous memories of the pool are {texts[0]}, but these are {texts[1]}")
 
 
 class _Columns:
-    """Sessions that grow at their end and lose their first ones, without being copied each time."""
+    """Sessions that grow at the end and shrink at the start without a copy each time."""
 
     def __init__(self, like: Sessions):
         self._lengths = _Growing(like.lengths)
@@ -245,7 +262,7 @@ class _Columns:
             self._by_session[name].append(column)
 
     def newest(self, number: int | None) -> Sessions:
-        """Forget all but the ``number`` newest sessions; return what there is."""
+        """Drop all but the ``number`` newest sessions and return the rest."""
         surplus = 0 if number is None else max(0, len(self._lengths.view) - number)
         if surplus:
             ticks = int(self._lengths.view[:surplus].sum())
@@ -261,7 +278,7 @@ class _Columns:
 
 
 class _Growing:
-    """One column. Its views stay as they are: rows are only ever written behind them."""
+    """One column. Views of it stay valid, since rows are only appended after them."""
 
     def __init__(self, rows: Array):
         self._data = rows
@@ -278,7 +295,7 @@ class _Growing:
         if stop > len(self._data):
             live = self.view
             needed = len(live) + len(rows)
-            # doubled, so that many small additions cost as much as one
+            # capacity doubles, so that appending takes amortised constant time
             self._data = np.empty((max(needed, 2 * len(live)), *live.shape[1:]), dtype=live.dtype)
             self._data[: len(live)] = live
             self._start, self._stop, stop = 0, len(live), needed

@@ -1,8 +1,8 @@
 """Pools on disk: a directory of flat ``.npy`` columns, which are mapped into memory.
 
-``offsets.npy`` and one file for each column of :class:`.sessions.Sessions`, plain npy files that
-any program can read, and ``pool.json``, which says what they are. A pool is written to a folder
-``<name>.<random>.partial`` beside its place, and renamed when it is whole.
+A pool has ``offsets.npy``, one plain npy file for each column of :class:`.sessions.Sessions`, and the
+description ``pool.json``. It is written to a folder ``<name>.<random>.partial`` beside the directory, and
+renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types.arrays import Array
 
 from .sequences import declared_memories, final_column
-from .sessions import NUMBERS, Sessions, Signature, offsets_of
+from .sessions import ENDS, NUMBERS, Sessions, Signature, offsets_of
 
 _DESCRIPTION = "pool.json"
-_FORMAT = 1
+_FORMAT = 2
 _HEADER = 256  # bytes; numpy wants a multiple of 64
 
 
 class PoolWriter:
-    """Writes a pool piece by piece: what is in memory is one piece at a time.
+    """Writes a pool piece by piece, with one piece in memory at a time.
 
     ::
 
@@ -41,8 +41,8 @@ class PoolWriter:
             for pool in pieces:
                 writer.append(pool.sessions)
 
-    At the end of the block the pool is in its place, with all its data on the disk. If the block
-    raises, nothing is there.
+    At the end of the block the pool is in its directory, with all its data synced to disk. If the block
+    raises, nothing is left.
     """
 
     def __init__(self, directory: str | Path, signature: Signature):
@@ -58,10 +58,10 @@ class PoolWriter:
         return self
 
     def append(self, sessions: Sessions) -> None:
-        """Write ``sessions`` behind those that are there; all must have the same columns."""
+        """Append ``sessions``; all must have the same columns."""
         columns = {**sessions.by_tick, **sessions.by_session}
         if not self._columns:
-            self._columns = {name: _ColumnFile(self._folder, name, one) for name, one in columns.items()}
+            self._columns = {name: _ColumnFile(self._folder, name, array) for name, array in columns.items()}
         kinds = {name: (column.shape[1:], column.dtype) for name, column in columns.items()}
         expected = {name: (file.shape, file.dtype) for name, file in self._columns.items()}
         if kinds != expected:
@@ -102,7 +102,7 @@ class PoolWriter:
 
 
 class _ColumnFile:
-    """An npy file whose number of rows is known at its end only."""
+    """An npy file that is written before its number of rows is known."""
 
     def __init__(self, folder: Path, name: str, like: Array):
         self.shape, self.dtype = like.shape[1:], like.dtype
@@ -125,7 +125,7 @@ class _ColumnFile:
         self._file.close()
 
     def _header(self) -> bytes:
-        # version 1.0 of numpy's format, always of the same length
+        # version 1.0 of numpy's format, padded to a constant length
         keys = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, *self.shape)}
         text = repr(keys).encode("ascii")
         return b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little") + text.ljust(_HEADER - 11) + b"\n"
@@ -139,40 +139,40 @@ def write_pool(directory: Path, signature: Signature, pieces: Iterable[Sessions]
 
 
 def open_pool(directory: Path) -> tuple[Signature, Sessions]:
-    """Return what is in ``directory``; its columns are mapped, so that nothing of them is read yet.
+    """Open the pool in ``directory``; its columns are mapped and not read yet.
 
-    Raises :class:`ContractError` where the description is incomplete, or the columns are not
-    those of the sessions that it describes.
+    Raises :class:`ContractError` if the description is incomplete, or the columns do not
+    match it.
     """
     description = _description(directory)
-    place = directory / _DESCRIPTION
+    path = directory / _DESCRIPTION
     missing = [key for key in ("observations", "actions", "rewards", "rows") if key not in description]
     if missing:
-        raise ContractError(f"the pool is damaged: {place} has no {listed(missing, 4)}")
+        raise ContractError(f"the pool is damaged: {path} has no {listed(missing, 4)}")
     try:
         observations, actions, rewards = (description[key] for key in ("observations", "actions", "rewards"))
         signature = Signature.declared(observations, actions, rewards, description.get("memories"))
     except ContractError as error:
-        raise ContractError(f"the pool is damaged: {place}: {error}") from error
-    rows = _rows(place, signature, description["rows"])
+        raise ContractError(f"the pool is damaged: {path}: {error}") from error
+    rows = _rows(path, signature, description["rows"])
     columns = {name: _mapped(directory / f"{name}.npy", number) for name, number in rows.items()}
-    offsets = np.array(columns["offsets"])  # it is looked at for every session, so it is read
+    offsets = np.array(columns["offsets"])  # read now, because every access to a session needs it
     _check_columns(directory, signature, offsets, columns)
     del columns["offsets"]
     sessions = Sessions(offsets, {name: columns.pop(name) for name in signature.columns()}, columns)
     try:
         declared = declared_memories(signature, sessions.by_session)
     except ContractError as error:
-        raise ContractError(f"the pool is damaged: {place}: {error}") from error
+        raise ContractError(f"the pool is damaged: {path}: {error}") from error
     for name, column in declared.items():
         _check_dtype(directory / f"{name}.npy", columns[name].dtype, column.dtype)
     return signature, sessions
 
 
-def _check_dtype(path: Path, found: np.dtype[Any], expected: np.dtype[Any]) -> None:
-    """Raise :class:`ContractError` where a column of a pool has another dtype than its description says."""
-    if found != expected:
-        raise ContractError(f"the pool is damaged: {path} is {found}, expected is {expected}")
+def _check_dtype(path: Path, actual: np.dtype[Any], expected: np.dtype[Any]) -> None:
+    """Raise :class:`ContractError` if a column's dtype differs from the pool's description."""
+    if actual != expected:
+        raise ContractError(f"the pool is damaged: {path} is {actual}, expected is {expected}")
 
 
 def _description(directory: Path) -> Mapping[str, Any]:
@@ -180,30 +180,28 @@ def _description(directory: Path) -> Mapping[str, Any]:
         raise ContractError(f"there is no pool of sessions at {directory}: it is no folder")
     path = directory / _DESCRIPTION
     try:
-        description: Any = json.loads(files.read_text(path))
+        description: Any = json.loads(files.read_given(path, follow=True))
     except FileNotFoundError:
         raise ContractError(
             f"{directory} is no whole pool of sessions: it has no {_DESCRIPTION}, which is written last"
         ) from None
     except (OSError, ValueError) as error:
-        raise ContractError(f"{path} is damaged: {error}") from error
+        raise ContractError(f"{path} is damaged: {files.reading_fault(error)}") from None
     if not isinstance(description, dict) or description.get("format") != _FORMAT:
         raise ContractError(f"{path} is not the description of a pool of format {_FORMAT}")
     return description
 
 
-def _rows(place: Path, signature: Signature, rows: Any) -> Mapping[str, int]:
-    """Return the number of rows of each column: of those that ``signature`` needs, and of memories."""
+def _rows(path: Path, signature: Signature, rows: Any) -> Mapping[str, int]:
+    """Return the number of rows of each column that ``signature`` needs, and of each memory."""
     if not isinstance(rows, dict) or not all(type(n) is int and n >= 0 for n in rows.values()):
-        raise ContractError(
-            f"the pool is damaged: {place}: rows: a number for each column is expected, found {rows!r}"
-        )
+        raise ContractError(f"the pool is damaged: {path}: rows: a number for each column is expected")
     finals = map(final_column, signature.packed_columns("observation"))
-    needed = ["offsets", *signature.columns(), *finals, "terminated"]
+    needed = ["offsets", *signature.columns(), *finals, *ENDS]
     memories = [f"memory.{i}" for i in range(len(rows) - len(needed))]
     if set(rows) != {*needed, *memories}:
         raise ContractError(
-            f"the pool is damaged: {place}: rows: the columns {', '.join(needed)} (and memory.0, ...) are expected, "
+            f"the pool is damaged: {path}: rows: the columns {', '.join(needed)} (and memory.0, ...) are expected, "
             f"found {listed(list(rows), 20) or 'none'}"
         )
     return rows
@@ -214,24 +212,24 @@ def _mapped(path: Path, rows: int) -> Array:
         files.check_readable(path)
         column: Array = open_memmap(path, mode="r")
     except (OSError, ValueError, SyntaxError, TokenError) as error:
-        raise ContractError(f"the pool is damaged: {path}: {error}") from error
+        raise ContractError(f"the pool is damaged: {path}: {files.reading_fault(error)}") from None
     if column.shape[:1] != (rows,):
-        found = f"{len(column)} rows" if column.ndim else "a single number"
-        raise ContractError(f"the pool is damaged: {path} has {found}, not {rows} rows")
-    # the class memmap makes every slice slower; the map lives on beneath the plain array
+        size = f"{len(column)} rows" if column.ndim else "a single number"
+        raise ContractError(f"the pool is damaged: {path} has {size}, not {rows} rows")
+    # every slice of the class memmap is slower; the plain array keeps the mapping alive
     return column.view(np.ndarray)
 
 
 def _check_columns(
     directory: Path, signature: Signature, offsets: Array, columns: Mapping[str, Array]
 ) -> None:
-    """Raise :class:`ContractError` unless the columns are those of sessions of ``signature``."""
+    """Raise :class:`ContractError` unless the columns match ``signature`` and ``offsets``."""
 
     def check(name: str, fits: bool, expected: str) -> None:
         if not fits:
-            found = f"{columns[name].dtype} of shape {columns[name].shape}"
+            actual = f"{columns[name].dtype} of shape {columns[name].shape}"
             raise ContractError(
-                f"the pool is damaged: {directory / name}.npy is {found}, expected is {expected}"
+                f"the pool is damaged: {directory / name}.npy is {actual}, expected is {expected}"
             )
 
     check(
@@ -247,7 +245,7 @@ def _check_columns(
         )
     expected = {
         "reward": ((ticks, len(signature.rewards)), np.dtype(np.float64)),
-        "terminated": ((sessions,), np.dtype(bool)),
+        **dict.fromkeys(ENDS, ((sessions,), np.dtype(bool))),
     }
     for kind in ("observation", "action"):
         for name, (width, dtype) in signature.packed_kinds(kind).items():

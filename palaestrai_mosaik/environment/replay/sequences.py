@@ -1,4 +1,4 @@
-"""Converts sequences ``[session, tick, ...]``, as AgentNet has them, into sessions."""
+"""Conversion of AgentNet's sequences ``[session, tick, ...]`` into sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCALAR = np.dtype(np.float64)
 
 @dataclass(frozen=True, slots=True)
 class GivenSequences:
-    """What a user hands in; see :meth:`.pool.SessionPool.load_sessions`."""
+    """A user's sequences; see :meth:`.pool.SessionPool.load_sessions`."""
 
     observations: Any
     actions: Any
@@ -28,35 +28,36 @@ class GivenSequences:
     is_alive: Any = None
     memories: Any = None
     terminated: Any = None
+    truncated: Any = None
 
 
 def sessions_of(signature: Signature, given: GivenSequences) -> Sessions:
-    """Return what was given as sessions.
+    """Convert a user's sequences to sessions.
 
     Raises :class:`ContractError` with the session and tick at which something does not fit.
     """
     observed = [
-        _sequences(f"observation {f.name!r}", one, f.shape, f.dtype)
-        for f, one in zip(
+        _sequences(f"observation {f.name!r}", array, f.shape, f.dtype)
+        for f, array in zip(
             signature.observations,
             one_per_field("observations", given.observations, signature.observations),
             strict=True,
         )
     ]
     acted = [
-        _sequences(f"action {f.name!r}", one, f.shape, f.dtype)
-        for f, one in zip(
+        _sequences(f"action {f.name!r}", array, f.shape, f.dtype)
+        for f, array in zip(
             signature.actions, one_per_field("actions", given.actions, signature.actions), strict=True
         )
     ]
     width = len(signature.rewards)
     reference = acted[0] if acted else observed[0]
     rewarded = _rewards(given.rewards, width, reference)
-    ticks = [len(one) for one in reference]
+    ticks = [len(array) for array in reference]
     for i, columns in enumerate((acted, [rewarded])):
         for k, column in enumerate(columns):
             _same_ticks("rewards" if i else f"action {signature.actions[k].name!r}", column, ticks)
-    extra = [len(one) - n for one, n in zip(observed[0], ticks, strict=False)]
+    extra = [len(array) - n for array, n in zip(observed[0], ticks, strict=False)]
     for field, column in zip(signature.observations, observed, strict=True):
         _same_ticks(f"observation {field.name!r}", column, ticks, extra)
     lengths, ended = _alive(given.is_alive, ticks)
@@ -64,17 +65,22 @@ def sessions_of(signature: Signature, given: GivenSequences) -> Sessions:
     by_tick |= signature.packed("action", [_joined(column, lengths) for column in acted])
     by_tick["reward"] = _joined(rewarded, lengths)
     lasts = [n if more else n - 1 for n, more in zip(lengths, extra, strict=True)]
-    after = [np.stack([one[k] for one, k in zip(column, lasts, strict=True)]) for column in observed]
+    after = [np.stack([array[k] for array, k in zip(column, lasts, strict=True)]) for column in observed]
     by_session = finals(signature.packed("observation", after))
-    by_session["terminated"] = _terminated(given.terminated, ended)
+    by_session |= ends_of(
+        np.array(ended, dtype=bool)
+        if given.terminated is None
+        else _flags("terminated", given.terminated, len(ended)),
+        None if given.truncated is None else _flags("truncated", given.truncated, len(ended)),
+    )
     by_session |= declared_memories(signature, _memories(given.memories, len(ticks)))
     return Sessions(offsets_of(lengths), by_tick, by_session)
 
 
 def recast(sessions: Sessions, found: Signature, declared: Signature) -> Sessions:
-    """Return sessions of ``found`` with the dtypes that are ``declared``; the shapes are equal.
+    """Cast sessions of ``found`` to the dtypes of ``declared``; the shapes are equal.
 
-    Raises :class:`ContractError` with session and tick where that would change a value.
+    Raises :class:`ContractError` with session and tick if that would change a value.
     """
     by_tick, by_session, offsets = dict(sessions.by_tick), dict(sessions.by_session), sessions.offsets
     for kind, theirs, mine in (
@@ -106,63 +112,63 @@ def recast(sessions: Sessions, found: Signature, declared: Signature) -> Session
 
 
 def declared_memories(signature: Signature, columns: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the memories among ``columns``, with the dtypes that ``signature`` declares.
+    """Return the memories among ``columns``, with the dtypes of ``signature``.
 
-    Raises :class:`ContractError` where there are some, but not those that are declared.
+    Raises :class:`ContractError` if there are some, but not those that ``signature`` declares.
     """
-    given = {name: column for name, column in columns.items() if name.startswith("memory.")}
+    memories = {name: column for name, column in columns.items() if name.startswith("memory.")}
     declared = signature.memories
-    if declared is None or not given:
-        return given
+    if declared is None or not memories:
+        return memories
     count = declared if isinstance(declared, int) else len(declared)
-    if len(given) != count:
+    if len(memories) != count:
         raise ContractError(
-            f"previous memories: {count} of them are declared by agent_memories, found {len(given)}"
+            f"previous memories: {count} of them are declared by agent_memories, found {len(memories)}"
         )
     for i, field in enumerate(declared if isinstance(declared, tuple) else ()):
-        column, name = given[f"memory.{i}"], f"previous memory {field.name!r}"
+        column, name = memories[f"memory.{i}"], f"previous memory {field.name!r}"
         if column.shape[1:] != field.shape:
             raise ContractError(
                 f"{name} has shape {column.shape[1:]} for each session, declared is {field.shape}"
             )
-        given[f"memory.{i}"] = _cast(name, column, field.dtype, "session")
-    return given
+        memories[f"memory.{i}"] = _cast(name, column, field.dtype, "session")
+    return memories
 
 
 def finals(observations: Mapping[str, Array]) -> dict[str, Array]:
-    """Return columns of observations as those of what was seen after the last action."""
+    """Rename columns of observations to those of the final observations."""
     return {final_column(name): column for name, column in observations.items()}
 
 
 def final_column(name: str) -> str:
-    """Return the column of what was seen last for that of what is seen at each tick."""
+    """Return the name of the column with the final values of an observation's column."""
     return name.replace("observation", "final", 1)
 
 
 def one_per_field(what: str, given: Any, fields: Sequence[Field]) -> list[Any]:
-    """Return one entry for each field: a list of them, or the bare entry where there is one field."""
+    """Return a list with one entry for each field. With a single field, the entry may come without a list."""
     if not fields:
         if given is not None and len(given):
             raise ContractError(f"{what}: none are declared, so none can be loaded")
         return []
     if len(fields) == 1:
         single = isinstance(given, list | tuple) and len(given) == 1
-        # a list of one session has an axis less than a list of one observation
+        # a list of one session has one axis less than a list of one observation
         return [given[0] if single and depth(given[0]) == len(fields[0].shape) + 2 else given]
     if not isinstance(given, list | tuple) or len(given) != len(fields):
-        found = f"{len(given)}" if isinstance(given, list | tuple) else f"a {type(given).__name__}"
+        actual = f"{len(given)}" if isinstance(given, list | tuple) else f"a {type(given).__name__}"
         names = ", ".join(field.name for field in fields)
-        raise ContractError(f"{what}: a list of {len(fields)} is expected ({names}), found {found}")
+        raise ContractError(f"{what}: a list of {len(fields)} is expected ({names}), found {actual}")
     return list(given)
 
 
 def dtype_of(given: Any) -> np.dtype[Any]:
-    """Return the dtype of sequences: that of the array, or of the first session of a list."""
+    """Return the dtype of sequences: that of the array, or of a list's first session."""
     return given.dtype if isinstance(given, np.ndarray) else np.asarray(given[0]).dtype
 
 
 def depth(given: Any) -> int:
-    """Return how many axes nested lists (of arrays) have, as far as their first entries tell."""
+    """Return the number of axes of nested lists of arrays, judged by their first entries."""
     depth = 0
     while isinstance(given, list | tuple) and len(given):
         depth, given = depth + 1, given[0]
@@ -175,17 +181,17 @@ def reward_names(given: Any) -> Sequence[str]:
     return REWARDS if width == 1 else [f"reward_{i}" for i in range(width)]
 
 
-def _sequences(what: str, given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Array]:
+def _sequences(what: str, arrays: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Array]:
     """Return an array (ticks, *shape) of this dtype for each session."""
     expected = "(" + ", ".join(["ticks", *map(str, shape)]) + ")"
-    if not isinstance(given, np.ndarray | list | tuple):
+    if not isinstance(arrays, np.ndarray | list | tuple):
         raise ContractError(
-            f"{what}: [session, tick, ...] is expected, as an array or as a list of arrays {expected}, found {given!r}"
+            f"{what}: [session, tick, ...] is expected, as an array or as a list of arrays {expected}, found {arrays!r}"
         )
     result = []
-    for number, one in enumerate(given):
+    for number, array in enumerate(arrays):
         try:
-            session = np.asarray(one)
+            session = np.asarray(array)
         except ValueError as error:
             raise ContractError(f"{what} of session {number}: {expected} is expected: {error}") from error
         if session.shape[1:] != shape or session.ndim != len(shape) + 1:
@@ -213,12 +219,12 @@ def _cast(where: str, session: Array, dtype: np.dtype[Any], axis: str = "tick") 
     return cast
 
 
-def _rewards(given: Any, width: int, reference: Sequence[Array]) -> list[Array]:
-    if given is None:
-        return [np.zeros((len(one), width)) for one in reference]
-    if width == 1 and depth(given) == 2:
-        return [one[:, None] for one in _sequences("rewards", given, (), _SCALAR)]
-    return _sequences("rewards", given, (width,), _SCALAR)
+def _rewards(rewards: Any, width: int, reference: Sequence[Array]) -> list[Array]:
+    if rewards is None:
+        return [np.zeros((len(session), width)) for session in reference]
+    if width == 1 and depth(rewards) == 2:
+        return [session[:, None] for session in _sequences("rewards", rewards, (), _SCALAR)]
+    return _sequences("rewards", rewards, (width,), _SCALAR)
 
 
 def _same_ticks(
@@ -226,23 +232,23 @@ def _same_ticks(
 ) -> None:
     if len(column) != len(ticks):
         raise ContractError(f"{what}: there are {len(column)} sessions, but {len(ticks)} of the actions")
-    for number, (one, count) in enumerate(zip(column, ticks, strict=True)):
+    for number, (session, count) in enumerate(zip(column, ticks, strict=True)):
         more = 0 if extra is None else extra[number]
-        if len(one) != count + more or more not in (0, 1):
+        if len(session) != count + more or more not in (0, 1):
             either = "" if extra is None else f", or {count + 1} with the one after the last action"
             raise ContractError(
-                f"{what} of session {number} has {len(one)} ticks, but the actions have {count}; expected are "
+                f"{what} of session {number} has {len(session)} ticks, but the actions have {count}; expected are "
                 f"{count}{either}"
             )
         if not count:
             raise ContractError(f"{what} of session {number} has no tick")
 
 
-def _alive(given: Any, ticks: Sequence[int]) -> tuple[list[int], list[bool]]:
-    """Return for each session its number of ticks, and whether it had ended before its record did."""
-    if given is None:
+def _alive(is_alive: Any, ticks: Sequence[int]) -> tuple[list[int], list[bool]]:
+    """Return the number of ticks of each session, and whether it ended before its record did."""
+    if is_alive is None:
         return list(ticks), [False] * len(ticks)
-    column = _sequences("is_alive", given, (), np.dtype(bool))
+    column = _sequences("is_alive", is_alive, (), np.dtype(bool))
     _same_ticks("is_alive", column, ticks)
     lengths = []
     for number, alive in enumerate(column):
@@ -261,28 +267,34 @@ def _alive(given: Any, ticks: Sequence[int]) -> tuple[list[int], list[bool]]:
 
 
 def _joined(column: Sequence[Array], lengths: Sequence[int]) -> Array:
-    return np.concatenate([one[:n] for one, n in zip(column, lengths, strict=True)])
+    return np.concatenate([session[:n] for session, n in zip(column, lengths, strict=True)])
 
 
-def _terminated(given: Any, ended: Sequence[bool]) -> Array:
-    if given is None:
-        return np.array(ended, dtype=bool)
-    flags = np.asarray(given)
-    if flags.shape != (len(ended),) or flags.dtype != bool:
+def ends_of(terminated: Array, truncated: Array | None) -> dict[str, Array]:
+    """Return the columns ``terminated`` and ``truncated``; a session that is not terminated is truncated."""
+    return {
+        "terminated": terminated,
+        "truncated": ~terminated if truncated is None else truncated | ~terminated,
+    }
+
+
+def _flags(name: str, values: Any, count: int) -> Array:
+    flags = np.asarray(values)
+    if flags.shape != (count,) or flags.dtype != bool:
         raise ContractError(
-            f"terminated: booleans of shape ({len(ended)},) are expected, one for each session, found "
+            f"{name}: booleans of shape ({count},) are expected, one for each session, found "
             f"{flags.dtype} of shape {flags.shape}"
         )
     return flags.copy()
 
 
-def _memories(given: Any, count: int) -> dict[str, Array]:
-    if given is None:
+def _memories(memories: Any, count: int) -> dict[str, Array]:
+    if memories is None:
         return {}
-    several = isinstance(given, list | tuple) and len(given) and isinstance(given[0], np.ndarray)
+    several = isinstance(memories, list | tuple) and len(memories) and isinstance(memories[0], np.ndarray)
     result = {}
-    for i, one in enumerate(given if several else [given]):
-        memory: npt.NDArray[Any] = np.array(one)
+    for i, array in enumerate(memories if several else [memories]):
+        memory: npt.NDArray[Any] = np.array(array)
         if memory.ndim < 1 or len(memory) != count or memory.dtype.kind not in NUMBERS:
             raise ContractError(
                 f"previous memories: numbers of shape ({count}, ...) are expected, a row for each session, found "

@@ -1,4 +1,4 @@
-"""Recorded sessions as flat columns, and the observations, actions and rewards that they are made of."""
+"""Recorded sessions as flat columns, and the signature of their observations, actions and rewards."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import Array, IntVector
 
+#: how a session ended, one boolean for each
+ENDS = ("terminated", "truncated")
+
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """``n`` sessions, each of any number of ticks (at least one).
+    """``n`` sessions of any number of ticks, at least one each.
 
-    ``offsets`` (n + 1,): session ``i`` is the rows ``offsets[i]`` to ``offsets[i + 1]`` of the
-    columns of ``by_tick``. These are ``observation.<i>`` and ``action.<i>`` (rows, numbers), as
-    :meth:`Signature.places` lays them out, and ``reward`` (rows, rewards), which is that of
-    the action in the same row. The columns of ``by_session`` have one row for each: ``final.<i>``
-    (n, numbers), the observations after the last action; ``terminated`` (n,), whether the world ended then; and, where there are any,
-    ``memory.<i>`` (n, *shape), what the agent's memory held before the first tick.
+    ``offsets`` (n + 1,): session ``i`` is the rows ``offsets[i]`` to ``offsets[i + 1]`` of the columns of
+    ``by_tick``. These are ``observation.<i>`` and ``action.<i>`` (rows, numbers), in the layout of
+    :meth:`Signature.places`, and ``reward`` (rows, rewards), which belongs to the action of its row.
+
+    The columns of ``by_session`` have one row for each session: ``final.<i>`` (n, numbers), the observations
+    after the last action; ``terminated`` and ``truncated`` (n,), whether the world or its time ended then;
+    and optionally ``memory.<i>`` (n, \\*shape), contents of the agent's memory before the first tick.
 
     No array is written to again.
     """
@@ -43,25 +47,25 @@ class Sessions:
         return np.diff(self.offsets)
 
     def chosen(self, selector: npt.ArrayLike) -> IntVector:
-        """Return ``selector`` as places of sessions.
+        """Check ``selector`` and return it as indices of sessions.
 
-        Raises :class:`ContractError` if it is no list of whole numbers, or one is not there.
+        Raises :class:`ContractError` if it is not a list of integers, or an index is out of range.
         """
-        places = np.asarray(selector)
-        if places.ndim != 1 or (places.size and places.dtype.kind not in "iu"):
+        indices = np.asarray(selector)
+        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
             raise ContractError(
-                f"a selector is a list of whole numbers, found {places.dtype} of shape {places.shape}"
+                f"a selector is a list of whole numbers, found {indices.dtype} of shape {indices.shape}"
             )
-        places = places.astype(np.int64)
-        wrong = places[(places < 0) | (places >= len(self))]
+        indices = indices.astype(np.int64)
+        wrong = indices[(indices < 0) | (indices >= len(self))]
         if wrong.size:
             raise ContractError(f"there is no session {wrong[0]}: the pool has {len(self)}, numbered from 0")
-        return places
+        return indices
 
     def take(self, selector: npt.ArrayLike) -> Sessions:
-        """Return the sessions at these places, in this order, as columns of their own."""
-        places = self.chosen(selector)
-        starts, stops = self.offsets[places], self.offsets[places + 1]
+        """Return a copy of the sessions at these indices, in this order."""
+        indices = self.chosen(selector)
+        starts, stops = self.offsets[indices], self.offsets[indices + 1]
         parts = list(zip(starts.tolist(), stops.tolist(), strict=True))
         return Sessions(
             offsets_of(stops - starts),
@@ -69,11 +73,11 @@ class Sessions:
                 name: np.concatenate([column[a:b] for a, b in parts] or [column[:0]])
                 for name, column in self.by_tick.items()
             },
-            {name: column[places] for name, column in self.by_session.items()},
+            {name: column[indices] for name, column in self.by_session.items()},
         )
 
     def dense(self, name: str) -> Array:
-        """Return a column of ``by_tick`` as ``[session, tick, ...]``, with zeros behind a session's end."""
+        """Return a column of ``by_tick`` as ``[session, tick, ...]``, padded with zeros after a session's end."""
         column = self.by_tick[name]
         alive = self.alive()
         result = np.zeros((*alive.shape, *column.shape[1:]), dtype=column.dtype)
@@ -87,12 +91,12 @@ class Sessions:
 
 
 def offsets_of(lengths: npt.ArrayLike) -> IntVector:
-    """Return where sessions of these lengths begin, and where the last one ends."""
+    """Return the start offsets of sessions of these lengths, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 FLOAT = np.dtype(np.float64)
-#: the reward of a pool by default
+#: a pool's rewards by default
 REWARDS = ("reward",)
 
 #: the kinds of dtypes that hold numbers
@@ -103,9 +107,9 @@ _KEYS = ("name", "shape", "dtype", "space")
 
 @dataclass(frozen=True)
 class Field:
-    """One observation or one action: its name, and shape and dtype at one tick.
+    """One observation or one action: its name, and its shape and dtype at one tick.
 
-    ``space`` is ``None`` where any value is allowed.
+    ``space`` is ``None`` if any value is allowed.
     """
 
     name: str
@@ -115,11 +119,11 @@ class Field:
 
     @property
     def size(self) -> int:
-        """How many numbers it has at one tick."""
+        """The number of values at one tick."""
         return math.prod(self.shape)
 
 
-#: how observations and actions are declared: a number, or an entry for each
+#: a declaration of observations or actions: their number, or an entry for each
 Declared = int | Sequence["Field | Mapping[str, Any]"]
 
 
@@ -127,8 +131,7 @@ Declared = int | Sequence["Field | Mapping[str, Any]"]
 class Signature:
     """The observations, actions and names of rewards of all sessions of a pool.
 
-    ``memories``: what the agent's memory held before a session, how many of them there are, or
-    ``None``: whatever is loaded.
+    ``memories``: the agent's memories before a session, or only their number. ``None`` allows any.
     """
 
     observations: tuple[Field, ...]
@@ -145,12 +148,18 @@ class Signature:
         memories: Declared | None = None,
         default_action_dtype: npt.DTypeLike = np.int32,
     ) -> Signature:
-        """Return what is declared.
+        """Build a signature from declarations.
 
-        ``observations`` is the length of one flat float64 vector, ``actions`` a number of
-        scalars, ``memories`` a number of arrays of any shape, or each is a list of :class:`Field` or of
-        their keys. ``default_action_dtype`` is that of actions that do not declare one. Raises
-        :class:`ContractError` for any other declaration.
+        Args:
+            observations: the length of one flat float64 vector, or a list of :class:`Field` or of mappings
+                with their keys.
+            actions: a number of scalars, or such a list.
+            rewards: the names of the rewards.
+            memories: a number of arrays of any shape, or such a list; ``None``: not declared.
+            default_action_dtype: the dtype of actions that are declared without one.
+
+        Raises:
+            ContractError: any other declaration.
         """
         default = _dtype("default_action_dtype", default_action_dtype)
         if isinstance(observations, int):
@@ -166,13 +175,13 @@ class Signature:
             memories = _count("agent_memories", memories, 0)
         elif memories is not None:
             memories = _fields("agent_memories", memories, FLOAT)
-            # both are sensors of who replays the sessions
+            # an environment that replays the sessions has both as sensors
             _unique("observations and agent_memories", [*observed, *memories])
         rewarded = tuple(map(str, entries("rewards", rewards)))
         return cls(observed, _fields("actions", actions, default), rewarded, memories)
 
     def columns(self) -> list[str]:
-        """Return the columns of everything that sessions have at each tick."""
+        """Return the names of all columns of ``by_tick``."""
         names = [name for kind in ("observation", "action") for name in self.packed_columns(kind)]
         return [*names, "reward"]
 
@@ -181,7 +190,7 @@ class Signature:
         return list(dict.fromkeys(name for name, _ in self.places(kind)))
 
     def places(self, kind: str) -> list[tuple[str, slice]]:
-        """Return for each observation or action in which column it lies, flat, and where.
+        """Return the column of each observation or action, and the slice of its numbers there.
 
         Neighbours of one dtype share a column, so that a tick is read with one access.
         """
@@ -196,21 +205,21 @@ class Signature:
         return result
 
     def packed_kinds(self, kind: str) -> dict[str, tuple[int, np.dtype[Any]]]:
-        """Return how many numbers each of these columns has at one tick, and their dtype."""
+        """Return the width and dtype of each of these columns."""
         return {
             name: (part.stop, field.dtype)
             for (name, part), field in zip(self.places(kind), self._fields(kind), strict=True)
         }
 
     def packed(self, kind: str, arrays: Sequence[Array]) -> dict[str, Array]:
-        """Return the columns for an array (n, *shape) of each observation or action."""
+        """Pack an array (n, \\*shape) of each observation or action into columns."""
         parts: dict[str, list[Array]] = {}
         for (name, _), array in zip(self.places(kind), arrays, strict=True):
             parts.setdefault(name, []).append(array.reshape(len(array), -1))
         return {name: np.concatenate(several, axis=1) for name, several in parts.items()}
 
     def unpacked(self, kind: str, columns: Mapping[str, Array]) -> list[Array]:
-        """Return an array (..., *shape) of each observation or action out of columns (..., numbers)."""
+        """Unpack columns (..., numbers) into an array (..., \\*shape) of each observation or action."""
         return [
             columns[name][..., part].reshape(*columns[name].shape[:-1], *field.shape)
             for field, (name, part) in zip(self._fields(kind), self.places(kind), strict=True)
@@ -220,7 +229,7 @@ class Signature:
         return self.observations if kind == "observation" else self.actions
 
     def described(self) -> dict[str, Any]:
-        """Return this as plain data, from which :meth:`declared` makes it again."""
+        """Return the signature as plain data, the inverse of :meth:`declared`."""
         described: dict[str, Any] = {"rewards": list(self.rewards)}
         for kind, fields in (
             ("observations", self.observations),
@@ -238,7 +247,7 @@ class Signature:
         return described
 
     def check_fits(self, found: Signature, where: str) -> None:
-        """Raise :class:`ContractError` unless sessions of ``found`` have the shapes that are declared here."""
+        """Raise :class:`ContractError` if sessions of ``found`` have other shapes than those declared here."""
         for kind in ("observations", "actions"):
             mine, theirs = getattr(self, kind), getattr(found, kind)
             if [f.shape for f in mine] != [f.shape for f in theirs]:
@@ -257,36 +266,39 @@ def _count(kind: str, value: int, least: int) -> int:
 
 
 def entries(kind: str, given: Any) -> list[Any]:
-    """Return a list that a user gave. Raises :class:`ContractError` if it is something else."""
+    """Return a user's list. Raises :class:`ContractError` for anything else."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise ContractError(f"{kind}: a list is expected, found {given!r}")
     return list(given)
 
 
-def _fields(kind: str, given: Any, dtype: np.dtype[Any]) -> tuple[Field, ...]:
-    return _unique(kind, [_field(kind, i, one, dtype) for i, one in enumerate(entries(kind, given))])
+def _fields(kind: str, declarations: Any, dtype: np.dtype[Any]) -> tuple[Field, ...]:
+    return _unique(
+        kind,
+        [_field(kind, i, declaration, dtype) for i, declaration in enumerate(entries(kind, declarations))],
+    )
 
 
-def _field(kind: str, number: int, given: Any, dtype: np.dtype[Any]) -> Field:
-    if isinstance(given, Field):
-        return given
+def _field(kind: str, number: int, declaration: Any, dtype: np.dtype[Any]) -> Field:
+    if isinstance(declaration, Field):
+        return declaration
     where = f"{kind}.{number}"
-    if not isinstance(given, Mapping) or "name" not in given:
-        raise ContractError(f"{where}: a mapping with the key 'name' is expected, found {given!r}")
-    for key in given:
+    if not isinstance(declaration, Mapping) or "name" not in declaration:
+        raise ContractError(f"{where}: a mapping with the key 'name' is expected, found {declaration!r}")
+    for key in declaration:
         if key not in _KEYS:
             raise ContractError(
                 f"{where}: there is no key {key!r}{did_you_mean(key, _KEYS)}; the keys are {', '.join(_KEYS)}"
             )
     try:
-        space = None if given.get("space") is None else Space.from_string(str(given["space"]))
+        space = None if declaration.get("space") is None else Space.from_string(str(declaration["space"]))
     except SpaceError as error:
         raise ContractError(f"{where}: {error}") from error
     default = () if space is None else (space.size,) if space.shape is None else space.shape
     field = Field(
-        str(given["name"]),
-        _shape(where, given.get("shape", default)),
-        _dtype(where, given.get("dtype", dtype)),
+        str(declaration["name"]),
+        _shape(where, declaration.get("shape", default)),
+        _dtype(where, declaration.get("dtype", dtype)),
         space,
     )
     if space is not None and space.size != field.size:
@@ -296,20 +308,24 @@ def _field(kind: str, number: int, given: Any, dtype: np.dtype[Any]) -> Field:
     return field
 
 
-def _shape(where: str, given: Any) -> tuple[int, ...]:
-    shape = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+def _shape(where: str, declaration: Any) -> tuple[int, ...]:
+    shape = (
+        declaration
+        if isinstance(declaration, Sequence) and not isinstance(declaration, str)
+        else (declaration,)
+    )
     if not all(type(n) is int and n > 0 for n in shape):
-        raise ContractError(f"{where}: a shape is a list of whole numbers above 0, found {given!r}")
+        raise ContractError(f"{where}: a shape is a list of whole numbers above 0, found {declaration!r}")
     return tuple(shape)
 
 
-def _dtype(where: str, given: npt.DTypeLike) -> np.dtype[Any]:
+def _dtype(where: str, declaration: npt.DTypeLike) -> np.dtype[Any]:
     try:
-        dtype = np.dtype(given)
+        dtype = np.dtype(declaration)
     except (TypeError, ValueError):
         dtype = None
     if dtype is None or dtype.kind not in NUMBERS:
-        raise ContractError(f"{where}: {given!r} is no dtype of numbers (such as float64, int32, bool)")
+        raise ContractError(f"{where}: {declaration!r} is no dtype of numbers (such as float64, int32, bool)")
     return dtype
 
 

@@ -1,4 +1,4 @@
-"""Where recorded sessions come from: npz and Parquet files, pools on disk, stores."""
+"""Sources of recorded sessions: npz and Parquet files, pools on disk, stores."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import Array, IntVector
 
 from .pool import SessionPool
-from .sequences import finals, reward_names
-from .sessions import NUMBERS, REWARDS, Field, Sessions, Signature, entries, offsets_of
+from .sequences import ends_of, finals, reward_names
+from .sessions import ENDS, NUMBERS, REWARDS, Field, Sessions, Signature, entries, offsets_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ARRAYS = ("observations", "actions", "rewards", "is_alive", "prev_memories", "terminated")
+_ARRAYS = ("observations", "actions", "rewards", "is_alive", "prev_memories", *ENDS)
 
 
 def read_npz(path: str | Path) -> SessionPool:
-    """Return the sessions of an npz file (``numpy.savez``).
+    """Read the sessions of an npz file (``numpy.savez``).
 
-    Its arrays are called as the arguments of :meth:`.pool.SessionPool.load_sessions`:
+    Its arrays have the names of the arguments of :meth:`.pool.SessionPool.load_sessions`:
     ``observations`` [session, tick, ...], ``actions``, ``rewards``, ``is_alive``, ``prev_memories``,
-    ``terminated``. Where there are several observations or actions (memories), they are
-    ``observations.<name>``, ... Dtypes and shapes are those of the arrays.
+    ``terminated``, ``truncated``. Several observations, actions or memories are called
+    ``observations.<name>`` and so on. Dtypes and shapes are those of the arrays.
 
-    Raises :class:`ContractError` where the file is damaged, or its arrays are not such sequences.
+    Raises :class:`ContractError` if the file is damaged, or its arrays are not such sequences.
     """
     arrays = _npz_arrays(path)
     for name, array in arrays.items():
@@ -47,7 +48,7 @@ def read_npz(path: str | Path) -> SessionPool:
                 f"source: {path} has the array {name!r}{did_you_mean(name, _ARRAYS)}; expected are "
                 f"{', '.join(_ARRAYS)}"
             )
-        axes = ("session",) if kind in ("prev_memories", "terminated") else ("session", "tick")
+        axes = ("session",) if kind in ("prev_memories", *ENDS) else ("session", "tick")
         if array.dtype.kind not in NUMBERS or array.ndim < len(axes) or 0 in array.shape[len(axes) :]:
             raise ContractError(
                 f"source: {path}: {name} is {array.dtype} of shape {array.shape}, expected are numbers "
@@ -75,6 +76,7 @@ def read_npz(path: str | Path) -> SessionPool:
             arrays.get("is_alive"),
             list(memories.values()) or None,
             terminated=arrays.get("terminated"),
+            truncated=arrays.get("truncated"),
         )
     except ContractError as error:
         raise ContractError(f"source: {path}: {error}") from error
@@ -83,19 +85,19 @@ def read_npz(path: str | Path) -> SessionPool:
 
 def _npz_arrays(path: str | Path) -> dict[str, Array]:
     try:
-        found: Any = np.load(path, allow_pickle=False)
-        if not isinstance(found, NpzFile):
+        loaded: Any = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, NpzFile):
             raise ContractError(
                 f"source: {path} holds one array; expected is a file of several, written by numpy.savez"
             )
-        with found as file:
+        with loaded as file:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, SyntaxError, EOFError, BadZipFile, zlib.error, NotImplementedError) as error:
-        raise ContractError(f"source: cannot read {path}: {error or type(error).__name__}") from error
+        raise ContractError(f"source: cannot read {path}: {files.reading_fault(error)}") from None
 
 
 def _named_arrays(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
-    """Return the arrays of a kind by the names that they have (``""``: the only one has none)."""
+    """Return the arrays of a kind by name; a single array may have the name ``""``."""
     if kind in arrays:
         return {"": arrays[kind]}
     return {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith(f"{kind}.")}
@@ -108,38 +110,43 @@ def _npz_fields(kind: str, arrays: Mapping[str, Array]) -> list[Field]:
 Source = Mapping[str, Any]
 Columns = Mapping[str, Array]
 
-#: the columns that identify a session in the rows of a store, as far as they are there
+#: the columns that identify a session in a store's rows; any of them may be missing
 SESSION_KEYS = ("phase", "agent", "evaluation", "worker", "episode", "body", "environment_episode")
-#: distinguishes rows of several folders; no column of a file is called so
+#: key that separates rows of different folders, with a name that no file's column has
 _FOLDER = "number of the folder"
-#: stands for the number of a body or incarnation in names that are for all of them
+#: placeholder for the number of a body or incarnation, in names shared by all of them
 ANY_BODY = ".{body}."
 
-#: the keys of a source that means a store
+#: the keys of a source that is a store
 STORE_KEYS = ("store", "run", "instance", "phase", "agent", "body", "mode", "evaluation")
 #: the kinds of sources that are files
 FILE_KINDS = ("pool", "npz", "parquet")
 _NPZ_KEYS = ("npz",)
 _POOL_KEYS = ("pool",)
-_PARQUET_KEYS = ("parquet", "observations", "actions", "rewards", "session", "tick", "terminated")
+_PARQUET_KEYS = ("parquet", "observations", "actions", "rewards", "session", "tick", *ENDS)
 
 
 def read_source(
     source: Source | SessionPool, read_store: Callable[[Source], SessionPool] | None = None
 ) -> SessionPool:
-    """Return the sessions that ``source`` in a document means.
+    """Read the sessions of ``source``, an entry of a document.
 
-    ``{pool: directory}`` (:meth:`SessionPool.save`), ``{npz: file}`` (:func:`read_npz`), ``{parquet:
-    file, folder or pattern, ...}`` (:func:`read_parquet`), or ``{store: ..., run: ..., ...}``, for
-    which ``read_store`` is asked. A pool stays as it is. Raises :class:`ContractError` if it is something else.
+    Args:
+        source: ``{pool: directory}`` (:meth:`SessionPool.save`), ``{npz: file}`` (:func:`read_npz`),
+            ``{parquet: file, folder or pattern, ...}`` (:func:`read_parquet`), or ``{store: ..., run: ...,
+            ...}``. A pool is returned unchanged.
+        read_store: reads a source that is a store; ``None``: such a source is an error.
+
+    Raises:
+        ContractError: ``source`` has another form or cannot be read.
     """
     if isinstance(source, SessionPool):
         return source
     if not isinstance(source, Mapping):
         raise ContractError(f"source: a mapping is expected, found {source!r}")
     readers: dict[str, tuple[Callable[[Source], SessionPool], Sequence[str]]] = {
-        "pool": (lambda given: SessionPool.open(given["pool"]), _POOL_KEYS),
-        "npz": (lambda given: read_npz(given["npz"]), _NPZ_KEYS),
+        "pool": (lambda entry: SessionPool.open(entry["pool"]), _POOL_KEYS),
+        "npz": (lambda entry: read_npz(entry["npz"]), _NPZ_KEYS),
         "parquet": (_read_parquet, _PARQUET_KEYS),
     }
     for kind, (read, keys) in readers.items():
@@ -163,15 +170,15 @@ def read_source(
 
 
 def has_files(source: Source | SessionPool) -> bool:
-    """Whether ``source`` can be read now: it is a pool, or files that are there."""
+    """Return whether ``source`` can be read now: a pool, or files that exist."""
     if not isinstance(source, Mapping):
         return True
     kind = next((kind for kind in FILE_KINDS if kind in source), None)
     if kind is None:
         return False
-    place = source[kind]
-    # what is no path is reported by the reader
-    return not isinstance(place, str | Path) or Path(place).exists() or bool(glob(str(place)))
+    path = source[kind]
+    # a value that is not a path is reported by the reader
+    return not isinstance(path, str | Path) or Path(path).exists() or bool(glob(str(path)))
 
 
 def check_keys(source: Source, keys: Sequence[str]) -> None:
@@ -192,11 +199,11 @@ class Channel:
     space: Space | None = None
 
     def field(self) -> Field:
-        """Return what it is at one tick: an array of its space's shape, or of one axis."""
+        """Return its field at one tick: an array of its space's shape, or of one axis."""
         shape: tuple[int, ...] | None = None if self.space is None else self.space.shape
         if shape is None:
             shape = () if len(self.columns) == 1 else (len(self.columns),)
-        # what was recorded are floats, also those of whole numbers
+        # recorded values are floats, even those of integer spaces
         return Field(self.name, shape, np.dtype(np.float64), self.space)
 
 
@@ -204,8 +211,9 @@ class Channel:
 class RecordedRows:
     """Rows of one agent: a column for each key, number and flag.
 
-    ``session``: the columns that identify a session; ``tick``: the one that orders a session's
-    rows; ``terminated``: a column, or ``None`` where it is not known. ``rewards`` are columns.
+    ``session``: the columns that identify a session; ``tick``: the column that orders a session's
+    rows; ``rewards``: the column of each reward; ``terminated`` and ``truncated``: columns, or ``None`` if
+    unknown.
     """
 
     columns: Columns
@@ -215,9 +223,10 @@ class RecordedRows:
     session: Sequence[str]
     tick: str
     terminated: str | None = None
+    truncated: str | None = None
 
     def pool(self) -> SessionPool:
-        """Return the sessions: the rows that agree in all keys, ordered by tick."""
+        """Group rows with equal keys into sessions, ordered by tick."""
         if not len(self.columns[self.tick]):
             raise ContractError("source: there are no rows")
         signature = Signature.declared(
@@ -233,23 +242,25 @@ class RecordedRows:
         by_tick["reward"] = np.stack(rewards, axis=1) if rewards else np.zeros((len(order), 0))
         last_seen = {name: by_tick[name][lasts] for name in signature.packed_columns("observation")}
         by_session = finals(last_seen)
-        by_session["terminated"] = (
-            np.zeros(len(lasts), dtype=bool)
-            if self.terminated is None
-            else self.columns[self.terminated][order][lasts].astype(bool)
+        terminated, truncated = (
+            None if name is None else self.columns[name][order][lasts].astype(bool)
+            for name in (self.terminated, self.truncated)
+        )
+        by_session |= ends_of(
+            np.zeros(len(lasts), dtype=bool) if terminated is None else terminated, truncated
         )
         return SessionPool.of(signature, Sessions(offsets_of(lengths), by_tick, by_session))
 
     def session_keys(self) -> list[tuple[Any, ...]]:
-        """Return what each session of :meth:`pool` has in the columns of ``session``."""
+        """Return the key of each session of :meth:`pool`, its values in the columns of ``session``."""
         order, lengths = self._order()
         firsts = order[np.cumsum(lengths) - lengths]
         return list(zip(*(self.columns[name][firsts].tolist() for name in self.session), strict=True))
 
     def _values(self, channels: Sequence[Channel], order: IntVector) -> list[Array]:
         return [
-            np.stack([self.columns[name][order].astype(np.float64) for name in one.columns], axis=1)
-            for one in channels
+            np.stack([self.columns[name][order].astype(np.float64) for name in channel.columns], axis=1)
+            for channel in channels
         ]
 
     def _order(self) -> tuple[IntVector, IntVector]:
@@ -258,9 +269,9 @@ class RecordedRows:
         sorted_keys = np.stack([key[order] for key in keys], axis=1) if keys else np.zeros((len(order), 0))
         new = np.append(True, (sorted_keys[1:] != sorted_keys[:-1]).any(axis=1))
         ticks = self.columns[self.tick][order]
-        twice = np.flatnonzero(~new[1:] & (ticks[1:] == ticks[:-1]))
-        if len(twice):
-            row = order[twice[0]]
+        repeated = np.flatnonzero(~new[1:] & (ticks[1:] == ticks[:-1]))
+        if len(repeated):
+            row = order[repeated[0]]
             where = ", ".join(f"{name} {self.columns[name][row]}" for name in self.session) or "all rows"
             raise ContractError(
                 f"source: {self.tick} {self.columns[self.tick][row]} is there twice in one session ({where}): name "
@@ -269,7 +280,7 @@ class RecordedRows:
         return order, np.diff(np.append(np.flatnonzero(new), len(order)))
 
 
-def read_parquet(
+def read_parquet(  # noqa: PLR0913  (independent keys of a document, all optional)
     path: str | Path,
     observations: Mapping[str, Any] | Sequence[str] | None = None,
     actions: Mapping[str, Any] | Sequence[str] | None = None,
@@ -277,20 +288,29 @@ def read_parquet(
     session: Sequence[str] | None = None,
     tick: str = "step",
     terminated: str | None = None,
+    truncated: str | None = None,
 ) -> SessionPool:
-    """Return the sessions of Parquet files: of one, of all in a folder, or of a pattern.
+    """Read the sessions of Parquet files, which have a row for each tick.
 
-    There is a row for each tick. ``observations`` and ``actions`` name columns (each one
-    number), or map a name to the list of its columns; ``rewards`` names columns; ``session`` those
-    that tell sessions apart, ``tick`` the one that orders their rows, ``terminated`` the one whose
-    last value says whether the world ended. The defaults are those of the files of a
-    store: ``reading.*``, ``setpoint.*``, ``reward.*``, worker, episode and so on. Without ``session``, rows
-    of different folders are never of one session: a store has one for each phase.
+    The defaults are the columns of a store's files: ``reading.*``, ``setpoint.*``, ``reward.*``, worker,
+    episode and so on.
 
-    Raises :class:`ContractError` where a column is missing, or a tick is twice in a session.
+    Args:
+        path: a file, a folder of files, or a pattern.
+        observations: names of columns with one number each, or a mapping of names to lists of columns.
+        actions: declared in the same way.
+        rewards: names of columns.
+        session: the columns that identify a session. By default, a session is also limited to one folder,
+            because a store has a folder for each phase.
+        tick: the column that orders a session's rows.
+        terminated: the column that says in a session's last row if the world ended; ``None``: ``terminated``, if any.
+        truncated: the column that says in a session's last row if time ran out; ``None``: ``truncated``, if any.
+
+    Raises:
+        ContractError: a column is missing, or a tick occurs twice in a session.
     """
     paths = _parquet_files(path)
-    folders = list(dict.fromkeys(str(Path(one).parent) for one in paths))
+    folders = list(dict.fromkeys(str(Path(item).parent) for item in paths))
     try:
         import pyarrow as arrow
         import pyarrow.dataset as ds
@@ -299,13 +319,13 @@ def read_parquet(
         names = data.schema.names
         table = data.to_table()
         parts = [
-            (folders.index(str(Path(one.path).parent)), one.count_rows()) for one in data.get_fragments()
+            (folders.index(str(Path(item.path).parent)), item.count_rows()) for item in data.get_fragments()
         ]
     except (OSError, arrow.ArrowException) as error:
         raise ContractError(f"source: cannot read {path}: {error}") from error
     observed, acted = (
-        channels_of(names, prefix) if given is None else _given_channels(path, kind, given)
-        for kind, prefix, given in (
+        channels_of(names, prefix) if columns_given is None else _given_channels(path, kind, columns_given)
+        for kind, prefix, columns_given in (
             ("observations", "reading", observations),
             ("actions", "setpoint", actions),
         )
@@ -316,12 +336,18 @@ def read_parquet(
         else {name: name for name in _named(path, "rewards", rewards)}
     )
     keys = (
-        [one for one in SESSION_KEYS if one in names] if session is None else _named(path, "session", session)
+        [item for item in SESSION_KEYS if item in names]
+        if session is None
+        else _named(path, "session", session)
     )
-    ends = "terminated" if terminated is None and "terminated" in names else terminated
+    ends = [
+        name if column is None and name in names else column
+        for name, column in zip(ENDS, (terminated, truncated), strict=True)
+    ]
     numbers = [c for channel in (*observed, *acted) for c in channel.columns]
     numbers += [*rewarded.values(), *_named(path, "tick", [tick])]
-    numbers += [] if ends is None else _named(path, "terminated", [ends])
+    for name, end in zip(ENDS, ends, strict=True):
+        numbers += [] if end is None else _named(path, name, [end])
     for name in (*numbers, *keys):
         if name not in names:
             raise ContractError(
@@ -334,22 +360,22 @@ def read_parquet(
     if session is None and len(folders) > 1:
         columns[_FOLDER] = np.repeat(*np.transpose(parts))
         keys.insert(0, _FOLDER)
-    return RecordedRows(columns, observed, acted, rewarded, keys, tick, ends).pool()
+    return RecordedRows(columns, observed, acted, rewarded, keys, tick, *ends).pool()
 
 
 def plain_name(uid: str) -> str:
-    """Return the name of a channel without what stands for the number of a body."""
+    """Return a channel's name without the placeholder for a body's number."""
     return uid.replace(ANY_BODY, ".")
 
 
 def channels_of(names: Iterable[str], prefix: str) -> list[Channel]:
-    """Return the channels whose columns are called ``<prefix>.<uid>``, or ``<prefix>.<uid>[i]``."""
-    found: dict[str, list[str]] = {}
+    """Return the channels with columns called ``<prefix>.<uid>``, or ``<prefix>.<uid>[i]``."""
+    columns_of: dict[str, list[str]] = {}
     for name in names:
         if name.startswith(f"{prefix}."):
             uid = re.sub(r"\[\d+\]$", "", name.removeprefix(f"{prefix}."))
-            found.setdefault(uid, []).append(name)
-    return [Channel(plain_name(uid), tuple(columns)) for uid, columns in found.items()]
+            columns_of.setdefault(uid, []).append(name)
+    return [Channel(plain_name(uid), tuple(columns)) for uid, columns in columns_of.items()]
 
 
 def _read_parquet(source: Source) -> SessionPool:
@@ -359,60 +385,62 @@ def _read_parquet(source: Source) -> SessionPool:
 
 def _parquet_files(path: str | Path) -> list[str]:
     text = str(path)
-    found = sorted(glob(str(Path(text) / "*.parquet") if Path(text).is_dir() else text))
-    if not found:
+    files = sorted(glob(str(Path(text) / "*.parquet") if Path(text).is_dir() else text))
+    if not files:
         raise ContractError(f"source: there is no Parquet file at {path}")
-    return found
+    return files
 
 
-def _given_channels(path: str | Path, kind: str, given: Mapping[str, Any] | Sequence[str]) -> list[Channel]:
-    if not isinstance(given, Mapping):
-        return [Channel(name, (name,)) for name in _named(path, kind, given)]
-    found = []
-    for name, columns in given.items():
+def _given_channels(
+    path: str | Path, kind: str, listed_columns: Mapping[str, Any] | Sequence[str]
+) -> list[Channel]:
+    if not isinstance(listed_columns, Mapping):
+        return [Channel(name, (name,)) for name in _named(path, kind, listed_columns)]
+    channels = []
+    for name, columns in listed_columns.items():
         key = f"{kind}.{name}"
         several = (columns,) if isinstance(columns, str) else tuple(_named(path, key, columns))
         if not several:
             raise ContractError(f"source: {path}: {key}: name at least one column")
-        found.append(Channel(str(name), several))
-    return found
+        channels.append(Channel(str(name), several))
+    return channels
 
 
-def _named(path: str | Path, key: str, given: Any) -> list[str]:
-    """Return the columns that a key of a source lists."""
-    found = entries(f"source: {path}: {key}: names of columns", given)
-    for name in found:
+def _named(path: str | Path, key: str, value: Any) -> list[str]:
+    """Return the column names listed under a key of a source."""
+    names = entries(f"source: {path}: {key}: names of columns", value)
+    for name in names:
         if not isinstance(name, str):
             raise ContractError(f"source: {path}: {key}: the name of a column is expected, found {name!r}")
-    return found
+    return names
 
 
 def _numbers(table: pa.Table, name: str, path: str | Path) -> Array:
-    found = table.column(name)
-    column: Array = found.to_numpy()
+    values = table.column(name)
+    column: Array = values.to_numpy()
     if column.dtype.kind not in NUMBERS:
-        gaps = f" (in row {found.is_null().index(True)} there is none)" if found.null_count else ""
-        raise ContractError(f"source: {path}: column {name!r} holds {found.type}, not numbers{gaps}")
+        gaps = f" (in row {values.is_null().index(True)} there is none)" if values.null_count else ""
+        raise ContractError(f"source: {path}: column {name!r} holds {values.type}, not numbers{gaps}")
     return column
 
 
 def _labels(table: pa.Table, name: str, path: str | Path) -> Array:
-    """Return a column that is only compared: of numbers, text or dates."""
+    """Return a column of numbers, text or dates that is only compared."""
     import pyarrow as arrow
 
-    found = table.column(name)
-    column: Array = found.to_numpy()
+    values = table.column(name)
+    column: Array = values.to_numpy()
     if column.dtype.kind in NUMBERS:
         return column
-    kind = found.type.value_type if arrow.types.is_dictionary(found.type) else found.type
+    kind = values.type.value_type if arrow.types.is_dictionary(values.type) else values.type
     if arrow.types.is_nested(kind) or arrow.types.is_null(kind):
         raise ContractError(
-            f"source: {path}: column {name!r} holds {found.type}, which does not tell sessions apart; allowed are "
+            f"source: {path}: column {name!r} holds {values.type}, which does not tell sessions apart; allowed are "
             "numbers, text and dates"
         )
-    if found.null_count:
+    if values.null_count:
         raise ContractError(
-            f"source: {path}: column {name!r} has no value in row {found.is_null().index(True)}, so that its session "
+            f"source: {path}: column {name!r} has no value in row {values.is_null().index(True)}, so that its session "
             "is not known"
         )
     return column

@@ -1,8 +1,8 @@
 """Collects the results of single runs in one store, while other runs are executing.
 
-A run on a cluster records into a store of its own, which no other process opens while the run is executing.
-Here, what has ended is copied into one store for all: once, however often this is called. What it
-was copied from stays, unless it is asked to be removed.
+A run on a cluster records into its own store, which no other process opens during the run.
+This module copies ended runs to the common store, each only once. The own stores are kept
+unless their removal is requested.
 """
 
 from __future__ import annotations
@@ -45,32 +45,37 @@ from palaestrai_mosaik.store.merge import (
 )
 from palaestrai_mosaik.store.parts import write_text
 from palaestrai_mosaik.store.query.lookup import INSTANCES
+from palaestrai_mosaik.store.run_lock import LOCK
 from palaestrai_mosaik.store.verify import marked_damaged, verify
 
 from ..job import JobRecord, Marker, held, now, with_suffix
 
-#: stores whose rows are committed together: a commit costs milliseconds
+#: number of stores per commit, because a commit takes milliseconds
 _TOGETHER = 50
-#: what is not copied: an interrupted run is resumed in its own store
-_LEFT = frozenset({CHECKPOINTS})
-#: how runs end that are not executed again
+#: files that are not copied, because an interrupted run is resumed in its own store
+_LEFT = frozenset({CHECKPOINTS, LOCK})
+#: final statuses of runs that are not executed again
 _OVER = ("finished", "pruned")
-#: how a store is called while it is removed; no run's files have a dot at their beginning
+#: suffix of a store during its removal; names of runs' files never begin with a dot
 _REMOVED = ".removed"
-#: these are the fault of the target, not of the store of a run
+#: errors of the target, not of a run's own store
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 @dataclass
 class Collected:
-    """What :func:`collect_folder` found in the stores of single runs, and did.
+    """The result of :func:`collect_folder`.
 
-    ``runs``: those whose results were copied now, by how their newest instance ended; ``before``:
-    how many were there already; ``going_on``: how many have not ended; ``empty``: how many ended
-    before anything was recorded. ``damaged``: what is wrong with the stores that could not be
-    copied, by their path. ``kept``: why stores of finished runs were not removed, where they were to
-    be, by their path. ``removed``: how many stores were removed, with ``files`` files;
-    ``freed``: the bytes that are free now (what the target shares with them is not).
+    Attributes:
+        runs: the number of runs copied now, by the status of their newest instance.
+        before: the number of runs copied before.
+        going_on: the number of runs that have not ended.
+        empty: the number of runs that ended before their first record.
+        damaged: the errors of stores that could not be copied, by path.
+        kept: the reasons why stores of finished runs could not be removed, by path.
+        removed: the number of removed stores.
+        files: the number of files in them.
+        freed: the bytes freed, without files that the target shares.
     """
 
     runs: Counter[str] = field(default_factory=Counter)
@@ -85,7 +90,7 @@ class Collected:
 
 
 class _Ended(NamedTuple):
-    """How a run ended, and as which instance: as its record says, or its newest instance's marker."""
+    """The end of a run and its instance, from the record or from the marker of the newest instance."""
 
     status: str
     instance: str | None
@@ -94,7 +99,7 @@ class _Ended(NamedTuple):
 
 @dataclass
 class _RunStore:
-    """The store of one run; ``uids``: its instances, the oldest first; ``in_target``: the target has them."""
+    """The own store of a run; ``uids``: its instances, the oldest first; ``in_target``: the target has them."""
 
     path: Path
     uids: list[str]
@@ -107,7 +112,7 @@ class _RunStore:
 
 
 class _Chosen(NamedTuple):
-    """One that is copied: these instances, of which the newest has this ``status``."""
+    """A store to copy: its instances missing in the target, and the ``status`` of the newest."""
 
     run_store: _RunStore
     missing: list[str]
@@ -115,7 +120,7 @@ class _Chosen(NamedTuple):
 
 
 class _StillRunning(Exception):
-    """The run was begun again after it was found to be over."""
+    """The run was started again after its end had been detected."""
 
 
 def collect_folder(
@@ -125,16 +130,21 @@ def collect_folder(
     remove: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Collected:
-    """Copy the results of the runs of ``folder`` that have ended on a cluster into one store.
+    """Copy the results of runs of ``folder`` that have ended on a cluster to one store.
 
-    ``location``: that store (default: the folder's ``results``). ``remove``: the stores of finished
-    runs are removed as soon as all that is in them is there, and was read again to see that it is whole.
+    An unreadable store of a run does not stop the others: the result reports it. A damaged one gets
+    the file :data:`~palaestrai_mosaik.store.merge.DAMAGE_NOTE`, so that its run counts as lost, until
+    the store can be collected.
 
-    Raises :class:`ExecutionError` where another process collects the folder's runs, and
-    :class:`StoreError` where the store cannot be written; what was copied until then stays. A
-    store of a run that cannot be read does not stop the others: the result reports it. One that is damaged gets
-    the file :data:`~palaestrai_mosaik.store.merge.DAMAGE_NOTE`, by which its run counts as lost; it goes
-    again as soon as the store can be collected after all.
+    Args:
+        folder: the design folder.
+        location: the common store; ``None``: the folder's ``results``.
+        remove: remove the stores of finished runs after all of their contents were copied and verified.
+        progress: called with the number of stores done, and their total.
+
+    Raises:
+        ExecutionError: another process collects the folder's runs.
+        StoreError: the common store cannot be written; the stores copied so far stay in it.
     """
     location = location or StoreLocation.of(folder.path / RESULTS)
     root = folder.path.absolute()
@@ -142,7 +152,7 @@ def collect_folder(
     if not (root / STORES).is_dir():
         return found
     with held(FileLock(root / STORES / ".lock", "is being collected by"), root):
-        for left in (root / STORES).glob(f".*{_REMOVED}"):  # by a process that was killed
+        for left in (root / STORES).glob(f".*{_REMOVED}"):  # left by a killed process
             files.remove_tree(left)
         run_stores = []
         for path in (root / STORES).iterdir():
@@ -162,7 +172,7 @@ def collect_folder(
 
 
 def _needed(folder: DesignFolder) -> frozenset[str]:
-    """Return the names of stores that a search may still read: those of settings that are not settled."""
+    """Return the names of stores of unsettled settings, which a search may still read."""
     if folder.spec.search is None:
         return frozenset()
     settled = {one.number for one in read_settings(folder.path) if one.state != "running"}
@@ -170,7 +180,7 @@ def _needed(folder: DesignFolder) -> frozenset[str]:
 
 
 class _Collecting:
-    """Copies stores of runs into ``target``, some at a time."""
+    """Copies stores of runs to ``target`` in batches."""
 
     def __init__(self, root: Path, target: Store, found: Collected, remove: bool, needed: Collection[str]):
         self._root, self._target, self._found, self._remove = root, target, found, remove
@@ -179,7 +189,7 @@ class _Collecting:
         self._reader = StoreReader()
 
     def all(self, run_stores: Sequence[_RunStore], progress: ProgressCallback | None) -> None:
-        """Copy all; say how far it is."""
+        """Copy all stores, and report the progress."""
         counted = PartsProgress(progress, len(run_stores))
         with closing(self._reader):
             for first in range(0, len(run_stores), _TOGETHER):
@@ -194,7 +204,7 @@ class _Collecting:
                 counted.end(len(some))
 
     def _copy(self, some: Sequence[_RunStore]) -> None:
-        """Copy what is missing: all files, then all rows."""
+        """Copy missing instances: all files, then all rows."""
         uids = [uid for run_store in some for uid in run_store.uids]
         known = self._known(uids)
         with self._target.database.reading() as session:
@@ -218,16 +228,16 @@ class _Collecting:
             self._copy_rows(placed)
 
     def _known(self, uids: Sequence[str]) -> dict[str, InstanceState]:
-        """Return the states of these instances in the target, as far as they are there."""
+        """Return the states of those instances that are in the target."""
         with self._target.database.reading() as session:
             return {state.uid: state for state in instance_states(session, uids)}
 
     def _choose(
         self, run_store: _RunStore, known: Mapping[str, InstanceState], marked: Collection[str]
     ) -> Iterator[_Chosen]:
-        """Yield what there is to copy, if anything; else count why there is nothing.
+        """Yield the store if it has anything to copy; otherwise count the reason.
 
-        ``known`` has the instances that the target has, ``marked`` are those of them in which damage was found.
+        ``known`` are the instances in the target, ``marked`` those of them that were found damaged.
         """
         run_store.ended = last_ended(self._root, run_store.path)
         if run_store.ended is None:
@@ -247,11 +257,11 @@ class _Collecting:
             missing = [one.uid for one in states if known.get(one.uid) != one.over() or one.uid in gone]
             changed = [uid for uid in missing if uid in known]
             if changed:
-                # what is there already is not given up for what cannot be read
+                # do not replace existing rows by unreadable ones
                 with self._reader.reading(run_store.path) as session:
                     for uid in changed:
                         check_rows(session, run_store.folder(uid), uid)
-            # the files in the target may be these very ones
+            # the target may have hard links to the same files
             self._verify(run_store, [uid for uid in missing if uid in marked])
             if missing:
                 yield _Chosen(run_store, missing, states[-1].over().status)
@@ -261,7 +271,7 @@ class _Collecting:
         _forget_damage(run_store.path)
 
     def _executed_again(self, run_store: _RunStore) -> bool:
-        """Whether the store was found damaged, and the run has finished in the target since."""
+        """Whether the store was found damaged, and the run has since finished in the target."""
         uid = None if run_store.ended is None else run_store.ended.instance
         if uid is None or uid in run_store.uids or not (run_store.path / DAMAGE_NOTE).exists():
             return False
@@ -269,7 +279,7 @@ class _Collecting:
         return found is not None and found.status == "finished"
 
     def _verify(self, run_store: _RunStore, uids: Sequence[str]) -> None:
-        """Read all that the store has of these instances. Raises :class:`DamagedStore`."""
+        """Verify these instances in the store of a run. Raises :class:`DamagedStore`."""
         if not uids:
             return
         with Store(run_store.path, create=False) as store:
@@ -297,7 +307,7 @@ class _Collecting:
         return states
 
     def _without_files(self, run_store: _RunStore) -> set[str]:
-        """Return those of the instances whose files are not the same in the target."""
+        """Return the instances with files that are missing or different in the target."""
         in_target = self._target.instance_directory
         return {uid for uid in run_store.uids if not has_files_of(run_store.folder(uid), in_target(uid))}
 
@@ -309,7 +319,7 @@ class _Collecting:
                 run_store = one.run_store
                 with self._reporting(run_store.path):
                     with self._reader.reading(run_store.path) as source, target.begin_nested():
-                        # those of a copy of the folder may have been collected while we waited for the lock
+                        # another process may have collected a copy of the folder while we waited for the lock
                         in_target = {state.uid: state for state in instance_states(target, one.missing)}
                         for state in instance_states(source, one.missing):
                             if in_target.get(state.uid) == state.over():
@@ -326,9 +336,9 @@ class _Collecting:
             _forget_damage(one.run_store.path)
 
     def _remove_finished(self, run_store: _RunStore) -> None:
-        """Remove the store of a run that has finished, if all that is in it is in the target, and whole there.
+        """Remove the store of a finished run after verifying its copy in the target.
 
-        Raises :class:`StoreError` where it is not.
+        Raises :class:`StoreError` if the copy is incomplete or damaged.
         """
         if not run_store.in_target or run_store.ended is None or run_store.ended.status not in _OVER:
             return
@@ -340,7 +350,7 @@ class _Collecting:
         if not whole or not all(same_files(*pair, _LEFT) for pair in folders):
             raise StoreError(f"{self._target.directory} does not have all of it")
         for uid in run_store.uids:
-            # (the sums of the database have just been there with the steps, or were before)
+            # the outcomes in the database were copied together with the steps
             found = verify(self._target, uid, outcomes=False)
             if found.damage or found.unread:
                 raise StoreError((*found.damage, *found.unread)[0])
@@ -355,7 +365,7 @@ class _Collecting:
 
     @contextmanager
     def _reporting(self, path: Path) -> Iterator[None]:
-        """Report what is wrong with one store, and go on with the others."""
+        """Report errors of one store, and continue with the others."""
         try:
             yield
         except _StillRunning:
@@ -368,11 +378,11 @@ class _Collecting:
             self._found.damaged[path] = str(error)
             if isinstance(error, DamagedStore):
                 self._note(path, str(error))
-        except (IntegrityError, DataError) as error:  # (its own text has all values of the row)
+        except (IntegrityError, DataError) as error:  # its own text has all values of the row
             self._found.damaged[path] = f"{self._target.database.name} does not take it: {error.orig}"
 
     def _note(self, path: Path, damage: str) -> None:
-        """Leave a note of the damage in the store, unless its run was begun again."""
+        """Write a note of the damage to the store, unless its run was started again."""
         note = path / DAMAGE_NOTE
         if last_ended(self._root, path) is None or note.exists():
             return
@@ -383,18 +393,18 @@ class _Collecting:
 
 
 def _forget_damage(path: Path) -> None:
-    """Remove the note of a damage that was mended."""
+    """Remove the note of a repaired damage."""
     note = path / DAMAGE_NOTE
     if note.exists():
         files.remove(note)
 
 
 def last_ended(root: Path, store: Path) -> _Ended | None:
-    """Return how the run ended whose own store is at ``store``; ``None`` if it is executing, or its end is unknown."""
+    """Return the end of the run with the own store ``store``; ``None`` if it is executing, or its end is unknown."""
     path = root / JOBS / store.name
     record, marker = JobRecord.read(with_suffix(path, ".json")), Marker.read(with_suffix(path, ".running"))
     if marker is not None:
-        # one that ended without a record is over, too, but only who executes it again says so
+        # a run without a record may have ended, too, but only its next execution can tell
         same = record is not None and record.hash == marker.hash and record.attempt >= marker.attempt
         if not same:
             return None

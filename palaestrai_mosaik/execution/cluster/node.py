@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Protocol
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
+from palaestrai_mosaik.printing import use_standard_streams, write
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.runner.worker_process import THREADS
 
@@ -38,6 +39,7 @@ from ..job import Job, JobRecord, Marker, now
 from ..local import LocalExecutor
 from ..processes import DEFAULT_METHOD, Launcher, StartMethod
 from ..task import GRACE
+from .settings import SlurmSettings
 from .submission import Submission, Submissions
 
 if TYPE_CHECKING:
@@ -204,7 +206,7 @@ def _runs(count: int) -> str:
 def print_line(line: str) -> None:
     """Print a line with the time, for the log of a task."""
     # this process may be killed at any time: the output must be flushed by then
-    print(f"{now()} {line}", flush=True)
+    write(f"{now()} {line}", sys.stdout)
 
 
 class _Signals:
@@ -230,7 +232,10 @@ class _Signals:
 
 def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[str, str]) -> bool:
     """Have Slurm queue this task again, if that is wanted and of use; false where Slurm refuses."""
-    wanted, before = submission.settings.get("requeue") or 0, int(environment.get("SLURM_RESTART_COUNT", 0))
+    wanted, before = (
+        SlurmSettings.of(submission.settings).requeue,
+        int(environment.get("SLURM_RESTART_COUNT", 0)),
+    )
     if before >= wanted:
         print_line(f"the time limit is near; the task is not requeued ({before} of {wanted} requeues used)")
         return True
@@ -297,6 +302,7 @@ def main(search: ExecuteTask, arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the design folder")
     parser.add_argument("submission", type=int, help="the submission's number")
     parser.add_argument("task", type=int, help="the task's number in the submission, from 0")
+    use_standard_streams()
     given = parser.parse_args(arguments)
     signals = _Signals()
     try:
@@ -312,6 +318,6 @@ def main(search: ExecuteTask, arguments: Sequence[str] | None = None) -> int:
             if not requeue(submission, outcome, os.environ):
                 return FAILED
     except ExecutionError as error:
-        print(f"error: {error}", file=sys.stderr)
+        write(f"error: {error}", sys.stderr)
         return UNSOUND
     return outcome.exit_code

@@ -22,6 +22,8 @@ class TaskState(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failed"
     CANCELLED = "cancelled"
+    #: it ended because it was asked to, as its time limit was near
+    ASKED_TO_END = "asked to end"
     #: the scheduler has forgotten it, so it is over, and how is unknown
     GONE = "gone"
 

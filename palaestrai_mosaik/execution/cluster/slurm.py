@@ -1,44 +1,48 @@
-"""Slurm, asked by its own commands: job arrays are submitted, looked after, and ended.
+"""Submits, monitors and cancels job arrays with Slurm's commands.
 
-The commands are called with lists of arguments, never by a shell, and what they print is read in the
-forms that are meant for programs. ``SLURM_CONF`` says which cluster is meant, where it is set.
+The commands get lists of arguments, never a shell, and print in their formats for
+programs. The variable ``SLURM_CONF`` selects the cluster.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.errors import INTERRUPTED, SchedulerError
 
 from .scheduler import Scheduler, TaskState
 from .submission import Array, Submission
 
-#: seconds that a command may take; sbatch tries again for two minutes where the cluster is busy
+#: time limit of a command in seconds; sbatch itself retries for two minutes if the cluster is busy
 _PATIENCE = 180.0
-#: seconds after which the accounting of a cluster has heard how a job ended, and between two looks
+#: delay of the accounting after the end of a job, and pause between two queries, in seconds
 _LAG, _POLL = 10.0, 1.0
-#: seconds that submitting may take; what has no array then never gets one
+#: time limit of a submission in seconds; tasks without an array by then never get one
 _SUBMITTING = 600.0
-#: which jobs sacct tells of: not only those of today
+#: all jobs, one line per element; --all includes hidden partitions
+_ALL = ("--noheader", "--all", "--array", "--states=all")
+#: make sacct list all jobs, not only today's
 _SINCE = "--starttime=1970-01-01"
-#: characters of a command's answer that an error quotes
+#: maximum length of a command's output in an error message
 _QUOTED = 500
 
 _Q, _R = TaskState.QUEUED, TaskState.RUNNING
-#: the words for the states of jobs, some of which mean that it runs, or will run
+#: Slurm's job states; several of them mean running or queued
 _STATES: Mapping[str, TaskState] = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), _Q),
     **dict.fromkeys(("SPECIAL_EXIT", "CONFIGURING"), _Q),
-    # (a completing job has ended, but how is known only when it is over)
+    # the exit state of a completing job is not known yet
     **dict.fromkeys(("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"), _R),
     **dict.fromkeys(("RESIZING", "POWER_UP_NODE", "UPDATE_DB"), _R),
     "COMPLETED": TaskState.COMPLETED,
@@ -47,10 +51,13 @@ _STATES: Mapping[str, TaskState] = {
     **dict.fromkeys(("TIMEOUT", "DEADLINE"), TaskState.TIMED_OUT),
     "OUT_OF_MEMORY": TaskState.OUT_OF_MEMORY,
     **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), TaskState.NODE_FAILED),
-    # (what is pre-empted and may be queued again is REQUEUED or PENDING)
+    # a pre-empted job that may be queued again is REQUEUED or PENDING
     **dict.fromkeys(("CANCELLED", "PREEMPTED", "REVOKED"), TaskState.CANCELLED),
 }
-#: environment variables that say how a job is submitted; what the script says goes before them
+#: wait statuses of scripts that ended because the time limit was near: all runs were interrupted; the signal killed
+#: Python during its start; the signal killed the script in its prologue
+_ASKED_TO_END = frozenset({INTERRUPTED << 8, (128 + signal.SIGUSR1) << 8, int(signal.SIGUSR1)})
+#: environment variables with options of sbatch; the options of the script override them
 _FOR_SBATCH = {
     "SBATCH_ACCOUNT": "account",
     "SBATCH_MEM_PER_CPU": "memory",
@@ -63,46 +70,46 @@ _FOR_SBATCH = {
     ),
     **dict.fromkeys(("SBATCH_OUTPUT", "SBATCH_REQUEUE", "SBATCH_SIGNAL", "SBATCH_WAIT"), ""),
 }
-#: they may hold the password of a database, which no task needs and Slurm would keep with the job
+#: variables that may hold a database password, which no task needs and Slurm would store with the job
 _SECRET = ("PALAESTRAI_MOSAIK_STORE", "PGPASSWORD")
 _SECRET_VALUE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 
 
-#: a job, the element of it that is meant (``None``: all that nothing else is said of), and the word
+#: a job, the index of an element (``None``: all elements without their own report), and its state
 _Report = tuple[str, int | None, TaskState]
 
 
 @dataclass
 class LiveJob:
-    """An array that Slurm has not ended: the path of its script, and the words about its tasks."""
+    """An array that has not ended: the path of its script, and the states of its tasks."""
 
     script: str
     words: list[TaskState] = field(default_factory=list)
 
 
 class Slurm(Scheduler):
-    """The Slurm that the commands on this host belong to, with or without accounting."""
+    """The Slurm cluster of this host's commands, with or without accounting."""
 
     def submit(self, submission: Submission, script: Path, first: int, tasks: int) -> Array:
         """Submit an array of ``tasks`` elements for the tasks from ``first`` on.
 
-        ``script`` takes ``first`` as its argument. Raises :class:`SchedulerError` where Slurm refuses.
+        ``script`` takes ``first`` as its argument. Raises :class:`SchedulerError` if Slurm refuses.
         """
         throttle = submission.settings.get("throttle")
         elements = f"0-{tasks - 1}" + (f"%{throttle}" if throttle else "")
         environment = _for_sbatch(submission.settings)
         arguments = ["--parsable", f"--array={elements}", str(script), str(first)]
         printed = _call("sbatch", *arguments, environment=environment)
-        # (with several clusters, the name of this one follows)
+        # in a federation, the name of the cluster follows
         job = printed.strip().rpartition("\n")[2].partition(";")[0]
         if not job.isdigit():
             raise SchedulerError(f"sbatch printed {_quoted(printed)!r}, which is no number of a job")
         return Array(job, first, tasks)
 
     def arrays(self, name: str) -> dict[str, int]:
-        """Return the arrays with this name that Slurm remembers: how many elements each has, by job.
+        """Return the number of elements of each array with this name, by job.
 
-        What Slurm has refused is none of them, though it remembers that, too.
+        Arrays that Slurm refused are left out.
         """
         known: list[tuple[str, int | None]] = []
         refused = set()
@@ -119,27 +126,27 @@ class Slurm(Scheduler):
         return found
 
     def live(self, name: str) -> dict[str, LiveJob]:
-        """Return the arrays with this name that wait or run, by job."""
+        """Return the queued and running arrays with this name, by job."""
         found: dict[str, LiveJob] = {}
         for job, _, state, command in _listed(name, "%T", "%o"):
             word = _task_state(state)
             if not word.ended:
-                # (the command is the script with its argument)
+                # the command is the script with its argument
                 script = re.sub(r" \d+$", "", command)
                 found.setdefault(job, LiveJob(script)).words.append(word)
         return found
 
     def cancel_jobs(self, jobs: Collection[str]) -> None:
-        """End all tasks of these jobs, as :meth:`cancel` does."""
+        """Cancel all tasks of these jobs, like :meth:`cancel`."""
         if jobs:
             _call("scancel", "--quiet", *jobs)
 
     def task_states(self, submission: Submission) -> dict[int, TaskState]:
         """See :class:`Scheduler`.
 
-        What the controller remembers is asked first, then the accounting, which hears of the end of a job
-        seconds later. A task without an array is queued as long as it may yet be submitted, ten
-        minutes; then it is cancelled, as it was never begun.
+        The controller is queried first, then the accounting, which learns of the end of a job
+        seconds later. A task without an array counts as queued for ten minutes, while it may still be
+        submitted; after that, as cancelled.
         """
         if submission.cluster is not None and submission.cluster != self.cluster:
             raise SchedulerError(
@@ -165,7 +172,7 @@ class Slurm(Scheduler):
     def cancel(
         self, submission: Submission, tasks: Collection[int] | None = None, *, now: bool = False
     ) -> None:
-        """See :class:`Scheduler`. Slurm tells what runs to end, and kills it after half a minute."""
+        """See :class:`Scheduler`. Slurm terminates running tasks, and kills them after half a minute."""
         if now:
             _call("scancel", "--quiet", "--signal=KILL", "--full", f"--name={submission.name}")
         if tasks is None:
@@ -179,12 +186,12 @@ class Slurm(Scheduler):
 
     @property
     def cluster(self) -> str | None:
-        """The cluster's name, ``None`` where it has none."""
+        """The cluster's name, or ``None`` if it has none."""
         return self._configuration.get("ClusterName")
 
     @property
     def array_size(self) -> int:
-        """How many elements an array may have."""
+        """The maximum number of elements of an array."""
         limits = [self._limit("MaxArraySize", self._configuration.get("MaxArraySize", "1001"))]
         more = re.search(r"\bmax_array_tasks=(\d+)", self._configuration.get("SchedulerParameters", ""))
         if more:
@@ -212,7 +219,7 @@ class Slurm(Scheduler):
 
 
 def elements_of(text: str) -> Iterator[int]:
-    """Yield the elements of an array in Slurm's short form: ``5``, or ``[0-2,7,10-20:5%3]``."""
+    """Expand Slurm's short form of array elements: ``5``, or ``[0-2,7,10-20:5%3]``."""
     for part in filter(None, text.strip("[]").partition("%")[0].split(",")):
         span, _, step = part.partition(":")
         low, dash, high = span.partition("-")
@@ -220,7 +227,7 @@ def elements_of(text: str) -> Iterator[int]:
 
 
 def _ranges(elements: Collection[int], first: int) -> str:
-    """Return sorted numbers in the short form, counted from ``first``."""
+    """Format sorted numbers in the short form, relative to ``first``."""
     spans: list[list[int]] = []
     for element in elements:
         if spans and spans[-1][1] == element - 1:
@@ -231,49 +238,64 @@ def _ranges(elements: Collection[int], first: int) -> str:
 
 
 def _queue(name: str) -> Iterator[_Report]:
-    """Yield what the controller remembers of the jobs ``name``."""
-    for job, element, state in _listed(name, "%T"):
-        yield job, element, _task_state(state)
+    """Yield the controller's reports of the jobs ``name``."""
+    found = [(job, element, _task_state(state)) for job, element, state in _listed(name, "%T")]
+    failed = any(state is TaskState.FAILED for *_, state in found)
+    statuses = _wait_statuses(name) if failed else {}
+    for job, element, state in found:
+        yield job, element, _refined(state, statuses.get((job, element)))
+
+
+def _wait_statuses(name: str) -> dict[tuple[str, int], int]:
+    """Query the controller for the wait statuses of the elements of the jobs ``name``."""
+    found = {}
+    # without wait statuses, the states still count
+    with suppress(SchedulerError):
+        columns = "ArrayJobID:|,ArrayTaskID:|,exit_code:|"
+        for line in _call("squeue", *_ALL, f"--name={name}", f"--Format={columns}").split("\n"):
+            job, *numbers = (part.strip() for part in line.split("|")[:3])
+            if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
+                found[job, int(numbers[0])] = int(numbers[1])
+    return found
+
+
+def _refined(state: TaskState, status: int | None) -> TaskState:
+    """Distinguish a failed task from one that ended on request, by its wait status."""
+    return TaskState.ASKED_TO_END if state is TaskState.FAILED and status in _ASKED_TO_END else state
 
 
 def _listed(name: str, *columns: str) -> Iterator[Any]:
-    """Yield job, element and these columns of squeue for each task of the jobs ``name``."""
+    """Yield the job, the element and these columns of squeue for each task of the jobs ``name``."""
     wanted = ("%F", "%K", *columns)
-    # (--all: partitions that are hidden from users, too)
-    arguments = (
-        "--noheader",
-        "--all",
-        "--array",
-        "--states=all",
-        f"--name={name}",
-        f"--format={'|'.join(wanted)}",
-    )
-    for line in _call("squeue", *arguments).split("\n"):
+    for line in _call("squeue", *_ALL, f"--name={name}", f"--format={'|'.join(wanted)}").split("\n"):
         parts = line.split("|", len(wanted) - 1)
-        # (a path of somebody else's job may have a line break in it)
+        # the path of another user's job may contain a line break
         if len(parts) < len(wanted):
             continue
         job, elements, *more = parts
-        # elements that were ended together before they began are one, without a number
+        # elements that were cancelled together before they began share a line without a number
         for element in [None] if elements == "N/A" else elements_of(elements):
             yield job, element, *more
 
 
 def _accounts(*which: str) -> Iterator[_Report]:
-    """Yield what the accounting knows of these jobs."""
-    arguments = ("--noheader", "--parsable2", "--allocations", "--format=JobID,State")
+    """Yield the accounting's reports of these jobs."""
+    arguments = ("--noheader", "--parsable2", "--allocations", "--format=JobID,ExitCode,State")
     for line in _call("sacct", *arguments, *which).splitlines():
-        task, _, state = line.partition("|")
+        task, exit_code, state = (*line.split("|", 2), "", "")[:3]
+        code, _, number = exit_code.partition(":")
+        ended = code.isdecimal() and number.isdecimal()
+        status = (int(code) << 8) + int(number) if ended else None
         job, _, elements = task.partition("_")
-        # what is said of those that waited together is old where one of them has a line of its own
+        # the common line of waiting elements is outdated for an element with its own line
         for element in elements_of(elements) if elements.isdigit() else [None]:
-            yield job, element, _task_state(state)
+            yield job, element, _refined(_task_state(state), status)
 
 
 def _by_task(submission: Submission, reports: Iterable[_Report]) -> dict[int, TaskState]:
-    """Return the words by the tasks' numbers.
+    """Map the reports to numbers of tasks.
 
-    An array that is not among those of the submission has just been submitted: it has the tasks after theirs.
+    An array that the submission does not list has just been submitted: it has the tasks after those of the others.
     """
     arrays = {array.job: array for array in submission.arrays}
     next_ = sum(array.tasks for array in submission.arrays)
@@ -289,7 +311,7 @@ def _by_task(submission: Submission, reports: Iterable[_Report]) -> dict[int, Ta
 
 
 def _task_state(state: str) -> TaskState:
-    # what accounting says of a cancelled job goes on with "by" and a user
+    # the accounting appends "by" and a user to the state of a cancelled job
     name = state.split(maxsplit=1)[0] if state.strip() else ""
     if name not in _STATES:
         raise SchedulerError(f"Slurm says {state!r} of a job, a state that this version does not know")
@@ -300,12 +322,12 @@ def _age(submission: Submission) -> float:
     since = submission.submitted
     try:
         return (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
-    except (ValueError, TypeError):  # (no time, or none of a time zone)
+    except (ValueError, TypeError):  # no time, or a time without a zone
         raise SchedulerError(f"submission {submission.number} says {since!r} for when it was made") from None
 
 
 def _for_sbatch(settings: Mapping[str, object]) -> dict[str, str]:
-    """Return the environment of sbatch, which is also that of the tasks."""
+    """Return the environment of sbatch, which the tasks inherit."""
     environment = _environment()
     for name, value in list(environment.items()):
         said = _FOR_SBATCH.get(name)
@@ -320,16 +342,16 @@ def _for_sbatch(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without what would change what the commands print or mean.
+    """Return the environment without variables that change the commands' output or defaults.
 
-    Within a job, that is also what tells the job's parts which one they are.
+    Within a job, this includes the variables that identify the job and its steps.
     """
     ours = re.compile(r"(SLURM|SLURMD|SQUEUE|SACCT|SCANCEL|SCONTROL)_")
     return {name: value for name, value in os.environ.items() if name == "SLURM_CONF" or not ours.match(name)}
 
 
 def _call(program: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
-    """Return what a command of Slurm prints. Raises :class:`SchedulerError`."""
+    """Run a command of Slurm and return its output. Raises :class:`SchedulerError`."""
     try:
         done = subprocess.run(
             [program, *arguments],

@@ -15,6 +15,7 @@ from palaestrai_mosaik.errors import FAILED, SchedulerError
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker
 from ..settings import Settings
+from ..status import FAILED_BEFORE_RUNS
 from .scheduler import TaskState
 from .slurm import Slurm
 from .submission import Submission, Submissions, TaskRun
@@ -64,8 +65,11 @@ class SlurmExecutor(Executor):
             for number, task in enumerate(submissions.tasks(submission.number))
             for run in task
         }
+        by_run = {job.run: tasks[slug] for slug, job in waiting.items()}
         asked, states = time.monotonic(), dict.fromkeys(tasks.values(), TaskState.QUEUED)
         over: dict[int, float] = {}
+        #: the tasks of which a run has begun
+        moved_on: set[int] = set()
         try:
             while waiting:
                 time.sleep(_POLL)
@@ -79,12 +83,16 @@ class SlurmExecutor(Executor):
                     if record.status == "failed" and self._settings.fail_fast and not self._enough:
                         # (asked at once)
                         self._enough, asked = True, -math.inf
+                    moved_on.add(by_run[record.run])
                     yield record
-                for slug in [
+                given_up = [
                     slug for slug in waiting if self._is_given_up(waiting[slug], over.get(tasks[slug]))
-                ]:
+                ]
+                moved_on |= {tasks[slug] for slug in given_up if self._has_begun(waiting[slug])}
+                for slug in given_up:
                     job = waiting.pop(slug)
-                    left = self._write_missing_record(job, states[tasks[slug]])
+                    task = tasks[slug]
+                    left = self._write_missing_record(job, states[task], moved_on=task in moved_on)
                     if left is not None:
                         yield left
         finally:
@@ -127,6 +135,11 @@ class SlurmExecutor(Executor):
         return unbegun or self._cancelled > 1 or time.monotonic() - over > _FILE_SYSTEM_DELAY
 
     @staticmethod
+    def _has_begun(job: Job) -> bool:
+        marker = Marker.read(job.marker)
+        return marker is not None and job.is_covered_by(marker)
+
+    @staticmethod
     def _ended(waiting: dict[str, Job], tasks: dict[str, int], over: dict[int, float]) -> Iterator[JobRecord]:
         """Yield the records that are there and final; those jobs leave ``waiting``."""
         folder = next(iter(waiting.values())).path.parent
@@ -141,16 +154,19 @@ class SlurmExecutor(Executor):
             del waiting[slug]
             yield record
 
-    def _write_missing_record(self, job: Job, state: TaskState) -> JobRecord | None:
-        """Write the record of a run that its task has left without one; ``None`` if it had not begun."""
+    def _write_missing_record(self, job: Job, state: TaskState, *, moved_on: bool) -> JobRecord | None:
+        """Write the record of a run that its task has left without one; ``None`` if it had not begun, and may yet.
+
+        ``moved_on``: whether any run of the task has begun.
+        """
         marker = Marker.read(job.marker)
-        begun = marker is not None and job.is_covered_by(marker)
-        if not begun and (self._cancelled or state is TaskState.CANCELLED):
+        begun = self._has_begun(job)
+        if not begun and (self._cancelled or moved_on or state not in FAILED_BEFORE_RUNS):
             return None
         record = JobRecord.of_dead_process(
             job,
             marker,
-            status="interrupted" if self._cancelled else "failed",
+            status="interrupted" if self._cancelled or state is TaskState.NODE_FAILED else "failed",
             seconds=0.0,
             exit_code=FAILED,
             error=f"its task on the cluster ended and left no record of the run: {state.value}",

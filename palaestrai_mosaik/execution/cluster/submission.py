@@ -1,18 +1,18 @@
-"""What was handed to a cluster: the files in ``submissions/``.
+"""Submissions to a cluster: the files in ``submissions/``.
 
 ::
 
     submit.sbatch            the script of the newest submission to Slurm, for people to read
     submissions/
       0001.json              the submission: when, how, the scheduler's jobs
-      0001.tasks             a line for each task: the runs that it executes, one after the other; none where
+      0001.tasks             a line for each task: the runs that it executes, one after the other; none if
                              tasks work on a search, and ask for their next setting themselves
-      0001/                  what the tasks print, a file for each; with a file "stop" in it, they end
-      0001.ended.json        how tasks ended that the scheduler may forget, as it was first heard
+      0001/                  the output of the tasks, a file for each; a file "stop" in it ends them
+      0001.ended.json        the final states of tasks, which the scheduler may forget
     stores/<slug>/           the store of one run
 
-Nothing here is a pickle: whoever may write to the folder may change what runs, but code comes only
-from modules that ``allow_modules`` lets a document name.
+None of the files is a pickle: users with write access to the folder can change the runs, but code comes only
+from modules that ``allow_modules`` permits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, Literal, Self
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.execution import EXECUTION, SLURM
-from palaestrai_mosaik.design.folder import JOBS, RUNS, STORES, SUBMISSIONS
+from palaestrai_mosaik.design.folder import JOBS, RUNS, STORES, SUBMISSIONS, trust
 from palaestrai_mosaik.design.run_names import is_run_file
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.experiment.located import show
@@ -40,20 +40,20 @@ from ..job import Job, write_file
 from .settings import ParslSettings, SlurmSettings, keep
 
 ClusterExecutorName = Literal["slurm", "parsl"]
-#: names and numbers of jobs: nothing that the scheduler's commands take for several, or for an option
+#: valid names and numbers of jobs, which the scheduler's commands cannot mistake for lists or options
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _JOB = re.compile(r"[0-9]{1,20}")
 _NUMBER = re.compile(r"[0-9]+")
-#: keys that files of earlier versions do not have
+#: keys that files of earlier versions lack
 _NEW = frozenset({"limited", "cluster", "search", "fail_fast"})
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A run that a task executes: its uid, its document's hash and file, and which attempt this is.
+    """A run that a task executes: its uid, its document's hash and file, and the number of the attempt.
 
-    Raises :class:`ValueError` for what means nothing, and for a file that is no run's: it would lead out
-    of the folder.
+    Raises :class:`ValueError` for invalid values, and for a file other than a run's, which could be outside of
+    the folder.
     """
 
     run: str
@@ -62,7 +62,7 @@ class TaskRun:
     attempt: int = 1
 
     def __post_init__(self) -> None:
-        # what was written by another user may be read here
+        # the values may come from a file of another user
         if not (isinstance(self.file, str) and is_run_file(self.file)):
             raise ValueError(f"{self.file!r} is no document in {RUNS}/")
         for name in ("run", "hash"):
@@ -71,20 +71,20 @@ class TaskRun:
 
     @classmethod
     def of(cls, job: Job, folder: Path) -> Self:
-        """Return the run of ``job``, whose document lies in the design folder ``folder``."""
+        """Create the entry for ``job`` with a document in the design folder ``folder``."""
         return cls(job.run, job.hash, job.document.relative_to(folder.absolute()).as_posix(), job.attempt)
 
     @property
     def slug(self) -> str:
-        """How the files of the run are named."""
+        """The name of the run's files, without a suffix."""
         return Path(self.file).name.removesuffix(".yml")
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A job of the scheduler, whose elements 0, 1, ... are the tasks ``first``, ``first + 1``, ...
+    """A job array of the scheduler; its elements 0, 1, ... are the tasks ``first``, ``first + 1``, ...
 
-    Raises :class:`ValueError` for what means nothing.
+    Raises :class:`ValueError` for invalid values.
     """
 
     job: str
@@ -102,16 +102,28 @@ class Array:
 class Submission:
     """One call of ``arsenai submit`` (or of ``run`` on a cluster); plain data, kept as JSON.
 
-    ``name`` is that of the scheduler's jobs, and no other submission has it. ``arrays`` are the jobs,
-    as far as they have been submitted; ``tasks`` how many tasks there are in all, ``runs`` how many
-    runs. ``settings`` are those of the executor, as plain data. ``processes``: runs that a task executes
-    at the same time; the rest as in :class:`~palaestrai_mosaik.execution.Settings` and
-    :class:`~palaestrai_mosaik.execution.job.Job`. ``limited``: whether ``allow_modules`` was given; else they
-    are those that the documents named. ``cluster``: what its scheduler calls itself, if anything. ``search``:
-    whether its tasks work on the folder's search, and have no runs of their own; ``fail_fast``: whether they begin
-    nothing more after a run has failed.
+    Attributes:
+        number: the number of the submission, from 1.
+        executor: ``slurm`` or ``parsl``.
+        name: the unique name of the scheduler's jobs.
+        submitted: the time of the call, UTC in ISO 8601.
+        tasks: the number of tasks.
+        runs: the number of runs.
+        settings: the executor's settings as plain data. They are checked when they are used, because the status of
+            runs does not depend on them.
+        arrays: the jobs submitted so far.
+        processes: runs that a task executes at the same time.
+        timeout: see :class:`~palaestrai_mosaik.execution.Settings`, as for ``runs_per_process``,
+            ``checkpoint_every`` and ``preload``.
+        allow_modules: see :class:`~palaestrai_mosaik.execution.job.Job`.
+        limited: whether the user gave ``allow_modules``; otherwise they are the modules that the documents name.
+        cluster: the name of the scheduler's cluster, if it has one.
+        search: whether the tasks work on the folder's search, and have no runs of their own.
+        fail_fast: whether a task begins no further run after a failure.
 
-    Raises :class:`ValueError` or :class:`ExecutionError` for what means nothing.
+    Raises:
+        ValueError: a value is invalid.
+        ExecutionError: a value of the section ``execution`` is invalid.
     """
 
     number: int
@@ -134,7 +146,7 @@ class Submission:
     fail_fast: bool = False
 
     def __post_init__(self) -> None:
-        # what was written by another user may be read here
+        # the values may come from a file of another user
         for name in ("number", "tasks", "runs"):
             _must_count(name, getattr(self, name), 1 if name == "number" else 0)
         _must(self.executor in ("slurm", "parsl"), "executor", "slurm or parsl", self.executor)
@@ -145,16 +157,24 @@ class Submission:
             _must(isinstance(getattr(self, name), bool), name, "true or false", getattr(self, name))
         _must(isinstance(self.cluster, str | None), "cluster", "a name", self.cluster)
         _must(isinstance(self.settings, dict), "settings", "a mapping", self.settings)
-        (SlurmSettings if self.executor == "slurm" else ParslSettings).of(self.settings)
         for one in self.preload:
             kinds = tuple(map(type, one))
             _must(kinds == (str, str, dict), "preload", "a list of module, name and parameters", list(one))
         keep(self, EXECUTION)
         keep(self, SLURM)
 
+    @property
+    def settings_fault(self) -> str | None:
+        """A message about invalid settings; ``None`` if they are valid."""
+        try:
+            (SlurmSettings if self.executor == "slurm" else ParslSettings).of(self.settings)
+        except ExecutionError as error:
+            return f"the settings of submission {self.number} are not sound: {error}"
+        return None
+
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Read the submission in ``file``. Raises :class:`ExecutionError` where it cannot be."""
+        """Read the submission in ``file``. Raises :class:`ExecutionError` if it is missing or damaged."""
         try:
             found = json.loads(files.read_text(file))
             unknown = found.keys() - {one.name for one in fields(cls)}
@@ -173,7 +193,7 @@ class Submission:
 
 
 def task_numbers(submission: Submission) -> dict[str, int]:
-    """Return the number of each task that was submitted, by what Slurm calls it: ``77_4``."""
+    """Return the number of each submitted task by its name in Slurm: ``77_4``."""
     return {
         f"{array.job}_{element}": array.first + element
         for array in submission.arrays
@@ -185,8 +205,10 @@ class Submissions:
     """The submissions of the design folder at ``folder``, read and written."""
 
     def __init__(self, folder: Path):
-        self.folder = folder.absolute()
-        files.add_root(self.folder)
+        try:
+            self.folder = trust(folder)
+        except OSError as error:
+            raise ExecutionError(f"cannot open {folder}: {error.strerror}") from error
         self.path = self.folder / SUBMISSIONS
 
     def numbers(self) -> list[int]:
@@ -194,7 +216,7 @@ class Submissions:
         return sorted(int(file.stem) for file in self.path.glob("[0-9]*.json") if file.stem.isdecimal())
 
     def next_number(self) -> int:
-        """Return a number that no file or folder here has: tasks will print into what a new submission makes."""
+        """Return a number that no file or folder has, because the tasks print into new files."""
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
@@ -218,7 +240,7 @@ class Submissions:
         """Write a new submission: its tasks first, so that a visible submission has its tasks."""
         output = self.output(submission.number)
         try:
-            # (also a folder that is there must be no link: what tasks print would go elsewhere)
+            # an existing folder must not be a link, which would redirect the tasks' output
             files.make_folder(self.path)
             files.make_folder(output)
         except OSError as error:
@@ -237,8 +259,8 @@ class Submissions:
             yield self._runs(number, task, line)
 
     def task(self, number: int, task: int) -> list[TaskRun]:
-        """Return the runs of one task. Raises :class:`ExecutionError` where there is no such task."""
-        # (only its own line is read as JSON: there may be 100,000)
+        """Return the runs of one task. Raises :class:`ExecutionError` if there is no such task."""
+        # parse only its own line, because there may be 100,000
         line = next(islice(self._lines(number), task, None), None)
         if line is None:
             raise ExecutionError(f"submission {number} of {self.folder} has no task {task}")
@@ -260,7 +282,7 @@ class Submissions:
             raise ExecutionError(f"{file}:{task + 1}: this line is not a task's: {error}") from error
 
     def output(self, number: int) -> Path:
-        """Return the folder for what the tasks of a submission print."""
+        """Return the folder for the output of a submission's tasks."""
         return self._file(number, "")
 
     def job(self, submission: Submission, run: TaskRun, task: str | None) -> Job:
@@ -279,7 +301,7 @@ class Submissions:
         )
 
     def ended(self, number: int) -> dict[int, str]:
-        """Return how tasks ended, by number, as :meth:`note_ended` recorded it."""
+        """Return the final states of tasks by number, which :meth:`note_ended` recorded."""
         with suppress(OSError, ValueError):
             found = json.loads(files.read_text(self._file(number, ".ended.json")))
             if isinstance(found, dict):
@@ -287,7 +309,7 @@ class Submissions:
         return {}
 
     def note_ended(self, number: int, words: dict[int, str]) -> None:
-        """Keep how tasks ended: schedulers forget. Where the folder cannot be written, it is not kept."""
+        """Record the final states of tasks, because schedulers forget them. Does nothing if the folder is not writable."""
         with suppress(ExecutionError):
             write_file(self._file(number, ".ended.json"), json.dumps(words, separators=(",", ":")) + "\n")
 
@@ -306,5 +328,5 @@ def _must_count(key: str, value: object, minimum: int) -> None:
 
 
 def run_store_location(folder: Path, slug: str) -> StoreLocation:
-    """Return the store of the one run of ``folder`` whose files are named ``slug``."""
+    """Return the location of the own store of a run, with files named ``slug``, in ``folder``."""
     return StoreLocation(str(folder.absolute() / STORES / slug))

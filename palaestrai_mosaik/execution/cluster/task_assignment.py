@@ -1,4 +1,4 @@
-"""Which task has a run, and what its scheduler says of that task."""
+"""The tasks of a cluster that have runs of a folder, and the states of these tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from palaestrai_mosaik.design.folder import JOBS, RUNS, execution_lock
-from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.errors import ExecutionError, SchedulerError
 
 from ..job import Marker
 from .scheduler import Scheduler, TaskState
@@ -22,10 +22,15 @@ _ENDED = frozenset(state.value for state in TaskState if state.ended)
 
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
-    """The newest task that has a run: its submission, its number, the run's attempt, and the task's state.
+    """The newest task with a certain run.
 
-    ``state`` is ``None`` if the scheduler was not asked, or did not answer. ``begun``: whether any run
-    of the task has. ``log`` is the file for what the task prints, relative to the folder.
+    Attributes:
+        submission: the number of the submission.
+        task: the number of the task.
+        attempt: the number of the run's attempt.
+        state: the state of the task; ``None`` if the scheduler was not queried, or did not answer.
+        begun: whether any run of the task has begun.
+        log: the file with the task's output, relative to the folder.
     """
 
     submission: int
@@ -38,14 +43,19 @@ class TaskAssignment:
 
 @dataclass
 class TaskAssignments:
-    """Which tasks have the runs of a folder.
+    """The tasks that have the runs of a folder.
 
-    ``by_run``: the task of each run, by uid. ``problems``: errors of schedulers that did not answer. ``searching``:
-    the states of tasks that work on the folder's search, and have no runs of their own, by number, for each submission.
+    Attributes:
+        by_run: the task of each run, by uid.
+        problems: submissions with unknown tasks, because the scheduler did not answer or a file is damaged.
+        faults: messages about invalid settings of submissions.
+        searching: the states of tasks that work on the folder's search, and have no runs of their own, by submission
+            and number.
     """
 
     by_run: dict[str, TaskAssignment] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
     searching: dict[int, dict[int, TaskState]] = field(default_factory=dict)
 
 
@@ -58,20 +68,31 @@ def task_assignments(
     held: bool,
     ask: bool = True,
 ) -> TaskAssignments:
-    """Return which tasks have the runs of the folder, and ask the schedulers about them.
+    """Find the tasks that have the runs of a folder, and query the schedulers for their states.
 
-    ``hashes``: those of the documents, by the run's uid; a submission of other documents counts
-    for nothing. ``is_final`` says whether the record of a run is final: schedulers are asked
-    only about submissions with runs of which it is not. ``begun`` says whether a run has begun the attempt
-    that a task is to execute. ``held``: this process has the folder's lock. ``ask``: ask about tasks that work on
-    the folder's search; what these execute now is known by markers.
+    Args:
+        folder: the design folder.
+        hashes: the hash of each run's document, by uid. Submissions of other documents are ignored.
+        is_final: whether the record of a run is final. Schedulers are queried only about submissions with
+            other runs.
+        begun: whether a run has begun the attempt of its task.
+        held: whether this process has the folder's lock.
+        ask: query the schedulers about tasks that work on the folder's search; their current runs are known from
+            markers.
     """
     submissions, found = Submissions(folder), TaskAssignments()
     for number in reversed(submissions.numbers()):
         newest: dict[str, tuple[int, TaskRun]] = {}
         at_work: set[int] = set()
-        tasks: Sequence[Sequence[TaskRun]] = list(submissions.tasks(number))
-        if tasks and not any(tasks) and (submission := submissions.read(number)).search:
+        try:
+            submission = submissions.read(number)
+            tasks: Sequence[Sequence[TaskRun]] = list(submissions.tasks(number))
+        except ExecutionError as error:
+            found.problems.append(str(error))
+            continue
+        if submission.settings_fault is not None:
+            found.faults.append(submission.settings_fault)
+        if tasks and not any(tasks) and submission.search:
             tasks = _runs_at_work(submissions, submission)
             if ask:
                 try:
@@ -91,7 +112,6 @@ def task_assignments(
         logs: Mapping[int, str] = {}
         asked = {task for task, run in newest.values() if not is_final(run)}
         if asked:
-            submission = submissions.read(number)
             logs = _logs(submissions, submission)
             try:
                 states = task_states(submissions, submission, asked, held=held)
@@ -106,9 +126,9 @@ def task_assignments(
 def search_task_states(
     submissions: Submissions, submission: Submission, slurm: Scheduler | None = None
 ) -> dict[int, TaskState]:
-    """Return the states of tasks that work on a search; nobody is asked where all were heard to have ended.
+    """Return the states of tasks that work on a search, without a query if all of them have ended.
 
-    ``slurm``: who is asked again and again; else one is made.
+    ``slurm``: a scheduler to reuse for repeated queries.
 
     Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
     """
@@ -119,13 +139,13 @@ def search_task_states(
 
 
 def _runs_at_work(submissions: Submissions, submission: Submission) -> list[list[TaskRun]]:
-    """Return what each task of a search executes now, or did when it was killed."""
+    """Return the runs that each task of a search executes, or executed when it was killed."""
     numbers, found = task_numbers(submission), [[] for _ in range(submission.tasks)]  # type: ignore[var-annotated]
     for path in (submissions.folder / JOBS).glob("*.running"):
         marker = Marker.read(path)
         task = None if marker is None else numbers.get(marker.task or "")
         if marker is not None and task is not None:
-            # (another user may have named a file so that it is no run's)
+            # another user may have created a file with an invalid name
             with suppress(ValueError):
                 file = f"{RUNS}/{path.name.removesuffix('.running')}.yml"
                 found[task].append(TaskRun(marker.run, marker.hash, file, marker.attempt))
@@ -133,7 +153,7 @@ def _runs_at_work(submissions: Submissions, submission: Submission) -> list[list
 
 
 def _logs(submissions: Submissions, submission: Submission) -> dict[int, str]:
-    """Return where each task of Slurm prints to, relative to the folder."""
+    """Return the output file of each task of Slurm, relative to the folder."""
     output = submissions.output(submission.number).relative_to(submissions.folder)
     return {number: str(output / f"{name}.log") for name, number in task_numbers(submission).items()}
 
@@ -146,10 +166,10 @@ def task_states(
     held: bool,
     slurm: Scheduler | None = None,
 ) -> dict[int, TaskState]:
-    """Return the state of each of ``tasks``; how tasks ended is kept, because schedulers forget.
+    """Return the state of each of ``tasks``, and record final states, because schedulers forget them.
 
-    What was kept counts where the scheduler has forgotten a task, or does not answer. ``slurm``: who is
-    asked again and again; else one is made.
+    A recorded state counts if the scheduler has forgotten a task, or does not answer. ``slurm``: a scheduler
+    to reuse for repeated queries.
 
     Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
     """
@@ -170,7 +190,7 @@ def task_states(
         if all(task in kept for task in tasks):
             return {task: kept[task] for task in tasks}
         raise
-    # what it says now goes first: what had ended may have been queued again
+    # the current state overrides a recorded one, because a task may have been requeued
     ended = kept | {
         task: state for task, state in states.items() if state.ended and state is not TaskState.GONE
     }
@@ -183,7 +203,7 @@ def task_states(
 
 
 def _driver_lives(folder: Path, submission: Submission) -> bool:
-    """Whether the command that made the submission, without which its pilots end, still has the folder."""
+    """Whether the command that made the submission still has the folder; without it, its pilots end."""
     holder = execution_lock(folder).holder()
     if holder is None or holder.since > submission.submitted:
         return False

@@ -1,8 +1,7 @@
-"""Results of palaestrAI, imported into a store beside our own.
+"""Import of palaestrAI's results into a store.
 
-``database`` reads palaestrAI's tables, ``jsonpickle`` the texts in them, ``phase`` turns the rows of a
-phase into a recording, and ``importer`` does so for whole instances and puts each of them in place of an
-earlier import. palaestrAI need not be installed.
+``database`` reads palaestrAI's tables, ``jsonpickle`` decodes the texts in them, ``phase`` converts the rows of a phase
+to a recording, and ``importer`` imports whole instances and replaces earlier imports. palaestrAI need not be installed.
 """
 
 from .importer import Imported, import_results

@@ -1,7 +1,7 @@
-"""The database in which palaestrAI keeps its results, read as it is; palaestrAI need not be installed.
+"""Read-only access to palaestrAI's results database. palaestrAI need not be installed.
 
-What there is of tables and columns is asked of the database: releases of palaestrAI have added columns
-over time. It is opened to read only, and read as it was at one moment.
+Tables and columns are reflected from the database, because releases of palaestrAI have added columns over time. All
+queries see the database at the same moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store.database import check_sqlite
 from palaestrai_mosaik.store.urls import database_url, is_database, masked, without_passwords
 
-#: table -> the columns without which its rows mean nothing; others may be missing
+#: by table, the required columns; others may be missing
 _TABLES = {
     "experiments": ("id", "name"),
     "experiment_runs": ("id", "uid", "experiment_id", "document_json"),
@@ -37,7 +37,7 @@ _TABLES = {
     ),
     "brain_states": ("id", "state", "tag", "agent_id"),
 }
-#: columns that palaestrAI writes as JSON: they are read as text, and understood by ``palaestrai_json``
+#: columns with palaestrAI's JSON, which are read as text for the module ``jsonpickle``
 _JSON = frozenset(
     {"document_json", "configuration", "parameters", "static_model", "state_dump", "setpoints", "muscles"}
     | {
@@ -49,15 +49,14 @@ _JSON = frozenset(
         "statistics",
     }
 )
-#: rows that are in memory at once, and values of an IN (...): databases limit how many there may be
+#: rows in memory at once, and maximum number of values in an IN (...), which databases limit
 _ROWS, _TOGETHER = 1000, 10_000
 
 
 class PalaestraiDatabase:
     """A results database of palaestrAI: an SQLite file, a URL, ``@FILE`` or ``env:NAME``.
 
-    Raises :class:`StoreError` if it cannot be opened, is not palaestrAI's, or is of a release with
-    other tables.
+    Raises :class:`StoreError` if it cannot be opened, is not palaestrAI's, or has the tables of another release.
     """
 
     def __init__(self, location: str):
@@ -72,7 +71,7 @@ class PalaestraiDatabase:
         try:
             with self._errors_as_sentence("read"):
                 if sqlite:
-                    self._connection.exec_driver_sql("BEGIN")  # else every question would see another state
+                    self._connection.exec_driver_sql("BEGIN")  # so that all queries see the same state
                 self._tables = self._reflected()
         except BaseException:
             self.close()
@@ -93,68 +92,71 @@ class PalaestraiDatabase:
         self._engine.dispose()
 
     def has(self, table: str, column: str) -> bool:
-        """Whether the release that made the database knew ``column``."""
+        """Return whether ``column`` exists in the release that created the database."""
         return column in self._tables[table].c
 
     def rows(self, table: str, column: str, values: Sequence[Any] | None = None) -> Iterator[Any]:
-        """Yield the rows of ``table`` with one of the ``values`` in ``column`` (``None``: all), oldest first.
+        """Yield the rows of ``table`` with one of the ``values`` in ``column`` (default: all rows), oldest first.
 
-        Some at a time, whatever their number. What palaestrAI writes as JSON is text.
+        Rows are fetched in batches. palaestrAI's JSON is returned as text.
         """
-        found = self._tables[table]
-        columns = [sa.cast(one, sa.Text).label(one.name) if one.name in _JSON else one for one in found.c]
-        question = sa.select(*columns).order_by(found.c.id)
+        source = self._tables[table]
+        columns = [
+            sa.cast(column_of, sa.Text).label(column_of.name) if column_of.name in _JSON else column_of
+            for column_of in source.c
+        ]
+        question = sa.select(*columns).order_by(source.c.id)
         if values is None:
             return self._query(question, _ROWS)
-        parts = [self._query(question.where(found.c[column].in_(some)), _ROWS) for some in _chunks(values)]
+        parts = [self._query(question.where(source.c[column].in_(chunk)), _ROWS) for chunk in _chunks(values)]
         return heapq.merge(*parts, key=lambda row: row.id)
 
     def ids(self, table: str, column: str) -> list[tuple[Any, Any]]:
-        """Return the id of each row of ``table``, oldest first, and what it has in ``column``; no more is read."""
-        found = self._tables[table].c
-        question = sa.select(found.id, found[column]).order_by(found.id)
+        """Return id and ``column`` of each row of ``table``, oldest first, without reading other columns."""
+        columns = self._tables[table].c
+        question = sa.select(columns.id, columns[column]).order_by(columns.id)
         return [(row[0], row[1]) for row in self._query(question, _ROWS)]
 
     def count(self, table: str, column: str, values: Sequence[Any]) -> int:
-        """Return how many rows of ``table`` have one of the ``values`` in ``column``."""
-        found = self._tables[table]
-        question = sa.select(sa.func.count()).select_from(found)
-        parts = (self._query(question.where(found.c[column].in_(some)), 1) for some in _chunks(values))
+        """Count the rows of ``table`` with one of the ``values`` in ``column``."""
+        source = self._tables[table]
+        question = sa.select(sa.func.count()).select_from(source)
+        parts = (self._query(question.where(source.c[column].in_(chunk)), 1) for chunk in _chunks(values))
         return sum(int(row[0]) for part in parts for row in part)
 
     def newest_brains(self, agents: Sequence[int]) -> Iterator[Any]:
-        """Yield the newest state of each tag of these agents: ``agent_id``, ``tag``, ``state``, ``states`` (how many there are)."""
-        found = self._tables["brain_states"]
+        """Yield the newest state of each tag of the agents: ``agent_id``, ``tag``, ``state``, number of ``states``."""
+        states = self._tables["brain_states"]
         parts = []
-        for some in _chunks(agents):
+        for chunk in _chunks(agents):
             newest = (
-                sa.select(sa.func.max(found.c.id).label("id"), sa.func.count().label("states"))
-                .where(found.c.agent_id.in_(some), found.c.state.is_not(None))
-                .group_by(found.c.agent_id, found.c.tag)
+                sa.select(sa.func.max(states.c.id).label("id"), sa.func.count().label("states"))
+                .where(states.c.agent_id.in_(chunk), states.c.state.is_not(None))
+                .group_by(states.c.agent_id, states.c.tag)
                 .subquery()
             )
-            columns = (found.c.id, found.c.agent_id, found.c.tag, found.c.state, newest.c.states)
-            question = sa.select(*columns).join(newest, newest.c.id == found.c.id).order_by(found.c.id)
+            columns = (states.c.id, states.c.agent_id, states.c.tag, states.c.state, newest.c.states)
+            question = sa.select(*columns).join(newest, newest.c.id == states.c.id).order_by(states.c.id)
             parts.append(self._query(question, 1))
         return heapq.merge(*parts, key=lambda row: row.id)
 
     def rows_if_present(self, table: str, column: str, value: Any) -> list[Any]:
-        """Return rows of a table that only some releases have."""
+        """Return rows of a table that only exists in some releases."""
         with self._errors_as_sentence("read"):
             if not sa.inspect(self._connection).has_table(table):
                 return []
-            found = sa.Table(table, sa.MetaData(), autoload_with=self._connection)
-            return list(self._connection.execute(sa.select(found).where(found.c[column] == value)))
+            source = sa.Table(table, sa.MetaData(), autoload_with=self._connection)
+            return list(self._connection.execute(sa.select(source).where(source.c[column] == value)))
 
     def _query(self, question: sa.Select[Any], together: int) -> Iterator[Any]:
         with self._errors_as_sentence("read"):
             yield from self._connection.execute(question.execution_options(yield_per=together))
 
     def _reflected(self) -> dict[str, sa.Table]:
-        there = set(sa.inspect(self._connection).get_table_names())
-        if "run_documents" in there:
+        names = set(sa.inspect(self._connection).get_table_names())
+        if "run_documents" in names:
             raise StoreError(f"{self.name} is a store of this package already: nothing is to be imported")
-        missing = sorted(_TABLES.keys() - there)
+        missing = sorted(_TABLES.keys() - names)
         if len(missing) == len(_TABLES):
             raise StoreError(f"{self.name} is no results database of palaestrAI: it has none of its tables")
         if missing:
@@ -178,13 +180,13 @@ class PalaestraiDatabase:
 
     @contextmanager
     def _errors_as_sentence(self, what: str) -> Iterator[None]:
-        """Tell errors of the database as one line, without passwords; also where something is no date or number."""
+        """Convert database errors and invalid dates or numbers to one-line :class:`StoreError` without passwords."""
         try:
             yield
         except (SQLAlchemyError, ImportError, ValueError, TypeError, OverflowError) as error:
-            said = " ".join(str(getattr(error, "orig", None) or error).split())
-            said = without_passwords(said, self._url)
-            raise StoreError(f"cannot {what} the database {masked(self._url)}: {said}") from None
+            text = " ".join(str(getattr(error, "orig", None) or error).split())
+            text = without_passwords(text, self._url)
+            raise StoreError(f"cannot {what} the database {masked(self._url)}: {text}") from None
 
 
 def _url_of(location: str) -> sa.URL:
@@ -196,14 +198,14 @@ def _url_of(location: str) -> sa.URL:
 
 
 def _read_only(url: sa.URL) -> sa.URL:
-    """Return the URL by which an SQLite file is read and never written."""
+    """Return a read-only URL of an SQLite file."""
     file = Path(str(url.database)).absolute()
     if not file.is_file():
         raise StoreError(f"there is no database at {file}")
-    # (its logs lie beside what a link leads to)
+    # SQLite keeps the logs beside the target of a link
     check_sqlite(file.resolve(), followed=True)
     query = {"mode": "ro", "uri": "true"}
-    # one with a write-ahead log, which nobody has open: the log could not be made in such a folder
+    # a database in WAL mode that is not open: SQLite could not create the log in a read-only folder
     if not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists():
         query["immutable"] = "1"
     return url.set(database=f"file:{quote(str(file))}", query=query)

@@ -1,14 +1,12 @@
-"""Imports the instances of one database of palaestrAI into a store.
+"""Imports the instances of a palaestrAI database into a store.
 
-Each instance is first recorded in a temporary store beside the results, then moved into the store:
-completely, or not at all. An instance keeps its uid, so importing a database again adds only what is new
-or has changed. An imported run has the uid of its run document but a different hash, so it is never
-mistaken for a run of ours.
+Each instance is first recorded in a temporary store inside the results folder, then moved into the store, either
+completely or not at all. An instance keeps its uid, so repeating an import only adds new or changed instances. An
+imported run has the uid of its run document but a different hash, so it is never confused with a run of this package.
 
-Rows and files cannot be replaced in one step, and the process may be killed at any moment. One
-transaction therefore replaces the rows, sets the old files aside and puts the new ones in their place; the
-old files are deleted after the commit. If an import was killed in between, the next import keeps the files
-that match the rows in the database.
+Rows and files cannot be replaced atomically, and the process may be killed at any time. Therefore, one transaction
+replaces the rows, moves the old files aside and the new ones into place. The old files are deleted after the commit. If
+an import was killed in between, the next import keeps the files that match the rows in the database.
 """
 
 from __future__ import annotations
@@ -46,24 +44,29 @@ from .database import PalaestraiDatabase
 from .jsonpickle import as_int, mapping
 from .phase import Layout, NewChannel, PhaseImport, as_date, zone_of
 
-#: the file that an imported instance's directory holds: where it is from, and how much was there
+#: the file in an imported instance's directory with its source and the source's numbers of rows
 ORIGIN = "origin.json"
-#: how palaestrAI says that an instance ended, and how it is called here
+#: our status for palaestrAI's status
 _STATUS: Mapping[str, Status] = {"finished": "finished", "error": "failed"}
-#: what begins the name of an experiment that palaestrAI made up for a run without one
+#: prefix of the experiment names that palaestrAI generates for runs without one
 _NO_EXPERIMENT = "Dummy Experiment record"
 
-#: keeps a brain: folder of the instance, run, phase, agent, dump, tag
+#: saves a brain: instance's directory, run, phase, agent, dump, tag
 KeepBrain = Callable[[Path, str, str, str, bytes, str], None]
 
 
 @dataclass
 class Imported:
-    """What became of one instance of palaestrAI's database.
+    """The result of importing one instance of palaestrAI's database.
 
-    ``run`` is its uid here, ``outcome`` is ``imported``, ``renewed`` (it had changed since it was
-    imported), ``known`` (nothing to do) or ``failed``, for the reason in ``problem``. ``notes`` say
-    what could not be taken over.
+    Attributes:
+        run: the uid of the instance in the store.
+        document: the uid of its run document.
+        outcome: ``imported``, ``renewed`` (changed since an earlier import), ``known`` (unchanged) or ``failed``.
+        status: the status of the instance.
+        rows: the number of its rows.
+        notes: data that could not be imported.
+        problem: the reason for a failure.
     """
 
     run: str
@@ -83,32 +86,42 @@ def import_results(
     experiment_run: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Iterator[Imported]:
-    """Bring the instances in palaestrAI's database at ``location`` into ``store``; yield what became of each.
+    """Import the instances in palaestrAI's database at ``location`` into ``store``.
 
-    ``experiment_run`` picks those of one run document, by its uid. ``progress`` gets how many rows
-    are read, and of how many. ``keep_brain`` keeps dumps of brains as files. An instance that cannot be
-    read does not keep the next one from being imported.
+    An instance that cannot be read does not prevent the import of the next one.
 
-    Raises :class:`StoreError` where the database cannot be opened, is not one of palaestrAI, or of another
-    release, or has no such run.
+    Args:
+        location: an SQLite file, a URL, ``@FILE`` or ``env:NAME``.
+        store: the open store.
+        keep_brain: saves dumps of brains as files.
+        experiment_run: only the instances of the run document with this uid.
+        progress: is called with the number of rows read so far, and the total.
+
+    Yields:
+        The result for each instance.
+
+    Raises:
+        StoreError: if the database cannot be opened, is not palaestrAI's or from another release, or lacks the run.
     """
     with PalaestraiDatabase(location) as database:
         finish_interrupted_imports(store)
         sources, unreadable = _sources(database, experiment_run)
         yield from unreadable
         with store.database.reading() as session:
-            known = set(session.scalars(select(Instance.uid)))
-        there = {source.uid for source in sources if source.uid in known and source.is_in(store)}
-        counted = PartsProgress(progress, sum(one.size for one in sources if one.uid not in there))
+            existing = set(session.scalars(select(Instance.uid)))
+        complete = {source.uid for source in sources if source.uid in existing and source.is_in(store)}
+        counted = PartsProgress(
+            progress, sum(instance.size for instance in sources if instance.uid not in complete)
+        )
         for source in sources:
-            if source.uid in there:
+            if source.uid in complete:
                 yield Imported(source.uid, source.document, "known", rows=source.size)
                 continue
             try:
-                yield _import(source, store, keep_brain, counted.add, renew=source.uid in known)
+                yield _import(source, store, keep_brain, counted.add, renew=source.uid in existing)
             except (StoreError, DocumentError) as error:
                 yield Imported(source.uid, source.document, "failed", problem=str(error))
-            # (what was read again, because of more columns, does not count twice)
+            # do not count rows twice that were read again because of additional columns
             counted.end(source.size)
 
 
@@ -121,10 +134,10 @@ class _SourceInstance:
         self.dated = instance.created_at is not None
         self.created = as_date(instance.created_at if self.dated else datetime(1970, 1, 1))
         digest = hashlib.sha256(str(instance.uid).encode()).hexdigest()
-        #: sorts by time, as those of our own instances do
+        #: begins with the time, so that it sorts like the uids of this package's instances
         self.uid = f"{self.created:%Y%m%dT%H%M%S%f}-{digest[:8]}"
-        found = database.rows("experiment_run_phases", "experiment_run_instance_id", [instance.id])
-        self.phases = sorted(found, key=lambda row: (as_int(row.number, "the number of a phase"), row.id))
+        rows = database.rows("experiment_run_phases", "experiment_run_instance_id", [instance.id])
+        self.phases = sorted(rows, key=lambda row: (as_int(row.number, "the number of a phase"), row.id))
         ids = [row.id for row in self.phases]
         agents = [row.id for row in database.rows("agents", "experiment_run_phase_id", ids)]
         worlds = [row.id for row in database.rows("environments", "experiment_run_phase_id", ids)]
@@ -135,7 +148,7 @@ class _SourceInstance:
         self.size = sum(counts.values())
         self.status = str(getattr(instance, "status", None) or "")
         states = database.count("brain_states", "agent_id", agents)
-        #: what is kept about where it is from; others where there is more than before
+        #: the source and its numbers of rows, which differ if the source has changed
         self.origin = {
             "database": database.name,
             "instance": str(instance.uid),
@@ -144,30 +157,30 @@ class _SourceInstance:
         }
 
     def is_in(self, store: Store) -> bool:
-        """Whether ``store`` has the files of all of it, from whatever place the database was then."""
+        """Return whether ``store`` has the complete instance, imported from this database or a copy elsewhere."""
         try:
             text = files.read_text(store.instance_directory(self.uid) / ORIGIN)
-            found = json.loads(text)
+            origin = json.loads(text)
         except (OSError, ValueError):
             return False
-        return isinstance(found, dict) and found | {"database": ""} == self.origin | {"database": ""}
+        return isinstance(origin, dict) and origin | {"database": ""} == self.origin | {"database": ""}
 
 
 def _sources(
-    database: PalaestraiDatabase, wanted: str | None
+    database: PalaestraiDatabase, run_uid: str | None
 ) -> tuple[list[_SourceInstance], list[Imported]]:
-    """Return the instances that there are, and those of which not even that can be read."""
+    """Return the readable instances, and failures for the others."""
     experiments = {row.id: str(row.name) for row in database.rows("experiments", "id")}
     runs = list(database.rows("experiment_runs", "id"))
-    if wanted is not None:
+    if run_uid is not None:
         uids = [str(run.uid) for run in runs]
-        if wanted not in uids:
-            hint = did_you_mean(wanted, uids)
+        if run_uid not in uids:
+            hint = did_you_mean(run_uid, uids)
             raise StoreError(
-                f"{database.name} has no experiment run {wanted!r}{hint}; it has: {', '.join(uids) or 'none'}"
+                f"{database.name} has no experiment run {run_uid!r}{hint}; it has: {', '.join(uids) or 'none'}"
             )
-        runs = [run for run in runs if str(run.uid) == wanted]
-    found, failed = list[_SourceInstance](), list[Imported]()
+        runs = [run for run in runs if str(run.uid) == run_uid]
+    sources, failed = list[_SourceInstance](), list[Imported]()
     by_id = {run.id: run for run in runs}
     for row, owner in database.ids("experiment_run_instances", "experiment_run_id"):
         if owner not in by_id:
@@ -176,12 +189,12 @@ def _sources(
         name = experiments.get(run.experiment_id)
         experiment = None if name is None or name.startswith(_NO_EXPERIMENT) else name
         try:
-            # one by one, so that one that cannot be read keeps no other from being imported
+            # one by one, so that an unreadable instance does not affect the others
             (instance,) = database.rows("experiment_run_instances", "id", [row])
-            found.append(_SourceInstance(database, run, instance, experiment))
+            sources.append(_SourceInstance(database, run, instance, experiment))
         except StoreError as error:
             failed.append(Imported(f"instance {row}", str(run.uid), "failed", problem=str(error)))
-    return found, failed
+    return sources, failed
 
 
 def _import(
@@ -191,17 +204,17 @@ def _import(
     while True:
         with staging(store) as folder, Store(folder, create=True) as staged:
             try:
-                found = _InstanceImport(source, staged, layout, keep_brain, read).record()
+                imported = _InstanceImport(source, staged, layout, keep_brain, read).record()
             except NewChannel:
                 continue
             staged.database.close()
             replace_instance(staged, store, source.uid)
-        found.outcome = "renewed" if renew else "imported"
-        return found
+        imported.outcome = "renewed" if renew else "imported"
+        return imported
 
 
 class _InstanceImport:
-    """Records one instance in a store of its own."""
+    """Records one instance in a temporary store."""
 
     def __init__(
         self,
@@ -215,11 +228,11 @@ class _InstanceImport:
         self.keep_brain, self.read = keep_brain, read
         self.notes: Counter[str] = Counter()
         self.phases: list[PhaseImport] = []
-        #: when phases ended, by their numbers
+        #: when phases ended, by number
         self.ended: dict[int, datetime | None] = {}
 
     def record(self) -> Imported:
-        """Record it. Raises :class:`NewChannel` where it must be done again."""
+        """Record the instance. Raises :class:`NewChannel` if it must be repeated with more columns."""
         source = self.source
         document, hashed, text = self._document()
         version = str(document.get("version") or "")
@@ -248,7 +261,7 @@ class _InstanceImport:
         data = mapping(run.document_json, f"the run document of {run.uid!r}")
         if not data:
             raise StoreError(f"the run document of {run.uid!r} is not there")
-        # (who started it is no part of a document)
+        # the user is not part of the document
         data = {key: value for key, value in data.items() if key != "user"}
         text = str(getattr(run, "document", None) or dumps(data))
         try:
@@ -287,8 +300,8 @@ class _InstanceImport:
         return InstanceRecorder(self.store.database, row_id, source.uid, hashed, directory)
 
     def _ends(self) -> dict[int, tuple[str, datetime | None]]:
-        """Return why and when phases ended, by their numbers."""
-        found = self.source.database.rows_if_present(
+        """Return why and when phases ended, by number."""
+        events = self.source.database.rows_if_present(
             "phase_termination_events", "experiment_run_instance_uid", self.source.instance.uid
         )
         return {
@@ -296,7 +309,7 @@ class _InstanceImport:
                 str(row.reason),
                 as_date(row.terminated_at),
             )
-            for row in found
+            for row in events
         }
 
     def _keep_brains(self, directory: Path, phase: PhaseImport) -> None:
@@ -315,25 +328,25 @@ class _InstanceImport:
         if status == "error":
             return "failed"
         whole = len(phases) >= max(planned, 1) and all(phase.is_over() for phase in phases)
-        # releases that did not say how it went: what is there decides
+        # without a status, as in some releases, complete data count as finished
         return "finished" if whole and status in ("finished", "") else "lost"
 
     def _doubt(self, planned: int) -> str:
-        known = (
+        status = (
             f"has the status {self.source.status!r} there" if self.source.status else "has no status there"
         )
         begun, over = len(self.phases), sum(phase.is_over() for phase in self.phases)
         return (
-            f"nobody knows how this run ended: it {known}; of {planned} phases of its schedule {begun} were begun, "
+            f"nobody knows how this run ended: it {status}; of {planned} phases of its schedule {begun} were begun, "
             f"and {over} came to the end of an episode"
         )
 
     def _notes(self) -> list[str]:
         for table in ("stored_evaluation_results", "checkpoint_refs"):
-            found = self.source.database.rows_if_present(
+            rows = self.source.database.rows_if_present(
                 table, "experiment_run_instance_uid", self.source.instance.uid
             )
-            self.notes[f"row of palaestrAI's table {table}"] += len(found)
+            self.notes[f"row of palaestrAI's table {table}"] += len(rows)
         notes = [f"not imported: {count} x {what}" for what, count in self.notes.items() if count]
         for phase in self.phases:
             notes += [
@@ -345,27 +358,27 @@ class _InstanceImport:
         return notes
 
     def _set_times(self, recorder: InstanceRecorder) -> None:
-        """Put the times of palaestrAI in place of those of the import."""
-        episodes = [(phase, key, one) for phase in self.phases for key, one in phase.episodes.items()]
+        """Replace the times of the import with palaestrAI's."""
+        episodes = [(phase, key, episode) for phase in self.phases for key, episode in phase.episodes.items()]
         started = self.source.created
-        first = min((one.first for _, _, one in episodes), default=started)
+        first = min((episode.first for _, _, episode in episodes), default=started)
         ends = [
-            (max(one.last for one in phase.episodes.values()), ended)
+            (max(episode.last for episode in phase.episodes.values()), ended)
             for phase in self.phases
             if phase.episodes and (ended := self.ended[phase.number]) is not None
         ]
-        # (without its date nothing can be said of the zone)
+        # without the instance's date, the time zone is unknown
         shift = zone_of(started, first, ends) if self.source.dated else timedelta(0)
         started = started if self.source.dated else first
         with self.store.database.writing() as session:
             owner = Instance.uid == recorder.uid
-            ended = max((one.last for _, _, one in episodes), default=first) - shift
+            ended = max((episode.last for _, _, episode in episodes), default=first) - shift
             session.execute(update(Instance).where(owner).values(started=started, ended=ended))
             for phase in self.phases:
                 of_phase = phase.episodes.values()
                 times = {
-                    "started": min((one.first for one in of_phase), default=first) - shift,
-                    "ended": max((one.last for one in of_phase), default=first) - shift,
+                    "started": min((episode.first for episode in of_phase), default=first) - shift,
+                    "ended": max((episode.last for episode in of_phase), default=first) - shift,
                 }
                 session.execute(update(Phase).where(Phase.id == phase.row_id).values(times))
             rows = [
@@ -374,39 +387,39 @@ class _InstanceImport:
                     "w": key.worker,
                     "n": key.episode,
                     "e": key.evaluation,
-                    "at": one.last - shift,
+                    "at": episode.last - shift,
                 }
-                for phase, key, one in episodes
+                for phase, key, episode in episodes
             ]
             if rows:
                 table = Base.metadata.tables[Episode.__tablename__]
-                one = (table.c.phase_id == bindparam("row")) & (table.c.worker == bindparam("w"))
-                one &= (table.c.episode == bindparam("n")) & (table.c.evaluation == bindparam("e"))
-                session.connection().execute(update(table).where(one).values(ended=bindparam("at")), rows)
+                episode = (table.c.phase_id == bindparam("row")) & (table.c.worker == bindparam("w"))
+                episode &= (table.c.episode == bindparam("n")) & (table.c.evaluation == bindparam("e"))
+                session.connection().execute(update(table).where(episode).values(ended=bindparam("at")), rows)
 
 
 def _controllers(document: Mapping[str, Any]) -> list[str]:
-    """Return the names of the simulation controllers of the phases of a run document's schedule."""
+    """Return the simulation controllers' names in the phases of a run document's schedule."""
     schedule = document.get("schedule", [])
     if not isinstance(schedule, list) or not all(isinstance(entry, dict) for entry in schedule):
         raise StoreError("the run document cannot be read: its schedule is no list of phases")
-    found = []
+    names = []
     for config in (config for entry in schedule for config in entry.values()):
         simulation = (config.get("simulation") or {}) if isinstance(config, dict) else None
         if not isinstance(simulation, dict):
             raise StoreError("the run document cannot be read: a phase of its schedule is no mapping")
-        found.append(str(simulation.get("name", "")))
-    return found
+        names.append(str(simulation.get("name", "")))
+    return names
 
 
 _STAGING = ".import-"
-#: suffix of the old files while they are set aside
+#: suffix of the old files while the new ones are moved into place
 _BEFORE = ".before"
 
 
 @contextmanager
 def staging(store: Store) -> Iterator[Path]:
-    """Give a folder beside the files of instances, so that they can be moved; it is removed afterwards."""
+    """Create a temporary folder beside the instances' directories, so that they can be moved without copying."""
     folder = store.directory / INSTANCES
     prefix = f"{_STAGING}{socket.gethostname()}-{os.getpid()}-"
     try:
@@ -421,9 +434,9 @@ def staging(store: Store) -> Iterator[Path]:
 
 
 def replace_instance(staged: Store, store: Store, uid: str) -> None:
-    """Move the instance ``uid`` from ``staged`` to ``store``, in place of what is there of it.
+    """Move the instance ``uid`` from ``staged`` to ``store``, replacing an existing one.
 
-    Raises :class:`StoreError` where that cannot be; then all is as it was.
+    Raises :class:`StoreError` if this fails. The store is unchanged then.
     """
     source, target = staged.instance_directory(uid), store.instance_directory(uid)
     before = _before(target)
@@ -438,7 +451,7 @@ def replace_instance(staged: Store, store: Store, uid: str) -> None:
                 files.move(target, before)
             files.move(source, target)
     except BaseException as error:
-        with suppress(StoreError):  # (else the next import does)
+        with suppress(StoreError):  # the next import will try again
             finish_interrupted_imports(store)
         if isinstance(error, OSError):
             raise StoreError(f"cannot write to {target.parent}: {error}") from error
@@ -449,9 +462,9 @@ def replace_instance(staged: Store, store: Store, uid: str) -> None:
 
 
 def finish_interrupted_imports(store: Store) -> None:
-    """Bring to an end what imports have left that were killed on this host, or have failed.
+    """Clean up after failed imports, and imports that were killed on this host.
 
-    Raises :class:`StoreError` where files cannot be moved.
+    Raises :class:`StoreError` if files cannot be moved.
     """
     folder = store.directory / INSTANCES
     begin = f"{_STAGING}{socket.gethostname()}-"
@@ -473,7 +486,7 @@ def _before(target: Path) -> Path:
 
 
 def _keep_matching_files(session: Session, before: Path) -> None:
-    """Take ``before`` back where its files are those of the rows, else remove it."""
+    """Restore ``before`` if its files match the rows, or else delete it."""
     if not os.path.lexists(before):
         return
     target = before.with_name(before.name[1 : -len(_BEFORE)])
@@ -485,14 +498,14 @@ def _keep_matching_files(session: Session, before: Path) -> None:
 
 
 def _are_of(session: Session, uid: str, directory: Path) -> bool:
-    """Whether the files in ``directory`` are those of the rows of the instance ``uid``."""
+    """Return whether the files in ``directory`` match the rows of the instance ``uid``."""
     status = session.scalar(select(Instance.status).where(Instance.uid == uid))
     question = select(Stream.folder, Stream.rows, Stream.digest).join(Phase, Phase.id == Stream.phase_id)
     question = question.join(Instance, Instance.id == Phase.instance_id).where(Instance.uid == uid)
     streams = {row.folder: {"rows": row.rows, "digest": row.digest} for row in session.execute(question)}
     try:
         marker = json.loads(read_marker(directory))
-        found: tuple[str, dict[str, str]] = (marker["status"], marker["digests"])
+        recorded: tuple[str, dict[str, str]] = (marker["status"], marker["digests"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return found == (status, digests_of(streams))
+    return recorded == (status, digests_of(streams))

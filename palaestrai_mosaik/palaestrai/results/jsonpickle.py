@@ -1,10 +1,9 @@
-"""Reading what palaestrAI keeps as JSON: lists of information objects, written with jsonpickle.
+"""Decoder of palaestrAI's JSON: lists of information objects written by jsonpickle.
 
-An object is written as ``{"py/object": CLASS, "py/state": {...}}``, one that was written before as
-``{"py/id": N}``, and a numpy value with its type. Nothing is imported and no object is made: only
-what palaestrAI's sensors, actuators and rewards consist of is read
-(https://jsonpickle.github.io, 4.0). How deep and how large it may be is limited, so that no
-text, however it came into the database, takes all memory or time.
+An object is encoded as ``{"py/object": CLASS, "py/state": {...}}``, a repeated object as ``{"py/id": N}``, and a NumPy
+value with its type (https://jsonpickle.github.io, 4.0). Nothing is imported and no object is created. Only the contents
+of palaestrAI's sensors, actuators and rewards are decoded. Depth and size are limited, so that no text can exhaust
+memory or time.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.text import shorten
 
 _OBJECT, _STATE, _ID, _TUPLE = "py/object", "py/state", "py/id", "py/tuple"
-#: how long what cannot be read is shown
+#: maximum length of excerpts in messages
 _SHOWN = 60
-#: lists and objects in one another, and values of one text with those that it refers to
+#: maximum nesting depth, and maximum number of values in one text after references are resolved
 _DEEPEST, _MOST = 100, 10_000_000
-#: the kinds of numbers that arrays have, as numpy writes them; ``numpy.dtype`` would evaluate others
+#: numeric types as written by NumPy; ``numpy.dtype`` would evaluate others
 _DTYPE = re.compile(r"[<>|=]?[fiub][1248]|bool|u?int(8|16|32|64)|float(16|32|64)")
 _INT64 = 2**63
 
 
 class Information(NamedTuple):
-    """The value of a sensor, an actuator or a reward: numbers, or lists of them; ``space`` is its text."""
+    """The value of a sensor, actuator or reward: numbers or nested lists; ``space`` is its text form."""
 
     uid: str
     value: Any
@@ -42,9 +41,9 @@ class Information(NamedTuple):
 
 
 def informations(text: str | None) -> list[Information]:
-    """Return the information objects in ``text``, a JSON list; none where there is no text.
+    """Decode a JSON list of information objects; without a text, return an empty list.
 
-    Raises :class:`StoreError` for anything else.
+    Raises :class:`StoreError` for any other content.
     """
     data = _parsed(text)
     if data is None:
@@ -57,23 +56,23 @@ def informations(text: str | None) -> list[Information]:
 
 
 def mapping(text: str | None, what: str) -> dict[str, Any]:
-    """Return what :func:`plain` does, which must be a mapping; an empty one where there is no text."""
-    found = plain(text)
-    if found is None:
+    """Decode a mapping as in :func:`plain`; without a text, return an empty mapping."""
+    data = plain(text)
+    if data is None:
         return {}
-    if not isinstance(found, dict):
-        raise _unreadable(found, f"expected is {what}, a mapping")
-    return found
+    if not isinstance(data, dict):
+        raise _unreadable(data, f"expected is {what}, a mapping")
+    return data
 
 
 def plain(text: str | None) -> Any:
-    """Return other data of palaestrAI as plain data: objects are their state. ``None`` if there is nothing."""
+    """Decode other data of palaestrAI to plain data: objects become their state, no text becomes ``None``."""
     data = _parsed(text)
     return None if data is None else _plain(_Objects().restored(data))
 
 
 def as_float(value: Any, what: str = "a number") -> float:
-    """Return a number as a float. Raises :class:`StoreError` for what is no number, or larger than a float."""
+    """Convert a number to a float. Raises :class:`StoreError` for other types and too large numbers."""
     if not isinstance(value, int | float):
         raise _unreadable(value, f"expected is {what}")
     try:
@@ -83,16 +82,16 @@ def as_float(value: Any, what: str = "a number") -> float:
 
 
 def as_int(value: Any, what: str) -> int:
-    """Return a whole number of 64 bits. Raises :class:`StoreError` for anything else."""
+    """Convert a number to a 64-bit integer. Raises :class:`StoreError` if it is not one."""
     if not isinstance(value, int | float) or not -_INT64 <= value < _INT64 or value != int(value):
         raise _unreadable(value, f"expected is {what}, a whole number")
     return int(value)
 
 
 def numbers(value: Any, depth: int = 0) -> Iterator[float]:
-    """Yield the numbers that a value consists of, in order; NaN for what is missing.
+    """Yield the numbers in a value, in order, with NaN for missing ones.
 
-    Raises :class:`StoreError` for what is no number. ``depth``: how many lists it is in.
+    ``depth`` is the number of enclosing lists. Raises :class:`StoreError` if a value is not numeric.
     """
     _check_depth(value, depth)
     if isinstance(value, int | float):
@@ -140,7 +139,7 @@ def _information(item: Any) -> Information:
 
 
 def _array(data: dict[str, Any]) -> Any:
-    """Return the values of a numpy array; large ones are compressed."""
+    """Return the values of a NumPy array; large arrays are compressed."""
     values = data["values"]
     if not isinstance(values, str):
         return values
@@ -153,7 +152,7 @@ def _array(data: dict[str, Any]) -> Any:
     try:
         kind = np.dtype(dtype)
         size = math.prod(sizes) * kind.itemsize
-        # (no more than one byte more, whatever it would become)
+        # limit the output to one byte more than expected, as a protection against decompression bombs
         unpacked = zlib.decompressobj().decompress(base64.b64decode(values), size + 1)
         if len(unpacked) != size:
             raise _unreadable(data, f"it does not have the {size} bytes of its shape")
@@ -181,16 +180,16 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 class _Objects:
-    """Puts what ``py/id`` refers to in its place: objects, mappings and lists are counted as they begin."""
+    """Resolves ``py/id`` references. Objects, mappings and lists are numbered in the order in which they begin."""
 
     def __init__(self) -> None:
         self._known: list[Any] = []
-        #: how many values each of them has, with those that it refers to; 0 while it is being read
+        #: the size of each object including references, or 0 while it is being read
         self._sizes: list[int] = []
         self._size = 0
 
     def restored(self, data: Any, depth: int = 0) -> Any:
-        """Return ``data`` with all that it refers to. Raises :class:`StoreError` where something contains itself."""
+        """Return ``data`` with resolved references. Raises :class:`StoreError` if an object contains itself."""
         _check_depth(data, depth)
         self._grow(1)
         if not isinstance(data, list | dict):
@@ -202,26 +201,26 @@ class _Objects:
             if not isinstance(items, list):
                 raise _unreadable(data, "expected is a list of what is in it")
             return [self.restored(item, depth + 1) for item in items]
-        # (what stands for it is there while what is in it is read)
-        place, before = len(self._known), self._size
+        # reserve the index before reading the contents
+        index, before = len(self._known), self._size
         self._known.append(None)
         self._sizes.append(0)
-        found: Any
+        restored: Any
         if isinstance(data, list):
-            found = [self.restored(item, depth + 1) for item in data]
+            restored = [self.restored(item, depth + 1) for item in data]
         else:
-            found = {key: self.restored(item, depth + 1) for key, item in data.items()}
-        self._known[place], self._sizes[place] = found, self._size - before + 1
-        return found
+            restored = {key: self.restored(item, depth + 1) for key, item in data.items()}
+        self._known[index], self._sizes[index] = restored, self._size - before + 1
+        return restored
 
     def _referred(self, data: dict[str, Any]) -> Any:
-        place = data[_ID]
-        if type(place) is not int or not 0 <= place < len(self._known):
+        index = data[_ID]
+        if type(index) is not int or not 0 <= index < len(self._known):
             raise _unreadable(data, f"{len(self._known)} objects stand before it")
-        if not self._sizes[place]:
+        if not self._sizes[index]:
             raise _unreadable(data, "it refers to what it is in")
-        self._grow(self._sizes[place])
-        return self._known[place]
+        self._grow(self._sizes[index])
+        return self._known[index]
 
     def _grow(self, size: int) -> None:
         self._size += size
@@ -230,6 +229,6 @@ class _Objects:
 
 
 def _unreadable(data: Any, why: str) -> StoreError:
-    # (not the whole of it, which may be large, or too deep to be written)
-    shown = data if isinstance(data, str) else reprlib.repr(data)
-    return StoreError(f"cannot read {shorten(shown, _SHOWN)}: {why}")
+    # abbreviated, because the data may be large or too deeply nested
+    excerpt = data if isinstance(data, str) else reprlib.repr(data)
+    return StoreError(f"cannot read {shorten(excerpt, _SHOWN)}: {why}")

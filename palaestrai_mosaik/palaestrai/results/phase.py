@@ -1,14 +1,14 @@
-"""One phase of palaestrAI's results, recorded as one of ours.
+"""One phase of palaestrAI's results, recorded as a phase of the store.
 
-First what its rows mean: their channels, the numbers of episodes and workers, and their dates; then
-:class:`PhaseImport`, which records them.
+The first classes determine the channels, the numbers of episodes and workers, and the dates; :class:`PhaseImport`
+records the rows.
 
-palaestrAI counts episodes from 0 again when a simulation restarts, and in some releases not at all. So
-an episode ends where a row says that it is done, where its number changes, or where the simulated
-time falls back, and is numbered here from 0, for each worker.
+palaestrAI restarts its count of episodes when a simulation restarts, and some releases do not count at all. Therefore,
+an episode ends if a row is done, if its number changes, or if the simulated time decreases. Episodes are numbered from
+0 for each worker.
 
-An instance, and the end of each phase, are dated in UTC (by the database, and since 3.5), rows in the
-local time of the machine.
+Instances and, since 3.5, the ends of phases are dated in UTC by the database. Rows are dated in the machine's local
+time.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _NAN = math.nan
 #: the mode of an evaluation
 EVALUATE = "evaluate"
 _EARLIEST, _LATEST = datetime.min + timedelta(days=2), datetime.max - timedelta(days=2)
-#: the owner of channels: phase, kind of owner, name of the agent or uid of the environment, kind
+#: the owner of channels: phase, kind of owner, name of the agent or uid of the environment, kind of channel
 _Owner = tuple[int, str, str, str]
 
 
 class NewChannel(Exception):
-    """A row has a channel that no earlier row had: the recording must restart with a column for it."""
+    """A row has a new channel, so the recording must be repeated with a column for it."""
 
 
 class Channels:
-    """The channels of one kind that the rows of an agent or environment have; they grow."""
+    """The growing set of channels of one kind in the rows of an agent or environment."""
 
     def __init__(self) -> None:
         self._spaces: dict[str, tuple[str, int]] = {}
@@ -55,13 +55,13 @@ class Channels:
         return len(self._spaces)
 
     def learn(self, found: Iterable[Information]) -> bool:
-        """Know these channels; return whether any was new, or larger than before."""
+        """Add the channels in ``found``; return whether any was new or larger than before."""
         grown = False
-        for one in found:
-            known = self._spaces.get(one.uid)
-            size = max(1, sum(1 for _ in numbers(one.value)))
-            if known is None or size > known[1]:
-                self._spaces[one.uid] = (_space_text(one.space), size)
+        for information in found:
+            previous = self._spaces.get(information.uid)
+            size = max(1, sum(1 for _ in numbers(information.value)))
+            if previous is None or size > previous[1]:
+                self._spaces[information.uid] = (_space_text(information.space), size)
                 grown = True
         if grown:
             self._empty, self._places = [], {}
@@ -71,55 +71,59 @@ class Channels:
         return grown
 
     def vector(self, found: Sequence[Information]) -> list[float]:
-        """Return the numbers of all channels, NaN for those that are not among ``found``.
+        """Return the numbers of all channels, with NaN for those missing in ``found``.
 
-        Raises :class:`NewChannel` where these need more room; then they are known.
+        Raises :class:`NewChannel` if ``found`` has new or larger channels, which are added.
         """
         result = self._empty.copy()
-        for one in found:
-            place, value = self._places.get(one.uid), one.value
-            if place is not None and type(value) in (int, float) and place.stop - place.start == 1:
-                result[place.start] = value if type(value) is float else as_float(value)
+        for information in found:
+            index_range, value = self._places.get(information.uid), information.value
+            if (
+                index_range is not None
+                and type(value) in (int, float)
+                and index_range.stop - index_range.start == 1
+            ):
+                result[index_range.start] = value if type(value) is float else as_float(value)
                 continue
             flat = list(numbers(value))
-            if place is None or len(flat) > place.stop - place.start:
+            if index_range is None or len(flat) > index_range.stop - index_range.start:
                 self.learn(found)
                 raise NewChannel
-            result[place.start : place.start + len(flat)] = flat
+            result[index_range.start : index_range.start + len(flat)] = flat
         return result
 
     def records(self) -> list[ChannelRecord]:
-        """Return the channels as the store keeps them."""
+        """Return the records of the channels for the store."""
         return [ChannelRecord(uid, space, size) for uid, (space, size) in self._spaces.items()]
 
     def columns(self) -> list[str]:
-        """Return one name for each number."""
+        """Return a name for each number."""
         sizes = [(uid, size) for uid, (_, size) in self._spaces.items()]
         return [uid if size == 1 else f"{uid}[{i}]" for uid, size in sizes for i in range(size)]
 
 
 class Layout:
-    """What columns the streams of an instance have. It is kept where its recording begins again."""
+    """The columns of the streams of an instance, which are kept when its recording is repeated."""
 
     def __init__(self) -> None:
         self._channels: dict[_Owner, Channels] = {}
-        #: agents (phase, name) that would have done something else than was done
+        #: agents (phase, name) with set-points that differ from the applied ones
         self.proposing: set[tuple[int, str]] = set()
 
     def channels(self, *owner: Any) -> Channels:
-        """Return the channels of an owner: phase, ``agent`` or ``environment``, its name, the kind."""
+        """Return the channels of a phase, ``agent`` or ``environment``, its name, and a kind of channel."""
         return self._channels.setdefault(owner, Channels())
 
 
 class EpisodeNumbering:
-    """Numbers the episodes of each stream of rows, and the steps in them."""
+    """Numbers the episodes of each stream of rows, and their steps."""
 
     def __init__(self) -> None:
         self._last: dict[Any, tuple[Any, int | None, bool]] = {}
         self._at: dict[Any, tuple[int, int]] = {}
 
     def place(self, stream: Any, episode: Any, tick: int | None, done: bool) -> tuple[int, int]:
-        """Return the number of the episode, and how many rows of it came before."""
+        """Return the episode's number, and the number of its earlier rows."""
         last = self._last.get(stream)
         number, step = self._at.get(stream, (0, -1))
         if last is None:
@@ -133,7 +137,7 @@ class EpisodeNumbering:
 
 
 class WorkerNumbers:
-    """Which worker a muscle is of: their order in the list that an agent has of them."""
+    """Assigns muscles to workers by their order in the list of an agent's muscles."""
 
     def __init__(self, rows: Sequence[Any], evaluates: Mapping[int, bool]):
         self._evaluation = {row.id: evaluates[row.experiment_run_phase_id] for row in rows}
@@ -143,46 +147,46 @@ class WorkerNumbers:
             self._known[self._evaluation[row.id]] += muscles if isinstance(muscles, list) else []
 
     def worker(self, row: Any) -> tuple[int, bool]:
-        """Return the number of the worker, and whether it evaluates."""
+        """Return the worker's number, and whether it evaluates."""
         evaluation = self._evaluation[row.agent_id] or getattr(row, "mode", None) == EVALUATE
-        known, muscle = self._known[evaluation], row.rollout_worker_uid
-        if muscle not in known:
-            known.append(muscle)
-        return known.index(muscle), evaluation
+        muscles, muscle = self._known[evaluation], row.rollout_worker_uid
+        if muscle not in muscles:
+            muscles.append(muscle)
+        return muscles.index(muscle), evaluation
 
 
 def workers_of(rows: Iterable[Any], evaluates: Mapping[int, bool]) -> dict[int, tuple[int, bool]]:
-    """Return for each copy of an environment its worker, in the order in which they were made."""
+    """Return the worker of each copy of an environment, in the order of their creation."""
     counts: Counter[bool] = Counter()
-    found = {}
+    workers = {}
     for row in rows:
         evaluation = evaluates[row.experiment_run_phase_id]
-        found[row.id] = (counts[evaluation], evaluation)
+        workers[row.id] = (counts[evaluation], evaluation)
         counts[evaluation] += 1
-    return found
+    return workers
 
 
 def tick_of(simtimes: str | None) -> int | None:
-    """Return the time of the environment that is the furthest; ``None`` without environments."""
+    """Return the latest of the environments' times, or ``None`` without environments."""
     times = []
-    for uid, one in mapping(simtimes, "the times of the environments").items():
-        if not isinstance(one, dict):
+    for uid, time in mapping(simtimes, "the times of the environments").items():
+        if not isinstance(time, dict):
             raise StoreError(f"the time of environment {uid!r} cannot be read: it is no mapping")
-        if one.get("simtime_ticks") is not None:
-            times.append(as_int(one["simtime_ticks"], f"the time of environment {uid!r}"))
+        if time.get("simtime_ticks") is not None:
+            times.append(as_int(time["simtime_ticks"], f"the time of environment {uid!r}"))
     return max(times, default=None)
 
 
 def as_date(date: Any) -> datetime:
-    """Return a date of a row with a zone; in UTC where it has no zone. Raises :class:`StoreError` for what is no date."""
-    # (a day at both ends is for zones)
+    """Return a date with a time zone, by default UTC. Raises :class:`StoreError` if ``date`` is not a date."""
+    # two days from the limits, so that a change of the time zone cannot overflow
     if not isinstance(date, datetime) or not _EARLIEST <= date.replace(tzinfo=None) <= _LATEST:
         raise StoreError(f"cannot read {date!r}: expected is a date")
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
 def termination_of(row: Any, done: bool) -> tuple[bool, bool]:
-    """Return terminated and truncated; older rows know only that it is done."""
+    """Return whether a row is terminated and truncated; rows of old releases only have ``done``."""
     terminated, truncated = getattr(row, "terminated", None), getattr(row, "truncated", None)
     if terminated is None and truncated is None:
         return done, False
@@ -190,45 +194,48 @@ def termination_of(row: Any, done: bool) -> tuple[bool, bool]:
 
 
 def _space_text(text: str) -> str:
-    """Return a space's text as it is written here; what cannot be read stays."""
+    """Return a space's text in our form, or unchanged if it cannot be parsed."""
     try:
         return str(Space.from_string(text))
     except SpaceError:
         return text
 
 
-#: zones differ by such steps
+#: time zones are multiples of this step
 _STEP = timedelta(minutes=15)
-#: the zones in use that are not whole hours from -12 to 14 (IANA Time Zone Database, 2025)
+#: existing time zones other than whole hours from -12 to 14 (IANA Time Zone Database, 2025)
 _BETWEEN = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
 _ZONES = [timedelta(hours=hours) for hours in (*range(-12, 15), *_BETWEEN)]
-#: a zone is taken from the end of a phase if it lies that near to one in use
+#: maximum distance of a zone computed from the end of a phase to an existing zone
 _NEAR = timedelta(minutes=5)
 
 
 def zone_of(started: datetime, first: datetime, ends: Sequence[tuple[datetime, datetime]]) -> timedelta:
-    """Return by how much the dates of rows are before those of UTC.
+    """Estimate the offset of the rows' local time from UTC.
 
-    ``started``: when the instance was made, in UTC; ``first``: the date of its first row. ``ends``: for
-    each phase that has ended, the date of its last row, and when palaestrAI says that it has ended, in
-    UTC: they lie seconds apart. Where there is none of these, the zone is the one in use with the
-    first row the nearest after the start. Then a run of which the first row came late may be
-    taken for one of another zone.
+    If phases have ended, it is derived from the end of the last row and of the phase, which are seconds apart.
+    Otherwise, it is the existing zone for which the first row follows the start most closely. In that case, a run with
+    a late first row may be assigned to a wrong zone.
+
+    Args:
+        started: the date of the instance's creation, in UTC.
+        first: the date of its first row, in local time.
+        ends: for each ended phase, the date of its last row in local time, and its end in UTC.
     """
-    # rows come before the end, so the least of these is the nearest
+    # rows precede the end of their phase, so the maximum is the closest
     if ends:
         apart = max(last - ended for last, ended in ends)
         zone = round(apart / _STEP) * _STEP
         if zone in _ZONES and abs(apart - zone) <= _NEAR:
             return zone
-    # (by the clock of the database, the row may be a moment before the instance)
+    # by the database's clock, the row may slightly precede the instance
     before = [zone for zone in _ZONES if zone <= first - started + timedelta(minutes=1)]
     return max(before, default=_ZONES[0])
 
 
 @dataclass
 class _Moments:
-    """Sum, number, least and greatest of the values that are there."""
+    """Sum, count, minimum and maximum of the values that are not NaN."""
 
     sum: float = 0.0
     count: int = 0
@@ -254,7 +261,7 @@ class _Episode:
     last: datetime
     ticks: int = 0
     done: bool = False
-    #: rows by agent and states by environment
+    #: numbers of rows by agent, and of states by environment
     rows: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     outcomes: dict[str, tuple[_Moments, dict[str, _Moments]]] = field(default_factory=dict)
@@ -265,7 +272,7 @@ class _Episode:
 
 
 class EpisodeKey(NamedTuple):
-    """Which episode of a phase it is."""
+    """Identifies an episode of a phase."""
 
     worker: int
     episode: int
@@ -273,10 +280,10 @@ class EpisodeKey(NamedTuple):
 
 
 class PhaseImport:
-    """Reads the rows of palaestrAI's phases that have one number, and records them as one phase.
+    """Records all palaestrAI phases with the same number as one phase.
 
-    Evaluations are a phase of their own there. ``notes`` counts what could not be recorded, ``read`` gets
-    how many rows were read.
+    In palaestrAI, evaluations are separate phases. ``notes`` counts data that cannot be recorded. ``read`` is called
+    with numbers of read rows.
     """
 
     def __init__(
@@ -288,7 +295,7 @@ class PhaseImport:
         read: Callable[[int], None],
     ):
         self.number = as_int(phases[0].number, "the number of a phase")
-        #: by number of the row of palaestrAI's phase: whether it is an evaluation
+        #: by id of palaestrAI's phase, whether it is an evaluation
         self._evaluates = {row.id: row.mode == EVALUATE for row in phases}
         first = next((row for row in phases if row.mode != EVALUATE), phases[0])
         self.name, self.mode = str(first.uid), "test" if first.mode == "test" else "train"
@@ -297,25 +304,25 @@ class PhaseImport:
         ids = list(self._evaluates)
         self._agents = _grouped(database.rows("agents", "experiment_run_phase_id", ids), "name")
         self._environments = _grouped(database.rows("environments", "experiment_run_phase_id", ids), "uid")
-        #: what became of the episodes, once they were recorded
+        #: the recorded episodes
         self.episodes: dict[EpisodeKey, _Episode] = {}
-        #: at how many steps an agent that has actuators set none of them
+        #: by agent with actuators, the number of steps in which it set none
         self.silent: Counter[str] = Counter()
         self._recorder: PhaseRecorder | None = None
 
     @property
     def row_id(self) -> int:
-        """The number of the row of the phase that was recorded."""
+        """The id of the recorded phase."""
         assert self._recorder is not None
         return self._recorder.row_id
 
     @property
     def agent_ids(self) -> dict[int, str]:
-        """The agents' names by the numbers of their rows."""
+        """The agents' names by id."""
         return {row.id: name for name, rows in self._agents.items() for row in rows}
 
     def record(self, recorder: InstanceRecorder, controller: str, reason: str) -> None:
-        """Record the phase. Raises :class:`NewChannel` where it must be done again with more columns."""
+        """Record the phase. Raises :class:`NewChannel` if it must be repeated with more columns."""
         self._learn_channels()
         workers = self._config.get("workers", self._config.get("worker"))
         episodes = self._config.get("episodes")
@@ -337,7 +344,7 @@ class PhaseImport:
         self._recorder.finish(reason)
 
     def is_over(self) -> bool:
-        """Whether every worker's last episode was done."""
+        """Return whether every worker's last episode is done."""
         last: dict[int, EpisodeKey] = {}
         for key in sorted(self.episodes):
             if not key.evaluation:
@@ -366,7 +373,7 @@ class PhaseImport:
         row = self._environments[uid][0]
         params = plain(getattr(row, "parameters", None))
         if isinstance(params, dict):
-            # these are not the user's, and others in every execution
+            # generated parameters, which differ between executions
             params = {key: value for key, value in params.items() if key not in ("uid", "broker_uri", "seed")}
         return EnvironmentRecord(
             uid=uid,
@@ -409,7 +416,7 @@ class PhaseImport:
             stamp, walltime = getattr(row, "simtime_timestamp", None), as_date(row.walltime)
             state = None if stamp is None else {"simtime_timestamp": stamp.isoformat()}
             stream = self._recorder.environment(uid, evaluation)
-            # (the state before the first step is not recorded there)
+            # palaestrAI does not record the state before the first step
             stream.append(worker, number, step + 1, time, readings, (), done, False, state)
             episode = self._episode(EpisodeKey(worker, number, evaluation), walltime)
             episode.add_row(walltime, time, done)
@@ -442,7 +449,9 @@ class PhaseImport:
             objective = _NAN if row.objective is None else as_float(row.objective, "an objective")
             walltime = as_date(row.walltime)
             wall = (walltime - walls[key]).total_seconds() if key in walls else _NAN
-            walls = {one: at for one, at in walls.items() if one.worker != worker} | {key: walltime}
+            walls = {episode_key: at for episode_key, at in walls.items() if episode_key.worker != worker} | {
+                key: walltime
+            }
             self._recorder.agent(name, evaluation).append(
                 *(worker, number, step, time),
                 *(sensors.vector(informations(row.sensor_readings)), setpoints, rewards, objective),
@@ -454,16 +463,16 @@ class PhaseImport:
             episode.add_row(walltime, time, done)
             episode.rows[name] += 1
             fresh = (_Moments(), {reward: _Moments() for reward in rewards_of})
-            own, each = episode.outcomes.setdefault(name, fresh)
-            own.add(objective)
+            total, each = episode.outcomes.setdefault(name, fresh)
+            total.add(objective)
             for moments, value in zip(each.values(), rewards, strict=True):
                 moments.add(value)
             self._record_statistics(name, key, step, row)
 
     def _record_statistics(self, name: str, key: EpisodeKey, step: int, row: Any) -> None:
         assert self._recorder is not None
-        found = mapping(getattr(row, "statistics", None), "what an agent tells about itself")
-        for what, value in found.items():
+        statistics = mapping(getattr(row, "statistics", None), "what an agent tells about itself")
+        for what, value in statistics.items():
             figure = _mean_of(value)
             if figure is None:
                 self._notes[f"statistic {what!r} of agent {name!r} that is no number"] += 1
@@ -473,66 +482,66 @@ class PhaseImport:
     def _record_episodes(self) -> None:
         assert self._recorder is not None
         for key in sorted(self.episodes):
-            one = self.episodes[key]
+            episode = self.episodes[key]
             self._recorder.episode(
                 key.worker,
                 key.episode,
-                steps=max((one.states or one.rows).values()),
-                ticks=one.ticks,
-                ended_by="done" if one.done else "not recorded",
-                flow="RESET" if one.done else "CONTINUE",
-                duration=(one.last - one.first).total_seconds(),
+                steps=max((episode.states or episode.rows).values()),
+                ticks=episode.ticks,
+                ended_by="done" if episode.done else "not recorded",
+                flow="RESET" if episode.done else "CONTINUE",
+                duration=(episode.last - episode.first).total_seconds(),
                 agents={
                     name: {
-                        "objective": own.as_mapping(),
+                        "objective": total.as_mapping(),
                         "rewards": {r: m.as_mapping() for r, m in each.items()},
                     }
-                    for name, (own, each) in one.outcomes.items()
+                    for name, (total, each) in episode.outcomes.items()
                 },
                 evaluation=key.evaluation,
             )
 
     def _rewards(self, row: Any) -> list[Information]:
-        """Return the rewards of a row, named as here: with the environment, where there is one only."""
-        found = informations(row.rewards)
+        """Return the rewards of a row, prefixed with the environment if there is only one."""
+        rewards = informations(row.rewards)
         if len(self._environments) != 1:
-            return found
+            return rewards
         (uid,) = self._environments
-        return [o if o.uid.startswith(f"{uid}.") else o._replace(uid=f"{uid}.{o.uid}") for o in found]
+        return [o if o.uid.startswith(f"{uid}.") else o._replace(uid=f"{uid}.{o.uid}") for o in rewards]
 
     def _episode(self, key: EpisodeKey, walltime: datetime) -> _Episode:
-        found = self.episodes.get(key)
-        if found is None:
-            found = self.episodes[key] = _Episode(walltime, walltime)
-        return found
+        episode = self.episodes.get(key)
+        if episode is None:
+            episode = self.episodes[key] = _Episode(walltime, walltime)
+        return episode
 
     def _first(self, table: str, column: str, owners: Sequence[Any]) -> Any:
         each = (next(self._database.rows(table, column, [owner.id]), None) for owner in owners)
         return next((row for row in each if row is not None), None)
 
     def _rows(self, table: str, column: str, owners: Sequence[Any]) -> Iterator[Any]:
-        for owner in owners:  # one by one: databases have them in order by an index
+        for owner in owners:  # one by one, because an index provides the order
             for row in self._database.rows(table, column, [owner.id]):
                 self._read(1)
                 yield row
 
 
 def _grouped(rows: Iterable[Any], name: str) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    groups: dict[str, list[Any]] = {}
     for row in rows:
-        found.setdefault(str(getattr(row, name)), []).append(row)
-    return found
+        groups.setdefault(str(getattr(row, name)), []).append(row)
+    return groups
 
 
 def _mean_of(value: Any) -> float | None:
-    """Return a statistic as one number: of several, their mean."""
-    several = list(value.values()) if isinstance(value, dict) else value
-    several = several if isinstance(several, list) else [several]
-    if not several or not all(isinstance(one, int | float) for one in several):
+    """Return the mean of a statistic, or ``None`` if it is not numeric."""
+    values = list(value.values()) if isinstance(value, dict) else value
+    values = values if isinstance(values, list) else [values]
+    if not values or not all(isinstance(item, int | float) for item in values):
         return None
     try:
-        return math.fsum(several) / len(several)
-    except ValueError:  # of both infinities
+        return math.fsum(values) / len(values)
+    except ValueError:  # infinities of both signs
         return _NAN
     except OverflowError:
         return None

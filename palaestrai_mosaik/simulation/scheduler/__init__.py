@@ -1,16 +1,16 @@
-"""Executes the schedule of any world of mosaik, without an event loop where no simulator is remote.
+"""Executes any mosaik world, without an event loop if no simulator is remote.
 
-What the schedule of a world *is*, mosaik says: it is in the delays, triggers, groups and connections of a built
-world. This package reads them, and makes the same calls with the same inputs. It knows mosaik, and nothing else
-of this project.
+The schedule of a world is determined by mosaik: by the delays, triggers, groups and connections of a built
+world. This package reads them, and makes the same calls with the same inputs. It depends on mosaik, and on
+nothing else in this project.
 
 =================  =============================================================================================
-:mod:`.run`        :func:`run_world` for scenario scripts; :func:`run`, in the stead of ``mosaik.scheduler.run``;
+:mod:`.run`        :func:`run_world` for scenario scripts; :func:`run`, which replaces ``mosaik.scheduler.run``;
                    :func:`stepwise`, to drive a world from outside
-:mod:`.order`      which of those that may step goes first
+:mod:`.order`      the order of simulators that may step
 :mod:`.direct`     all simulators in this process: one loop that calls one after the other
 :mod:`.general`    some in other processes: mosaik's conditions, written out
-:mod:`.versions`   what differs between mosaik 3.5, 3.6 and 3.7
+:mod:`.versions`   the differences between mosaik 3.5, 3.6 and 3.7
 =================  =============================================================================================
 """
 

@@ -1,8 +1,8 @@
 """Executes a world of simulators in this process: one loop, which calls one simulator after the other.
 
-Read :class:`Schedule` first, then :mod:`.order`. What a world *is* stays mosaik's: this module reads
-what mosaik has worked out of the connections (``SimRunner``), and keeps its state where it can be seen there
-(data of the outputs, inputs that wait), so that requests of simulators are answered by mosaik's own code.
+Read :class:`Schedule` first, then :mod:`.order`. The meaning of a world stays mosaik's: this module reads
+the results of mosaik's analysis of the connections (``SimRunner``), and keeps its own state in mosaik's objects
+(data of the outputs, waiting inputs), so that mosaik's own code can answer requests of simulators.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from mosaik.tiered_time import TieredTime
 from . import versions
 from .order import ranks
 
-#: number of tiers of a time in no group
+#: number of tiers of a time outside all groups
 _PLAIN = 1
-#: seconds after which others in an event loop get their turn
+#: seconds after which other tasks of the event loop get their turn
 _TURN = 0.005
-#: outputs that a simulator keeps before those that nobody can ask for any more are dropped
+#: number of outputs that a simulator keeps before the ones that cannot be fetched any more are dropped
 KEPT = 32
-#: from so many inputs or outputs of a simulator on, the garbage collector is paused while they are put together
+#: with this many inputs or outputs, the garbage collector is paused while they are collected
 _MANY = 256
-#: of an input that waits
+#: the time of a waiting input
 _TIME = itemgetter(0)
 
-#: how a function is marked that asks mosaik for nothing
+#: mark of a generator function that requests nothing from mosaik
 _ONLY_QUESTIONS = "only_questions"
 
 Inputs = dict[str, dict[str, dict[str, Any]]]
@@ -53,7 +53,7 @@ def _same(value: Any) -> Any:
 
 
 def _changes(transform: Callable[[Any], Any]) -> bool:
-    """Return whether ``transform`` is anything but ``lambda x: x``, which is what mosaik takes for none."""
+    """Return whether ``transform`` differs from ``lambda x: x``, mosaik's default without an effect."""
     if not isinstance(transform, FunctionType):
         return True
     code, same = transform.__code__, _same.__code__
@@ -67,8 +67,8 @@ def _changes(transform: Callable[[Any], Any]) -> bool:
 def local_simulator(proxy: Any) -> tuple[Any, bool, bool] | None:
     """Return the simulator behind mosaik's ``proxy``, if it is in this process and can be called directly.
 
-    With it, whether its ``step`` takes ``max_advance``, and whether it knows ``setup_done`` (mosaik's
-    adapters for older versions of its API). ``None`` for anything else.
+    The other two results are whether its ``step`` takes ``max_advance``, and whether it has ``setup_done``:
+    mosaik's adapters for older versions of its API lack them. ``None`` for any other proxy.
     """
     advance = setup = True
     while type(proxy) in (V3ToV2Adapter, V2ToV1Adapter):
@@ -79,7 +79,7 @@ def local_simulator(proxy: Any) -> tuple[Any, bool, bool] | None:
 
 
 class Runner:
-    """What the schedule has to know of one simulator, worked out of mosaik's ``SimRunner`` (``origin``)."""
+    """The schedule's data about one simulator, derived from mosaik's ``SimRunner`` (``origin``)."""
 
     __slots__ = (
         "advances",
@@ -115,38 +115,38 @@ class Runner:
         self.origin = origin
         self.simulator, self.advances, self.sets_up = found
         self.ranks = place
-        #: zeros for all tiers of its times after the first
+        #: zeros, one for each tier of its times after the first
         self.tiers = (0,) * (len(origin.last_step) - 1)
         #: a heap of the times (tuples of tiers) at which it will step
         self.pending: list[tuple[int, ...]] = []
-        #: the tiered time of its step, while it makes one, and the first tier of its last one
+        #: the tiered time of its current step, if any, and the first tier of its last one
         self.moment: tuple[int, ...] | None = None
         self.last = -1
         self.must_step = origin.type == "time-based"
-        #: whether its functions are generators that may ask mosaik for something
+        #: whether its functions are generators, which may request something from mosaik
         self.steps = isgeneratorfunction(self.simulator.step)
         self.gives = bool(origin.output_request) and isgeneratorfunction(self.simulator.get_data)
-        #: and whether these may be of mosaik: its objects must be up to date then
+        #: whether they may do so in fact: mosaik's objects must be up to date then
         self.asks = self.gives or (self.steps and not getattr(self.simulator.step, _ONLY_QUESTIONS, False))
-        #: who can trigger it, and the least time until then
+        #: the simulators that can trigger it, and the shortest time until then
         self.ancestors: list[tuple[Runner, int]] = []
-        #: makes its inputs for a time
+        #: builds its inputs for a time
         self.inputs: Callable[[int], Inputs]
-        #: takes its outputs
+        #: processes its outputs
         self.passes_on: Callable[[Runner, Any], None]
-        #: inputs that have been sent to it, in order: (time, number, source, entity, attribute, value). This is
-        #: mosaik's heap; a sorted list is one, too.
+        #: inputs that have been sent to it, in order: (time, number, source, entity, attribute, value). It shares
+        #: mosaik's heap; a sorted list is a heap, too.
         self.queue: list[Any] = origin.timed_input_buffer.input_queue
         self.request = origin.output_request
-        #: by entity, the attributes that are asked for
+        #: the requested attributes of each entity
         self.known = {eid: frozenset(attrs) for eid, attrs in self.request.items()}
-        #: to whose queue it sends with which delay, and what: entity, attribute, name of the source, entity and
+        #: for each target queue and delay, the outputs to send: entity, attribute, name of the source, entity and
         #: attribute of the target, transform
         self.pushes: list[tuple[list[Any], int, list[tuple[str, str, str, str, str, Any]]]] = []
-        #: whom it triggers with which delay (ticks, where neither is in a group), and by what: any of these
-        #: entities and attributes
+        #: for each triggered simulator and delay (in ticks, if neither is in a group), the entities and
+        #: attributes that trigger it
         self.triggers: list[tuple[Runner, Any, list[tuple[str, str]]]] = []
-        #: its outputs by time, if others fetch them; the one that was written last, and its time
+        #: its outputs by time, if others fetch them; the newest output, and its time
         self.cached = origin.outputs is not None
         self.outputs: dict[int, Mapping[str, Any]] = origin.outputs if self.cached else {}
         accumulate(self.outputs)
@@ -154,20 +154,20 @@ class Runner:
         self.latest: Mapping[str, Any]
         self.latest_time, self.latest = next(reversed(self.outputs.items()), (-1, {}))
         self.trim_at = KEPT
-        #: the longest delay with which others fetch them
+        #: the longest delay with which others fetch its outputs
         self.reach = 0
 
 
 class Schedule:
     """The schedule of a built world whose simulators are all in this process.
 
-    A heap holds every step that is planned, by its place in the order (:mod:`.order`). :meth:`run` takes the
-    first, gets the inputs together, calls the simulator, passes its outputs on, plans what follows from them,
-    and goes on until nothing is left before ``until``.
+    A heap holds every planned step, by its position in the order (:mod:`.order`). :meth:`run` takes the
+    first, collects the inputs, calls the simulator, passes its outputs on, and plans the steps that follow from
+    them, until no step before ``until`` is left.
 
-    :meth:`run` is a coroutine that awaits nothing unless a simulator does: in ``step`` or ``get_data``, if they
-    are generator functions. So it needs no event loop; :meth:`advance` drives it, up to the next moment at
-    which somebody in this world waits for an answer from outside.
+    :meth:`run` is a coroutine that awaits nothing unless a simulator does so in ``step`` or ``get_data``, if they
+    are generator functions. It therefore needs no event loop; :meth:`advance` drives it up to the next time that
+    a simulator waits for an answer from outside.
 
     Raises :class:`~.order.NoOrder` if the world has no order, and ``ValueError`` if a simulator is not in this
     process.
@@ -175,9 +175,9 @@ class Schedule:
 
     def __init__(self, world: Any, until: int):
         self.world = world
-        #: the end, exclusive. It may be drawn nearer while the world runs, and nobody steps at it or later.
+        #: the end, exclusive. It may be moved forward while the world runs; no simulator steps at it or later.
         self.until = until
-        #: the time of the step that is being made
+        #: the time of the current step
         self.time = -1
         origins = versions.runners(world)
         found = [local_simulator(origin._proxy) for origin in origins]
@@ -193,16 +193,16 @@ class Schedule:
         #: (time, rank, [tier, rank, ...] runner)
         self._heap: list[Any] = []
         self._count = itertools.count().__next__
-        #: who may ask mosaik's code for outputs of others
+        #: simulators that may request outputs of others through mosaik's code
         asking = {target.sid for origin in origins for target in origin.successors_to_wait_for}
         self._askers = [runner for runner in self.runners if runner.origin.sid in asking]
-        #: whether some simulator may ask mosaik for something
+        #: whether any simulator may request something from mosaik
         self.asks = any(runner.asks for runner in self.runners)
         for runner in self.runners:
             self._compile(runner)
         self._driven: Any = None
         self._is_set_up = False
-        #: when others in an event loop get their turn
+        #: when other tasks of the event loop get their next turn
         self._turn = 0.0
         self._beginning = [self._initial(runner) for runner in self.runners]
         self._plan_first()
@@ -231,7 +231,7 @@ class Schedule:
         runner.passes_on = self._pass_on if messages < _MANY else _without_collector(self._pass_on)
 
     def _inputs_of(self, runner: Runner) -> Callable[[int], Inputs]:
-        """Return what makes the inputs of ``runner`` for a time, as mosaik's ``get_input_data`` does."""
+        """Build the function that collects the inputs of ``runner`` for a time, like mosaik's ``get_input_data``."""
         origin, queue, persistent = runner.origin, runner.queue, runner.origin.persistent_inputs
         ports: dict[tuple[str, str], int] = {}
         pulls = []
@@ -244,18 +244,18 @@ class Schedule:
             fetched_from = self._runner_of[source.sid]
             fetched_from.reach = max(fetched_from.reach, delay.tiers[0])
             pulls.append((fetched_from, delay.tiers[0], wires))
-        # the first attribute of each entity, and the others
+        # the first attribute of each entity, and all later ones
         firsts: list[tuple[str, str, int]] = []
-        others: list[tuple[str, str, int]] = []
+        later: list[tuple[str, str, int]] = []
         entities: set[str] = set()
         for (eid, attr), port in ports.items():
-            (others if eid in entities else firsts).append((eid, attr, port))
+            (later if eid in entities else firsts).append((eid, attr, port))
             entities.add(eid)
 
         def inputs(time: int) -> Inputs:
             if origin.inputs_from_set_data:
                 return self._inputs_with_set_data(runner, time)
-            # mosaik passes the dictionaries of persistent inputs on, so that what is sent stays in them
+            # like mosaik, pass on the dictionaries of persistent inputs, so that sent values stay in them
             data: Inputs = dict(persistent)
             if queue:
                 _take_due(queue, time, data)
@@ -280,7 +280,7 @@ class Schedule:
                 _add(ports, fetched, data)
                 return data
             data = {eid: {attr: fetched[port]} for eid, attr, port in firsts}
-            for eid, attr, port in others:
+            for eid, attr, port in later:
                 data[eid][attr] = fetched[port]
             return data
 
@@ -292,14 +292,14 @@ class Schedule:
                 _take_due(queue, time, data)
             return data
 
-        made = inputs if pulls or persistent else sent
-        return made if len(ports) < _MANY else _without_collector(made)
+        collect = inputs if pulls or persistent else sent
+        return collect if len(ports) < _MANY else _without_collector(collect)
 
     def _inputs_with_set_data(self, runner: Runner, time: int) -> Inputs:
         origin = runner.origin
         self._show(runner)
         data: Inputs = mosaik_scheduler.get_input_data(self.world, origin)
-        # what is left is a heap
+        # mosaik leaves a heap
         runner.queue.sort()
         return data
 
@@ -326,9 +326,9 @@ class Schedule:
                 self._plan(runner, moment)
 
     def rewind(self) -> None:
-        """Go back to the state in which the world was built, to run it once more.
+        """Return to the initial state of the built world, to run it once more.
 
-        The simulators are left as they are: whoever calls this resets them, too.
+        The simulators themselves are not reset: that is left to the caller.
         """
         self._heap.clear()
         self._driven = None
@@ -344,31 +344,31 @@ class Schedule:
             runner.outputs.update(_copied(outputs, 3))
             runner.latest_time, runner.latest = next(reversed(runner.outputs.items()), (-1, {}))
             runner.moment, runner.last, runner.trim_at = None, -1, KEPT
-            # also where the last run was given up within a step
+            # true if the last run was abandoned within a step
             runner.origin.is_in_step = False
         self._plan_first()
 
     def _plan(self, runner: Runner, moment: tuple[int, ...]) -> None:
-        """Let ``runner`` step at a tiered time, unless it will anyway."""
+        """Plan a step of ``runner`` at a tiered time, unless it is planned already."""
         pending = runner.pending
         if moment in pending:
             return
         heapq.heappush(pending, moment)
-        places = runner.ranks
-        if len(places) == 1:
-            heapq.heappush(self._heap, (moment[0], places[0], runner))
+        simulator_ranks = runner.ranks
+        if len(simulator_ranks) == 1:
+            heapq.heappush(self._heap, (moment[0], simulator_ranks[0], runner))
         else:
-            # one tier less is shared with each loop further in
-            place = [part for pair in zip(moment, places, strict=False) for part in pair]
-            heapq.heappush(self._heap, (*place, runner))
+            # each inner loop shares one tier less
+            position = [part for pair in zip(moment, simulator_ranks, strict=False) for part in pair]
+            heapq.heappush(self._heap, (*position, runner))
 
     # -- running
 
     async def run(self, *, among_others: bool = False) -> None:
-        """Run the world until its end, or raise what a simulator raises.
+        """Run the world until its end, or raise a simulator's exception.
 
-        ``among_others``: in an event loop, in which others get a turn from time to time, and somebody may
-        pause the world (``world.running``).
+        ``among_others``: whether it runs in an event loop with other tasks, which get a turn from time to time and
+        may pause the world (``world.running``).
         """
         await self._set_up()
         try:
@@ -418,7 +418,7 @@ class Schedule:
             self._show_progress(bars)
 
     async def _set_up(self) -> None:
-        """Tell every simulator that the world has been built, unless they know."""
+        """Call ``setup_done`` of every simulator, if not done before."""
         setting_up = [] if self._is_set_up else self.runners
         self._is_set_up = True
         failures = []
@@ -434,7 +434,7 @@ class Schedule:
             raise failures[0]
 
     async def _asked_step(self, runner: Runner, inputs: Inputs, advance: int) -> Any:
-        """Let a simulator step that asks mosaik, or somebody outside, for something meanwhile."""
+        """Perform a step that requests something from mosaik, or from outside, meanwhile."""
         if runner.asks:
             self._show(runner)
         runner.origin.is_in_step = True
@@ -444,7 +444,7 @@ class Schedule:
         return following
 
     async def _let_others(self) -> None:
-        """Let others in the event loop have their turn, if they wait for a time or have waited for long."""
+        """Give other tasks of the event loop a turn, if they wait for a time or have waited for long."""
         if not self.world.running.is_set():
             await self.world.running.wait()
         if self._publish_progress() or clock.perf_counter() > self._turn:
@@ -452,7 +452,7 @@ class Schedule:
             self._turn = clock.perf_counter() + _TURN
 
     def _max_advance(self, runner: Runner) -> int:
-        """Return the time up to which nothing can trigger ``runner``, as far as it depends on others."""
+        """Return the time up to which no other simulator can trigger ``runner``."""
         advance = self.until
         for ancestor, delay in runner.ancestors:
             if ancestor.pending and ancestor.pending[0][0] + delay <= advance:
@@ -463,7 +463,7 @@ class Schedule:
         return advance
 
     def _plan_following(self, runner: Runner, following: Any) -> None:
-        """Plan the step that a simulator has asked for itself."""
+        """Plan the step that a simulator has requested for itself."""
         if following is not None:
             if not isinstance(following, int):
                 raise versions.no_integer(runner.origin.sid, following)
@@ -475,7 +475,7 @@ class Schedule:
             raise AssertionError("A time-based simulator must always return a next step")
 
     def _pass_on(self, runner: Runner, data: Any) -> None:
-        """Keep, send and trigger what a simulator's outputs demand."""
+        """Store and send a simulator's outputs, and trigger other simulators by them."""
         sid, moment, count = runner.origin.sid, runner.moment, self._count
         assert moment is not None
         written = versions.take_time(data, moment[0]) if "time" in data else moment[0]
@@ -487,24 +487,24 @@ class Schedule:
             out = (written, *runner.tiers)
         if runner.cached:
             self._keep(runner, written, data)
-        known = runner.known
+        requested = runner.known
         for eid in data:
-            if eid not in known or not known[eid].issuperset(data[eid]):
+            if eid not in requested or not requested[eid].issuperset(data[eid]):
                 runner.origin.check_outputs(data)
                 break
         for queue, delay, wires in runner.pushes:
-            place, sent = written + delay, []
+            arrival, sent = written + delay, []
             for eid, attr, source, to_eid, to_attr, transform in wires:
                 attributes = data.get(eid)
                 if attributes is not None and attr in attributes:
                     value = attributes[attr]
                     if transform is not None:
                         value = transform(value)
-                    sent.append((place, count(), source, to_eid, to_attr, value))
-            if not queue or queue[-1][0] <= place:
+                    sent.append((arrival, count(), source, to_eid, to_attr, value))
+            if not queue or queue[-1][0] <= arrival:
                 queue.extend(sent)
             else:
-                following = bisect_right(queue, place, key=_TIME)
+                following = bisect_right(queue, arrival, key=_TIME)
                 queue[following:following] = sent
         for target, delay, ports in runner.triggers:
             for eid, attr in ports:
@@ -514,26 +514,29 @@ class Schedule:
                     break
 
     def _keep(self, runner: Runner, written: int, data: Any) -> None:
-        """Keep outputs for those who fetch them."""
+        """Store outputs for simulators that fetch them."""
         outputs = runner.outputs
         if written in outputs and written != runner.latest_time:
-            # the one that is written last comes last
+            # the output written last must come last
             del outputs[written]
         outputs[written] = runner.latest = data
         runner.latest_time = written
         if len(outputs) > runner.trim_at:
             oldest = self.time - runner.reach
             if self._askers:
-                # mosaik answers them with what was there at their last step
+                # mosaik answers them with the outputs at the time of their last step
                 oldest = min(oldest, *(asker.last for asker in self._askers))
             forget(outputs, oldest)
             runner.trim_at = max(KEPT, 2 * len(outputs))
 
     def advance(self, answer: Any = None) -> Any:
-        """Run on, up to the next moment at which a simulator awaits an answer from outside, or to the end.
+        """Continue to the next time that a simulator awaits an answer from outside, or to the end.
 
-        What it awaits is returned (see :class:`Question`), and ``answer`` is what it gets; ``None`` at the
-        end, and for the first call.
+        Args:
+            answer: the answer to the last request; ``None`` for the first call.
+
+        Returns:
+            The next request (see :class:`Question`), or ``None`` at the end.
         """
         if self._driven is None:
             self._driven = self.run()
@@ -543,18 +546,18 @@ class Schedule:
             return None
 
     def close(self) -> None:
-        """End a world that :meth:`advance` has not brought to its end."""
+        """Close a world that :meth:`advance` has not brought to its end."""
         if self._driven is not None:
             self._driven.close()
 
-    # -- what mosaik's own objects show
+    # -- the state of mosaik's own objects
 
     def progress(self) -> float:
-        """Return the mean progress of all simulators, in percent of the time, as mosaik counts it."""
+        """Return the mean progress of all simulators, in percent of the time, by mosaik's definition."""
         return mean_progress([self._reached(runner) for runner in self.runners], self.until)
 
     def _reached(self, runner: Runner) -> int:
-        """Return the time before which ``runner`` has done all its work."""
+        """Return the time before which ``runner`` has completed all its work."""
         reached = self.until
         if runner.moment is not None:
             reached = min(reached, runner.moment[0])
@@ -567,7 +570,7 @@ class Schedule:
         return reached
 
     def _show(self, runner: Runner) -> None:
-        """Bring mosaik's object of a simulator up to date."""
+        """Update mosaik's object of a simulator."""
         origin, tiers = runner.origin, runner.tiers
         origin.current_step = None if runner.moment is None else TieredTime(*runner.moment)
         origin.last_step = TieredTime(runner.last, *tiers)
@@ -577,7 +580,7 @@ class Schedule:
         origin.progress.time = TieredTime(self._reached(runner), *tiers)
 
     def _publish_progress(self) -> bool:
-        """Wake whoever waits for a simulator to reach a time; return whether there is somebody."""
+        """Wake tasks that wait for a simulator to reach a time; return whether there are any."""
         waited_for = [runner for runner in self.runners if runner.origin.progress._futures]
         for runner in waited_for:
             runner.origin.progress.set(TieredTime(self._reached(runner), *runner.tiers))
@@ -590,9 +593,9 @@ class Schedule:
 
 
 def accumulate(initial: dict[int, Any]) -> None:
-    """Order initial data by their times, and let them hold what was given for the times before.
+    """Order initial data by time, and copy the data of earlier times into later ones.
 
-    mosaik keeps those of one time shift apart from those of another, so they would hide each other.
+    mosaik separates them by time shift, so the data of one would hide those of another.
     """
     before: dict[str, dict[str, Any]] = {}
     for time in sorted(initial):
@@ -603,12 +606,12 @@ def accumulate(initial: dict[int, Any]) -> None:
 
 
 def forget(outputs: dict[int, Any], oldest: int) -> None:
-    """Drop the outputs that nobody can fetch any more who asks for ``oldest`` or later.
+    """Drop the outputs that cannot be fetched for ``oldest`` or later times any more.
 
-    What is fetched for a time is the output up to it that was written last.
+    A request for a time gets the output up to it that was written last.
 
-    mosaik forgets all that is older than the last step of every simulator; but a connection with a time shift, and
-    one to a simulator that has not caught up (without lazy stepping), still need some of it.
+    mosaik drops all outputs older than the last step of every simulator; but a connection with a time shift, and
+    one to a simulator that has not caught up (without lazy stepping), still need some of them.
     """
     least: float = math.inf
     needed = []
@@ -623,14 +626,14 @@ def forget(outputs: dict[int, Any], oldest: int) -> None:
 
 
 def mean_progress(times: Sequence[int], until: int) -> float:
-    """Return the mean of ``times`` in percent of ``until``; a world that ends at once makes no progress."""
+    """Return the mean of ``times`` in percent of ``until``, 0 for a world without duration."""
     return sum(times) / len(times) * 100 / until if until else 0.0
 
 
 def _without_collector(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return ``call``, during which the garbage collector is paused.
+    """Wrap ``call`` to pause the garbage collector meanwhile.
 
-    It would run after every 700 new dictionaries or tuples, none of which is garbage yet.
+    It would run after every 700 new dictionaries or tuples, although none of them is garbage yet.
     """
 
     def without(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -646,12 +649,12 @@ def _without_collector(call: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _copied(data: Any, levels: int) -> Any:
-    """Return a copy of dictionaries in dictionaries, ``levels`` deep; what is below is shared."""
+    """Copy nested dictionaries, ``levels`` deep; deeper values are shared."""
     return {key: _copied(value, levels - 1) for key, value in data.items()} if levels else data
 
 
 def _take_due(queue: list[Any], time: int, data: Inputs) -> None:
-    """Move the inputs up to a time from those that wait to ``data``."""
+    """Move the waiting inputs up to a time to ``data``."""
     count = len(queue) if queue[-1][0] <= time else bisect_right(queue, time, key=_TIME)
     for _, _, full_id, eid, attr, value in queue[:count]:
         attributes = data.get(eid)
@@ -665,7 +668,7 @@ def _take_due(queue: list[Any], time: int, data: Inputs) -> None:
 
 
 def _add(ports: Iterable[tuple[str, str]], fetched: Sequence[dict[str, Any]], data: Inputs) -> None:
-    """Add what was fetched, for each entity and attribute, to the inputs that were sent."""
+    """Add the fetched values of each entity and attribute to the inputs that were sent."""
     for (eid, attr), values in zip(ports, fetched, strict=True):
         attributes = data.get(eid)
         if attributes is None:
@@ -677,7 +680,7 @@ def _add(ports: Iterable[tuple[str, str]], fetched: Sequence[dict[str, Any]], da
 
 
 def _after(moment: tuple[int, ...], delay: Any) -> tuple[int, ...]:
-    """Return the tiered time at a target, for one at the source."""
+    """Return the tiered time at a target for one at the source."""
     tiers: tuple[int, ...] = delay.tiers
     if len(tiers) == len(moment) == _PLAIN:
         return (moment[0] + tiers[0],)
@@ -686,9 +689,9 @@ def _after(moment: tuple[int, ...], delay: Any) -> tuple[int, ...]:
 
 
 def _bars(world: Any, runners: Sequence[Runner]) -> list[tuple[Any, Sequence[Runner]]]:
-    """Return the progress bars that are shown, with the simulators of which each shows the mean."""
+    """Return the visible progress bars, each with the simulators whose mean it shows."""
     bars = [(runner.origin.tqdm, [runner]) for runner in runners] + [(world.tqdm, runners)]
-    return [(bar, of) for bar, of in bars if not bar.disable]
+    return [(bar, shown_runners) for bar, shown_runners in bars if not bar.disable]
 
 
 def _warn_of_missing(source: str, eid: str, attr: str, target: str) -> None:
@@ -702,7 +705,7 @@ def _warn_of_missing(source: str, eid: str, attr: str, target: str) -> None:
 
 
 async def _answered(asking: Generator[Any, Any, Any]) -> Any:
-    """Run a generator of a simulator that asks for something; return what it returns."""
+    """Run a simulator's generator that requests something, and return its result."""
     try:
         request: Awaitable[Any] = next(asking)
         while True:
@@ -712,15 +715,15 @@ async def _answered(asking: Generator[Any, Any, Any]) -> Any:
 
 
 def only_questions(step: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Say of a simulator's generator function that it awaits a :class:`Question` and nothing else."""
+    """Mark a simulator's generator function that awaits only :class:`Question`."""
     setattr(step, _ONLY_QUESTIONS, True)
     return step
 
 
 class Question:
-    """Awaited by a simulator's generator function, it lets whoever drives the schedule answer.
+    """A request to the code that drives the schedule, awaited by a simulator's generator function.
 
-    :meth:`Schedule.advance` returns it, and its next call brings the answer.
+    :meth:`Schedule.advance` returns it, and its next call passes the answer.
     """
 
     def __await__(self) -> Generator[Any, Any, Any]:

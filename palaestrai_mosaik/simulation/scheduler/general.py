@@ -1,10 +1,10 @@
 """Executes any world: simulators in other processes take part, several at once.
 
-Here it is not enough to take the first step of all that are planned (:mod:`.direct`): while a simulator in
-another process is busy, others may go on that do not depend on it. So mosaik's conditions are written out:
-when a simulator's next step is settled, and when it has all that it needs for it. Of those that may step, the
-first in the order (:mod:`.order`) goes first; a simulator in this process is called at once, one in another
-process is asked, and awaited when nobody else can go on. What a step *does* is mosaik's own code.
+Here it is not enough to take the first planned step (:mod:`.direct`): while a simulator in another process is
+busy, independent ones may continue. So mosaik's conditions are written out: when a simulator's next step is
+settled, and when all its inputs are available. Of the simulators that may step, the first in the order
+(:mod:`.order`) is taken; one in this process is called at once, one in another process is requested to step,
+and awaited when no other can continue. The step itself is mosaik's own code.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .order import NoOrder, ranks
 
 
 class _Sender:
-    """Numbers what is sent by the place of who sends it, in the stead of mosaik's counters.
+    """Numbers sent values by the position of their sender; replaces mosaik's counters.
 
-    So the order of a simulator's inputs does not depend on who answered first.
+    The order of a simulator's inputs then does not depend on which simulator answered first.
     """
 
     def __init__(self) -> None:
@@ -38,15 +38,15 @@ class _Sender:
 
 
 class GeneralSchedule:
-    """The schedule of a built world, some of whose simulators may be in other processes.
+    """The schedule of a built world with simulators in other processes.
 
     Also for worlds that have no order (:class:`~.order.NoOrder`), and for those that mosaik watches
-    (``debug=True``): their simulators are called one at a time, as far as they are in this process.
+    (``debug=True``): simulators in this process are then called one at a time.
     """
 
     def __init__(self, world: Any, until: int, *, lazy_stepping: bool = True):
         self.world = world
-        #: the end, exclusive; may be drawn nearer while the world runs
+        #: the end, exclusive; may be moved forward while the world runs
         self.until = until
         self.lazy_stepping = lazy_stepping
         self.runners = versions.runners(world)
@@ -62,9 +62,9 @@ class GeneralSchedule:
             accumulate(runner.outputs or {})
 
     async def run(self) -> None:
-        """Run the world until its end, or raise what the first simulator raises, in the order of events.
+        """Run the world until its end, or raise a simulator's exception, the first in the order of events.
 
-        Steps of simulators in other processes that are under way then go on; who ends the world ends them.
+        Running steps of simulators in other processes then continue; the caller must end them.
         """
         await asyncio.gather(*(asyncio.ensure_future(runner.setup_done()) for runner in self.runners))
         for runner in self.runners:
@@ -84,7 +84,7 @@ class GeneralSchedule:
                     task = asyncio.ensure_future(self._step(following, self._begin(following)))
                     following.task = task
                     steps[task] = following
-                    # the request is on its way before anybody else keeps this process busy
+                    # send the request before another simulator keeps this process busy
                     await asyncio.sleep(0)
                 elif following is not None:
                     await self._step(following, self._begin(following))
@@ -107,10 +107,10 @@ class GeneralSchedule:
                 + ", ".join(f"{runner.sid} (at time {runner.next_steps[0]})" for runner in waiting)
             )
 
-    # -- who may step
+    # -- conditions of a step
 
     def _advance_progress(self, runner: Any) -> None:
-        """Work out up to when a simulator has done all its work; mosaik 3.5 and 3.6 overlook steps under way."""
+        """Compute the time up to which a simulator has completed its work; mosaik 3.5 and 3.6 ignore running steps."""
         times = [TieredTime(self.until) + runner.from_world_time]
         if runner.current_step is not None:
             times.append(runner.current_step)
@@ -123,11 +123,11 @@ class GeneralSchedule:
                 times.append(distance.earliest_sum(ancestor.next_steps[0]))
         progress = min(times)
         if progress != runner.progress.time:
-            # the end may have been drawn nearer
+            # the end may have been moved forward
             runner.progress.set(max(progress, runner.progress.time))
 
     def _may_step(self, runner: Any) -> bool:
-        """Return whether a simulator's next step is settled, and all that it depends on has been done."""
+        """Return whether a simulator's next step is settled, and all its dependencies are done."""
         if runner.current_step is not None or not runner.next_steps:
             return False
         step = runner.next_steps[0]
@@ -143,14 +143,14 @@ class GeneralSchedule:
         step: TieredTime = runner.next_steps[0]
         if not self._ranks:
             return (*step.tiers, self._number[runner])
-        found = self._ranks[runner]
-        return tuple(part for pair in zip(step.tiers, found, strict=False) for part in pair)
+        simulator_ranks = self._ranks[runner]
+        return tuple(part for pair in zip(step.tiers, simulator_ranks, strict=False) for part in pair)
 
-    # -- what a step is
+    # -- execution of a step
 
     def _begin(self, runner: Any) -> tuple[tuple[Any, ...], Any, int]:
-        """Let a step begin; return its place, the inputs, and how far the simulator may look ahead."""
-        place = self._place(runner)
+        """Start a step; return its position, the inputs, and how far the simulator may look ahead."""
+        position = self._place(runner)
         runner.current_step = step = heapq.heappop(runner.next_steps)
         limit = self.world.max_loop_iterations
         if step != runner.progress.time:
@@ -161,19 +161,19 @@ class GeneralSchedule:
         advance: int = mosaik_scheduler.get_max_advance(self.world, runner, self.until)
         for ancestor, distance in runner.triggering_ancestors.items():
             if ancestor.current_step is not None and ancestor is not runner:
-                # what it will trigger is not known yet
+                # its triggers are not known yet
                 advance = min(advance, distance.earliest_sum(ancestor.current_step).time - 1)
-        return place, inputs, advance
+        return position, inputs, advance
 
-    async def _step(self, runner: Any, begun: tuple[tuple[Any, ...], Any, int]) -> None:
-        place, inputs, advance = begun
+    async def _step(self, runner: Any, started: tuple[tuple[Any, ...], Any, int]) -> None:
+        position, inputs, advance = started
         world = self.world
         try:
-            # the module's attribute: mosaik's debugging puts another in its place
+            # by the module's attribute, which mosaik's debugging replaces
             await mosaik_scheduler.step(world, runner, inputs, advance)
             if runner.output_request:
                 outputs = await runner.get_data(runner.output_request)
-                self._pass_on(runner, outputs, place)
+                self._pass_on(runner, outputs, position)
         except ConnectionError as error:
             raise versions.connection_lost(runner.sid, error) from error
         runner.current_step = None
@@ -182,7 +182,7 @@ class GeneralSchedule:
             self._forget(runner)
 
     def _forget(self, source: Any) -> None:
-        """Drop outputs of ``source`` that nobody can fetch any more."""
+        """Drop outputs of ``source`` that cannot be fetched any more."""
         oldest = source.progress.time.time
         for target in self.runners:
             for fetched_from, delay in target.pulled_inputs:
@@ -192,20 +192,20 @@ class GeneralSchedule:
                 oldest = min(oldest, target.last_step.time)
         forget(source.outputs, oldest)
 
-    def _pass_on(self, runner: Any, outputs: Any, place: tuple[Any, ...]) -> None:
+    def _pass_on(self, runner: Any, outputs: Any, position: tuple[Any, ...]) -> None:
         time = versions.take_time(outputs, runner.last_step.time)
         mosaik_scheduler.validate_output_time(runner, time)
         runner.output_time = mosaik_scheduler.determine_output_tiered_time(runner, time)
         if runner.outputs is not None:
-            # the one that is written last comes last
+            # the output written last must come last
             runner.outputs.pop(time, None)
             runner.outputs[time] = outputs
         runner.check_outputs(outputs)
-        self._sender.place = place
+        self._sender.place = position
         for (eid, attribute), connections in runner.output_to_push.items():
             if eid not in outputs or attribute not in outputs[eid]:
                 continue
-            # (mosaik's push_output_data would take a KeyError of the transform for an output that is missing)
+            # not mosaik's push_output_data, which would take a KeyError of the transform for a missing output
             for connection in connections:
                 connection.dest_sim.timed_input_buffer.add(
                     time + connection.delay.tiers[0],
@@ -216,7 +216,7 @@ class GeneralSchedule:
                 )
         runner.data = outputs
 
-    # -- what is shown
+    # -- progress
 
     def _futures_wait(self) -> bool:
         return any(runner.progress._futures for runner in self.runners)
@@ -233,6 +233,6 @@ class GeneralSchedule:
 
 
 def _forget(task: asyncio.Task[None]) -> None:
-    """Take note of how a step ended that nobody waits for any more."""
+    """Retrieve the exception of an abandoned step, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

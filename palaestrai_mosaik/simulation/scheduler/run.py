@@ -1,4 +1,4 @@
-"""Runs a world of mosaik: the entry for scenario scripts, and the stand-in for mosaik's own scheduler."""
+"""Runs a mosaik world: the entry point for scenario scripts, and the replacement of mosaik's own scheduler."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .direct import Schedule, local_simulator
 from .general import GeneralSchedule
 from .order import NoOrder
 
-#: who decides when each simulator steps: this package, or mosaik's ``mosaik.scheduler``
+#: the available schedulers: that of this package, and mosaik's ``mosaik.scheduler``
 SCHEDULERS = ("direct", "mosaik")
 
 _mosaik_run = mosaik_scheduler.run
 
-#: what mosaik says, too
+#: same text as mosaik's
 _RUN_BEFORE = "Simulation has already been run and can only be run once for a World instance."
 
 _LIVES_IN_A_LOOP = (
@@ -31,22 +31,22 @@ _LIVES_IN_A_LOOP = (
     "in an event loop: await run_async_world(world, until=...) there"
 )
 
-#: the schedulers that were asked for, of worlds that somebody else runs
+#: the requested schedulers of worlds that run through their own method
 _chosen: WeakKeyDictionary[AsyncWorld, str] = WeakKeyDictionary()
-#: the schedules of the worlds that run
+#: the schedules of running worlds
 _running: WeakKeyDictionary[AsyncWorld, Schedule | GeneralSchedule] = WeakKeyDictionary()
 
 
 def schedule(world: AsyncWorld, until: int, *, lazy_stepping: bool = True) -> Schedule | GeneralSchedule:
-    """Return the schedule of a built world, compiled by mosaik (``AsyncWorld.compile``).
+    """Make the schedule of a built world, compiled by mosaik (``AsyncWorld.compile``).
 
     Args:
         world: the world.
         until: the end, exclusive, in steps of mosaik's time.
-        lazy_stepping: whether a simulator waits for those that it feeds.
+        lazy_stepping: whether a simulator waits for its successors.
 
     Returns:
-        A :class:`.Schedule` if all simulators are in this process, else a :class:`.GeneralSchedule`.
+        A :class:`.Schedule` if all simulators are in this process, otherwise a :class:`.GeneralSchedule`.
     """
     local = all(local_simulator(runner._proxy) is not None for runner in versions.runners(world))
     if local and not world._debug:
@@ -58,11 +58,13 @@ def schedule(world: AsyncWorld, until: int, *, lazy_stepping: bool = True) -> Sc
 
 
 def stepwise(world: World | AsyncWorld, until: int) -> Schedule:
-    """Return the schedule of a built world, to be driven by :meth:`.Schedule.advance` up to ``until``, exclusive.
+    """Make the schedule of a built world, to be driven by :meth:`.Schedule.advance` up to ``until``, exclusive.
 
-    All simulators must be in this process. Raises ``RuntimeError`` where they are not, for a world with ``debug`` or
-    attached agents, and for one that has been run before; mosaik's ``ScenarioError`` where data flow in a circle
-    within one time, :class:`.NoOrder` where simulators wait for each other.
+    Raises:
+        RuntimeError: a simulator is in another process, or the world has ``debug`` or attached agents, or has
+            been run before.
+        ScenarioError: (mosaik's) data flow in a circle within one time.
+        NoOrder: simulators wait for each other.
     """
     inner = world._async_world if isinstance(world, World) else world
     if hasattr(inner, "until"):
@@ -71,7 +73,7 @@ def stepwise(world: World | AsyncWorld, until: int) -> Schedule:
         what = "debug=True" if inner._debug else "attached agents"
         raise RuntimeError(f"a world with {what} cannot be stepped from outside; run it with run_world")
     versions.compile_world(inner)
-    remote = [one.sid for one in versions.runners(inner) if local_simulator(one._proxy) is None]
+    remote = [runner.sid for runner in versions.runners(inner) if local_simulator(runner._proxy) is None]
     if remote:
         raise RuntimeError(
             f"{', '.join(remote)}: in another process; only a world whose simulators are all in this process can be "
@@ -83,14 +85,14 @@ def stepwise(world: World | AsyncWorld, until: int) -> Schedule:
 
 
 def end_after(world: AsyncWorld, time: int) -> bool:
-    """Let a running world end once all that is due at ``time`` is done, and nothing later.
+    """End a running world after everything due at ``time`` is done.
 
-    Returns whether this was possible: not where mosaik's own scheduler runs.
+    Returns whether this was possible; it is not with mosaik's own scheduler.
     """
-    found = _running.get(world)
-    if found is not None:
-        found.until = min(found.until, time + 1)
-    return found is not None
+    running = _running.get(world)
+    if running is not None:
+        running.until = min(running.until, time + 1)
+    return running is not None
 
 
 async def run(
@@ -100,25 +102,25 @@ async def run(
     rt_strict: bool = False,
     lazy_stepping: bool = True,
 ) -> None:
-    """Run a world that mosaik has compiled: stands in for ``mosaik.scheduler.run``.
+    """Run a world that mosaik has compiled; replaces ``mosaik.scheduler.run``.
 
-    In real time (``rt_factor``), where waiting is the point, it is mosaik's own that runs.
+    In real time (``rt_factor``), which is all about waiting, mosaik's own scheduler runs.
     """
     if rt_factor is not None:
         await _mosaik_run(world, until, rt_factor, rt_strict, lazy_stepping)
         return
     world.until = until
     world.rt_factor = None
-    found = _running[world] = schedule(world, until, lazy_stepping=lazy_stepping)
-    if isinstance(found, Schedule):
-        await found.run(among_others=True)
+    world_schedule = _running[world] = schedule(world, until, lazy_stepping=lazy_stepping)
+    if isinstance(world_schedule, Schedule):
+        await world_schedule.run(among_others=True)
     else:
-        await found.run()
+        await world_schedule.run()
 
 
 @contextmanager
 def _prepared(world: AsyncWorld, until: int, print_progress: bool | Literal["individual"]) -> Iterator[None]:
-    """Do before and after a run what ``AsyncWorld.run`` does, but let every exception pass."""
+    """Prepare and clean up like ``AsyncWorld.run``, but let every exception pass."""
     if hasattr(world, "until"):
         raise RuntimeError(_RUN_BEFORE)
     versions.compile_world(world)
@@ -147,35 +149,36 @@ def run_world(  # noqa: PLR0913 (mosaik's own arguments)
     shutdown: bool = True,
     scheduler: str = "direct",
 ) -> None:
-    """Run a world of mosaik to its end, as ``world.run(until)`` does, but many times faster.
+    """Run a mosaik world to its end, like ``world.run(until)`` but many times faster.
 
-    The same simulators step at the same times, with the same inputs. Where all of them are in this process,
+    The same simulators step at the same times, with the same inputs. If all of them are in this process,
     no event loop is involved; simulators in other processes are awaited, several at once. See
-    ``docs/scheduler.md`` for what is the same, what differs, and when it is mosaik's own scheduler that runs.
+    ``docs/scheduler.md`` for equal and different behaviour, and for the cases in which mosaik's own scheduler
+    runs.
 
     Args:
         world: a world with its simulators started, and their entities connected. An ``AsyncWorld`` is not
-            shut down here; one with simulators in other processes is for :func:`run_async_world`.
+            shut down here; use :func:`run_async_world` for one with simulators in other processes.
         until: the end, exclusive, in steps of mosaik's time.
         rt_factor: seconds for each second of simulated time, if the world runs in real time; ``None``: as
             fast as possible.
         rt_strict: with ``rt_factor``, a world that is too slow is an error.
         print_progress: whether to show a progress bar; ``"individual"``: one for each simulator, too.
-        lazy_stepping: whether a simulator waits for those that it feeds (matters where simulators are in
-            other processes).
-        shutdown: whether to finalize the simulators of a ``World`` that is not used in a ``with`` block.
+        lazy_stepping: whether a simulator waits for its successors; only matters with simulators in other
+            processes.
+        shutdown: whether to finalize the simulators of a ``World`` outside a ``with`` block.
         scheduler: ``"direct"``, or ``"mosaik"`` for mosaik's own.
 
     Raises:
-        Exception: what a simulator raises (also one in another process, which mosaik would only log), and
-            mosaik's exceptions for whatever is wrong with the world.
+        Exception: that of a simulator (even in another process, where mosaik would only log it), and
+            mosaik's exceptions for an invalid world.
     """
     _check(scheduler)
     inner = world._async_world if isinstance(world, World) else world
     if isinstance(world, World) and world.loop.is_closed():
         raise RuntimeError(_RUN_BEFORE)
     if "run" in vars(inner):
-        # agents are attached, who join the world when its run is called
+        # attached agents join the world when its own run method is called
         if not isinstance(world, World):
             raise RuntimeError(_LIVES_IN_A_LOOP)
         _chosen[inner] = scheduler
@@ -184,11 +187,11 @@ def run_world(  # noqa: PLR0913 (mosaik's own arguments)
     with _prepared(inner, until, print_progress):
         if scheduler == "direct" and rt_factor is None:
             inner.until, inner.rt_factor = until, None
-            found = schedule(inner, until, lazy_stepping=lazy_stepping)
-            if isinstance(found, Schedule) and not found.asks:
-                _drive(found.run())
+            world_schedule = schedule(inner, until, lazy_stepping=lazy_stepping)
+            if isinstance(world_schedule, Schedule) and not world_schedule.asks:
+                _drive(world_schedule.run())
             else:
-                _run_in(_loop_of(world), found.run())
+                _run_in(_loop_of(world), world_schedule.run())
         else:
             _run_in(_loop_of(world), _mosaik_run(inner, until, rt_factor, rt_strict, lazy_stepping))
     if isinstance(world, World) and shutdown and not world._no_shutdown_in_run:
@@ -196,7 +199,7 @@ def run_world(  # noqa: PLR0913 (mosaik's own arguments)
 
 
 def _drive(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that awaits nothing."""
+    """Run a coroutine that never awaits."""
     try:
         coroutine.send(None)
     except StopIteration:
@@ -206,7 +209,7 @@ def _drive(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def _run_in(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end, or until Ctrl-C, which leaves nothing behind that still runs."""
+    """Run a coroutine to its end; on Ctrl-C, cancel it completely."""
     task = loop.create_task(coroutine)
     try:
         loop.run_until_complete(task)
@@ -235,7 +238,7 @@ async def run_async_world(
     *,
     scheduler: str = "direct",
 ) -> None:
-    """Run an ``AsyncWorld`` to its end, as ``await world.run(until)`` does; see :func:`run_world`."""
+    """Run an ``AsyncWorld`` to its end, like ``await world.run(until)``; see :func:`run_world`."""
     _check(scheduler)
     if "run" in vars(world):
         _chosen[world] = scheduler
@@ -248,9 +251,9 @@ async def run_async_world(
 
 
 def run_method(world: AsyncWorld) -> Callable[..., Awaitable[None]]:
-    """Return what runs ``world``, with the arguments of ``AsyncWorld.run``: for whoever has replaced that method.
+    """Return the method to run ``world``, with the arguments of ``AsyncWorld.run``, for code that has replaced it.
 
-    mosaik's method, or that of the scheduler for which :func:`run_world` was called.
+    That is mosaik's method, or the scheduler requested from :func:`run_world`.
     """
     chosen = _chosen.get(world)
     if chosen is None:

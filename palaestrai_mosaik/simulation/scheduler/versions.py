@@ -1,4 +1,4 @@
-"""What differs between mosaik 3.5, 3.6 and 3.7, and its exceptions."""
+"""Differences between mosaik 3.5, 3.6 and 3.7, and mosaik's exceptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tqdm import tqdm
 _VERSION = tuple(int(part) for part in mosaik.__version__.split(".")[:2])
 #: 3.5 leaves the key ``time`` in the outputs of a simulator
 _TAKES_TIME_OUT = _VERSION >= (3, 6)
-#: until 3.6, who has given up waiting for a simulator's progress stays among those who wait
+#: until 3.6, cancelled waits for a simulator's progress are kept
 _FORGETS_WAITS = _VERSION >= (3, 7)
 
 
@@ -25,56 +25,56 @@ def runners(world: Any) -> list[Any]:
 
 
 def compile_world(world: Any) -> None:
-    """Let mosaik work out what the connections of an ``AsyncWorld`` mean.
+    """Make mosaik analyse the connections of an ``AsyncWorld``.
 
     Raises mosaik's ``ScenarioError`` if data flow in a circle within one time.
     """
-    runners(world)  # which compiles it, since 3.6
+    runners(world)  # compiles it, since 3.6
     if not hasattr(world, "compile"):
         world.ensure_no_dataflow_cycles()
         world.cache_triggering_ancestors()
 
 
 def forget_waits(progress: Any) -> None:
-    """Let a simulator's progress forget those who do not wait for it any more."""
+    """Drop cancelled waits from a simulator's progress."""
     if not _FORGETS_WAITS:
-        progress._futures[:] = [one for one in progress._futures if not one[1].cancelled()]
+        progress._futures[:] = [wait for wait in progress._futures if not wait[1].cancelled()]
 
 
 class NoBar:
-    """Stands in for a progress bar that is not shown (tqdm starts a thread even for those)."""
+    """Replaces a hidden progress bar: tqdm starts a thread even for these."""
 
     disable = True
     n = 0
 
     def update(self, n: float = 1) -> None:
-        """Show nothing."""
+        """Ignore the update."""
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        """Show nothing."""
+        """Ignore the text."""
 
     def close(self) -> None:
-        """Leave nothing."""
+        """Do nothing."""
 
 
 def show_progress_bars(world: Any, until: int, shown: bool | Literal["individual"]) -> list[Any]:
-    """Give an ``AsyncWorld`` and its simulators the progress bars that mosaik's code expects; return them."""
-    found = runners(world)
+    """Set the progress bars that mosaik's code expects on an ``AsyncWorld`` and its simulators; return them."""
+    sim_runners = runners(world)
     if not shown:
         world.tqdm = NoBar()
-        for runner in found:
+        for runner in sim_runners:
             runner.tqdm = NoBar()
     elif hasattr(world, "_init_progress_bars"):
         world._init_progress_bars(until, shown)
     else:
         world.tqdm = tqdm(total=until, disable=not shown, unit="steps", colour="green")
-        for runner in found:
+        for runner in sim_runners:
             runner.tqdm = tqdm(total=until, desc=runner.sid, leave=False, disable=shown != "individual")
-    return [*(runner.tqdm for runner in found), world.tqdm]
+    return [*(runner.tqdm for runner in sim_runners), world.tqdm]
 
 
 def take_time(outputs: dict[str, Any], now: int) -> int:
-    """Return the time of a simulator's outputs: their own, or ``now``."""
+    """Return the time of a simulator's outputs: their own time, or ``now``."""
     if "time" not in outputs:
         return now
     time: int = outputs.pop("time") if _TAKES_TIME_OUT else outputs["time"]
@@ -82,13 +82,13 @@ def take_time(outputs: dict[str, Any], now: int) -> int:
 
 
 def _error(name: str, text: str, *details: Any) -> Exception:
-    """Return mosaik's exception ``name``, which 3.7 has, or its ``SimulationError`` with ``text``."""
+    """Build mosaik's exception ``name`` (since 3.7), or its ``SimulationError`` with ``text``."""
     kind = getattr(exceptions, name, None)
     return SimulationError(text) if kind is None else kind(*details)
 
 
 def too_many_repetitions(sid: str, limit: int, step: TieredTime) -> Exception:
-    """Return the error for a same-time loop that does not end."""
+    """Build the error for a same-time loop that does not end."""
     return _error(
         "MaxLoopIterationsExceededError",
         f"Simulator {sid} has performed a sub-step more than {limit} times. (The complete now is {step}.) This might "
@@ -101,7 +101,7 @@ def too_many_repetitions(sid: str, limit: int, step: TieredTime) -> Exception:
 
 
 def wrong_time(sid: str, step: TieredTime, progress: TieredTime) -> Exception:
-    """Return the error for a simulator that would have to step in its past."""
+    """Build the error for a simulator that would have to step in its past."""
     return _error(
         "StepTimeMismatchError",
         f"Simulator {sid} is trying to perform a step at time {step}, but it has already progressed to time {progress}.",
@@ -112,7 +112,7 @@ def wrong_time(sid: str, step: TieredTime, progress: TieredTime) -> Exception:
 
 
 def no_integer(sid: str, following: Any) -> Exception:
-    """Return the error for a ``step`` that returns no integer."""
+    """Build the error for a ``step`` that does not return an integer."""
     return _error(
         "InvalidNextStepTypeError",
         "the next step time returned by the step method must be of type int, but is of type "
@@ -123,7 +123,7 @@ def no_integer(sid: str, following: Any) -> Exception:
 
 
 def not_later(sid: str, following: int, now: int) -> Exception:
-    """Return the error for a ``step`` that returns no later time."""
+    """Build the error for a ``step`` that does not return a later time."""
     return _error(
         "InvalidNextStepTimeError",
         "the next step time returned by step must be later than the current step's time, but "
@@ -135,7 +135,7 @@ def not_later(sid: str, following: int, now: int) -> Exception:
 
 
 def too_early(sid: str, written: int, step: TieredTime) -> Exception:
-    """Return the error for outputs of a time before the step."""
+    """Build the error for outputs of a time before the step."""
     return _error(
         "InvalidOutputTimeError",
         f'Output time ({written}) is not >= time ({step}) for simulator "{sid}".',
@@ -146,9 +146,9 @@ def too_early(sid: str, written: int, step: TieredTime) -> Exception:
 
 
 def connection_lost(sid: str, cause: BaseException) -> Exception:
-    """Return the error for a simulator in another process that is gone."""
+    """Build the error for a lost simulator in another process."""
     kind = getattr(exceptions, "SimulatorConnectionLostError", None)
     if kind is not None:
-        found: Exception = kind(sid, cause)
-        return found
+        error: Exception = kind(sid, cause)
+        return error
     return SimulationError(f'Simulator "{sid}" closed its connection.', cause)

@@ -1,4 +1,4 @@
-"""Run by alembic: migrates the database behind the connection that it is handed."""
+"""Run by alembic: migrates the database of the connection in its configuration."""
 
 from alembic import context
 

@@ -1,7 +1,7 @@
 """The outcome of each episode of each body, computed from the recorded steps.
 
-The aggregates in SQL are those of an agent's episodes of the phase. Where environments restart
-on their own, an episode of the phase holds many episodes of each body: these are here.
+The aggregates in SQL are per agent and episode of the phase. If environments restart
+on their own, an episode of the phase holds many episodes of each body, which are computed here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _KEYS = ["worker", "episode", "body", "environment_episode"]
 _ENDS = ["terminated", "truncated"]
-# Rows in memory at once, before those of one episode of a body are taken together.
+# The number of rows in memory at once, before aggregation.
 _AT_ONCE = 2**19
 
 # by phase, evaluation and environment: the (worker, episode, incarnation, environment_episode) that ended
@@ -48,13 +48,12 @@ class BodyEpisodes(RowQueries):
     ) -> pd.DataFrame:
         """Return one row per episode of each body, those of an agent in the order in which they ended.
 
-        Columns: ``phase`` (its number), ``agent``, ``environment`` (``None``: a body that spans several),
-        ``worker``, ``episode`` (of the phase), ``evaluation``, ``body``, ``environment_episode`` (how often
-        the body's environment had restarted), ``steps`` (rows), ``time`` (of the last one, in ticks),
-        ``objective_sum``, ``objective_mean``, ``reward.NAME_sum`` of every reward, ``terminated``,
-        ``truncated``, ``complete`` (its environment ended by itself; otherwise something else ended the
-        phase's episode, or it still runs). Steps without a value are no part of a sum or mean, which is NaN
-        where there is no value at all.
+        Columns: ``phase`` (its number), ``agent``, ``environment`` (``None``: a body that spans several), ``worker``,
+        ``episode`` (of the phase), ``evaluation``, ``body``, ``environment_episode`` (how often the body's environment
+        had restarted), ``steps`` (rows), ``time`` (of the last one, in ticks), ``objective_sum``, ``objective_mean``,
+        ``reward.NAME_sum`` of every reward, ``terminated``, ``truncated``, ``complete`` (its environment ended by
+        itself; otherwise the phase's episode ended for another reason, or it still runs). Sums and means ignore steps
+        without a value; they are NaN if there is no value at all.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
@@ -73,7 +72,7 @@ class BodyEpisodes(RowQueries):
         import pandas as pd
 
         chosen = self._members.groups(run, phase, agent, environment, body)
-        groups = {(one.phase, one.agent, one.group): one for one in chosen}
+        groups = {(member.phase, member.agent, member.group): member for member in chosen}
         streams, root = self._streams(run, phase, evaluation)
         ended = _ended(streams[streams["kind"] == "environment"], root, RowRange(worker, episode))
         frames = []
@@ -107,9 +106,9 @@ class BodyEpisodes(RowQueries):
 
 
 def _episodes_of(paths: Sequence[Path], rows: RowRange, with_counts: bool) -> pd.DataFrame:
-    """Fold the steps of one stream, some parts at a time."""
-    there = columns_of(paths)
-    rewards = [name for name in there if name.startswith("reward.")]
+    """Aggregate the steps of one stream by episode, some parts at a time."""
+    names = columns_of(paths)
+    rewards = [name for name in names if name.startswith("reward.")]
     values = ["objective", *rewards]
     with damage_reported(paths):
         folded = [
@@ -129,27 +128,29 @@ def _episodes_of(paths: Sequence[Path], rows: RowRange, with_counts: bool) -> pd
 
 
 def _tables(paths: Sequence[Path], rows: RowRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the wanted rows, NaN as null; what an older release did not record is 0."""
+    """Yield the selected rows, with null for NaN, and 0 for columns that an older release lacks."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     dataset = open_parts(paths)
-    there = set(dataset.schema.names)
-    wanted = [name for name in columns if name in there]
+    available = set(dataset.schema.names)
+    selected = [name for name in columns if name in available]
     collected: list[Any] = []
     count = 0
-    batches = dataset.to_batches(columns=wanted, filter=rows.expression(there))
+    batches = dataset.to_batches(columns=selected, filter=rows.expression(available))
 
     def joined() -> pa.Table:
-        table = pa.Table.from_batches(collected, schema=pa.schema([dataset.schema.field(n) for n in wanted]))
-        for i, name in enumerate(wanted):
+        table = pa.Table.from_batches(
+            collected, schema=pa.schema([dataset.schema.field(n) for n in selected])
+        )
+        for i, name in enumerate(selected):
             if pa.types.is_floating(table.schema.field(name).type):
                 column = table[name]
                 table = table.set_column(
                     i, name, pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
                 )
         for name in _KEYS:
-            if name not in there:
+            if name not in available:
                 zeros = pa.array(np.zeros(table.num_rows, dtype=np.int32))
                 table = table.append_column(name, zeros)
         return table
@@ -164,7 +165,7 @@ def _tables(paths: Sequence[Path], rows: RowRange, columns: Sequence[str]) -> It
 
 
 def _fold(table: pa.Table, values: Mapping[str, Sequence[tuple[str, str]]]) -> pa.Table:
-    """Take the rows of each episode of a body together."""
+    """Aggregate the rows of each episode of a body."""
     aggregates = [("step", "count", "steps"), ("time", "max", "time")]
     aggregates += [(name, how, as_) for name, hows in values.items() for how, as_ in hows]
     aggregates += [(name, "max", name) for name in _ENDS]
@@ -179,14 +180,14 @@ def _fold_again(table: pa.Table, values: Sequence[str]) -> pa.Table:
 
 
 def _grouped(table: pa.Table, aggregates: Sequence[tuple[str, str, str]]) -> pa.Table:
-    # one thread: sums are then always of the same order
+    # a single thread, so that sums are always in the same order
     grouped = table.group_by(_KEYS, use_threads=False).aggregate([(name, how) for name, how, _ in aggregates])
     names = [f"{name}_{how}" for name, how, _ in aggregates]
     return grouped.select([*_KEYS, *names]).rename_columns([*_KEYS, *(as_ for _, _, as_ in aggregates)])
 
 
 def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
-    """Return what ended by itself, by the states of the environments."""
+    """Select the episodes that ended by themselves, according to the environments' states."""
     import pyarrow.compute as pc
 
     result: dict[tuple[int, bool, str], set[tuple[int, int, int, int]]] = {}
@@ -195,18 +196,18 @@ def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
         paths = parts_so_far(inside(root, folder), count)
         if not paths:
             continue
-        there = columns_of(paths)
+        available = columns_of(paths)
         keys = ["worker", "episode", "incarnation", "environment_episode"]
-        wanted = pc.field("terminated") | pc.field("truncated")
-        besides = rows.expression(there)
+        condition = pc.field("terminated") | pc.field("truncated")
+        row_filter = rows.expression(available)
         with damage_reported(paths):
             table = open_parts(paths).to_table(
-                columns=[name for name in keys if name in there],
-                filter=wanted if besides is None else wanted & besides,
+                columns=[name for name in keys if name in available],
+                filter=condition if row_filter is None else condition & row_filter,
             )
         zeros = np.zeros(table.num_rows, dtype=int)
-        found = [(table[name].to_numpy() if name in there else zeros).tolist() for name in keys]
-        result[number, flag, uid] = set(zip(*found, strict=True))
+        key_columns = [(table[name].to_numpy() if name in available else zeros).tolist() for name in keys]
+        result[number, flag, uid] = set(zip(*key_columns, strict=True))
     return result
 
 
@@ -215,8 +216,8 @@ def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _E
     environments = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
     return [
         any(
-            (worker, episode, incarnation, turn) in known
-            for known, uid in environments
+            (worker, episode, incarnation, turn) in ended_keys
+            for ended_keys, uid in environments
             for incarnation in group.incarnations_of(uid, body)
         )
         for worker, episode, body, turn in keys

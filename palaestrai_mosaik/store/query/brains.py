@@ -49,7 +49,7 @@ class BrainQueries(Queries):
 
     @reads
     def brain(self, instance: str, phase: int, agent: str, *, snapshot: str = "", tag: str = "") -> bytes:
-        """Return the dump that was kept under these keys.
+        """Return the dump with these keys.
 
         Args:
             instance: the full uid of an instance.
@@ -60,31 +60,31 @@ class BrainQueries(Queries):
 
         Raises:
             StoreError: there is no such dump (the message names those that exist), or it is damaged: its
-                bytes do not have the SHA-256 that was written with them.
+                bytes do not match the recorded SHA-256.
         """
-        wanted = _named(instance, phase, agent, snapshot, tag)
+        name = _named(instance, phase, agent, snapshot, tag)
         with self.database.reading() as session:
             owner = self._instance_id(session, instance)
             key = {"instance_id": owner, "phase": phase, "agent": agent, "snapshot": snapshot, "tag": tag}
             statement = select(StoredBrain.dump, StoredBrain.sha256).where(*_is(**key))
-            found = session.execute(statement).first()
-            if found is None:
-                there = _what_exists(session, owner, phase, agent)
-                raise StoreError(f"the database {self.database.name} has no {wanted}; {there}")
-        dump, expected = found
+            row = session.execute(statement).first()
+            if row is None:
+                existing = _what_exists(session, owner, phase, agent)
+                raise StoreError(f"the database {self.database.name} has no {name}; {existing}")
+        dump, expected = row
         actual = hashlib.sha256(dump).hexdigest()
         if actual != expected:
             raise StoreError(
-                f"the {wanted} in the database {self.database.name} is damaged: its {len(dump)} bytes have "
+                f"the {name} in the database {self.database.name} is damaged: its {len(dump)} bytes have "
                 f"the SHA-256 {actual}, written were bytes with {expected}"
             )
         return bytes(dump)
 
     @reads
     def brains(self, run: str) -> pd.DataFrame:
-        """Return one row per brain that is kept in the database, without the dumps.
+        """Return one row per brain in the database, without the dumps.
 
-        Columns: ``phase`` (number), ``agent``, ``snapshot``, ``tag`` (both empty where there is none),
+        Columns: ``phase`` (number), ``agent``, ``snapshot``, ``tag`` (both empty if unused),
         ``bytes``, ``sha256``, ``time``.
 
         Args:
@@ -106,10 +106,10 @@ class BrainQueries(Queries):
             return frame(session.execute(statement.order_by(*order)), columns)
 
     def _instance_id(self, session: Session, instance: str) -> int:
-        found = session.scalar(select(Instance.id).where(Instance.uid == instance))
-        if found is None:
+        row_id = session.scalar(select(Instance.id).where(Instance.uid == instance))
+        if row_id is None:
             raise StoreError(f"the database {self.database.name} has no instance {instance!r}")
-        return found
+        return row_id
 
 
 def _is(**key: Any) -> list[ColumnElement[bool]]:
@@ -117,9 +117,9 @@ def _is(**key: Any) -> list[ColumnElement[bool]]:
 
 
 def _named(instance: str, phase: int, agent: str, snapshot: str, tag: str) -> str:
-    what = f"brain of agent {agent!r} in phase {phase} of instance {instance}"
-    what += f", snapshot {snapshot!r}" if snapshot else ""
-    return what + (f", tag {tag!r}" if tag else "")
+    text = f"brain of agent {agent!r} in phase {phase} of instance {instance}"
+    text += f", snapshot {snapshot!r}" if snapshot else ""
+    return text + (f", tag {tag!r}" if tag else "")
 
 
 def _what_exists(session: Session, owner: int, phase: int, agent: str) -> str:

@@ -1,4 +1,4 @@
-"""Queries of what runs describe once and share: topologies of environments, worlds of phases."""
+"""Queries of descriptions that runs share: topologies of environments, worlds of phases."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class DescriptionQueries(Queries):
     """Queries of topologies and worlds. Unknown names raise :class:`StoreError`."""
 
     def topology(self, run: str, environment: str, phase: int | str | None = None) -> Topology | None:
-        """Return how the parts of an environment are connected, or ``None`` where it does not say so.
+        """Return how the parts of an environment are connected, or ``None`` if it has no topology.
 
         The uids of sensors and actuators are those of the columns of :meth:`environment_states`, without
-        ``reading.``. Those of a batched environment have ``{body}`` in the place of the number of an incarnation.
+        ``reading.``. Those of a batched environment have ``{body}`` for the number of an incarnation.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
@@ -36,23 +36,23 @@ class DescriptionQueries(Queries):
 
     @reads
     def _topology(self, run: str, environment: str, phase: int | str | None) -> Any:
-        asked = select(Description.content).join(Environment, Environment.topology_id == Description.id)
+        statement = select(Description.content).join(Environment, Environment.topology_id == Description.id)
         with self.database.reading() as session:
             instance, _ = self._lookup.find(session, run)
             ids = self._lookup.phase_ids(session, instance, run, phase)
-            asked = asked.where(Environment.uid == environment, Environment.phase_id.in_(ids))
-            newest = asked.join(Phase, Phase.id == Environment.phase_id).order_by(Phase.number.desc())
+            statement = statement.where(Environment.uid == environment, Environment.phase_id.in_(ids))
+            newest = statement.join(Phase, Phase.id == Environment.phase_id).order_by(Phase.number.desc())
             return session.scalar(newest.limit(1))
 
     @reads
     def world(self, run: str, phase: int | str | None = None) -> dict[str, Any] | None:
-        """Return the world that a phase built for its first episode, or ``None`` where it is unknown.
+        """Return the world that a phase built for its first episode, or ``None`` if it is unknown.
 
         It has ``title``, ``simulators`` (each with ``simulator``, its id, ``what`` and ``entities``: ``entity``,
         ``model``, ``count``) and ``connections`` (``source`` and ``target``, each with ``simulator`` and
-        ``entity``; ``data``, ``time_shifted``, ``values``), as ``palaestrai-mosaik graph --json`` gives them. A
+        ``entity``; ``data``, ``time_shifted``, ``values``), like the output of ``palaestrai-mosaik graph --json``. A
         large world is ``summarised``: an entity can then stand for ``count`` of them, and a connection for all
-        between two entities. ``left_out`` has the numbers of simulators and connections that are left out even so.
+        between two entities. ``left_out`` has the numbers of simulators and connections that are omitted nevertheless.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
@@ -61,13 +61,13 @@ class DescriptionQueries(Queries):
         Raises:
             StoreError: there is no such run or phase.
         """
-        asked = select(Description.content).join(Phase, Phase.world_id == Description.id)
+        statement = select(Description.content).join(Phase, Phase.world_id == Description.id)
         with self.database.reading() as session:
             instance, _ = self._lookup.find(session, run)
             ids = self._lookup.phase_ids(session, instance, run, phase)
-            newest = asked.where(Phase.id.in_(ids)).order_by(Phase.number.desc())
-            found: dict[str, Any] | None = session.scalar(newest.limit(1))
-            return found
+            newest = statement.where(Phase.id.in_(ids)).order_by(Phase.number.desc())
+            world: dict[str, Any] | None = session.scalar(newest.limit(1))
+            return world
 
     @reads
     def described(self, run: str) -> dict[str, list[dict[str, Any]]]:
@@ -80,14 +80,14 @@ class DescriptionQueries(Queries):
             topologies = topologies.join(Description, Description.id == Environment.topology_id)
             worlds = select(Phase.number, Description.content).where(of_run)
             worlds = worlds.join(Description, Description.id == Phase.world_id)
-            found = {
+            queries = {
                 "topologies": (("phase", "environment", "topology"), topologies),
                 "worlds": (("phase", "world"), worlds),
             }
             return {
                 title: [
                     dict(zip(names, row, strict=True))
-                    for row in session.execute(asked.order_by(Phase.number, Description.id))
+                    for row in session.execute(statement.order_by(Phase.number, Description.id))
                 ]
-                for title, (names, asked) in found.items()
+                for title, (names, statement) in queries.items()
             }

@@ -1,7 +1,9 @@
-"""Everything about one run, written as plain files: its tables, its documents and its rows."""
+"""Export of one run as plain files: its tables, its documents and its rows."""
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from ..log import LOG
 from ..models import to_json
-from ..parts import open_parts, parts_so_far, read_parts, write_text
+from ..parts import parts_so_far, read_parts, write_text
 from .brains import BrainQueries
 from .descriptions import DescriptionQueries
 from .lookup import Lookup, inside
@@ -23,16 +25,18 @@ from .trajectories import RowRange
 if TYPE_CHECKING:
     import pandas as pd
 
-#: by kind, phase, name and group of a stream: the numbers of the chosen bodies or incarnations
+#: by kind, phase, name and group of a stream: the numbers of the selected bodies or incarnations
 _Chosen = dict[tuple[str, int, str, int], Sequence[int]]
 
 FORMATS = ("parquet", "csv")
-#: the kind of stream that has the same rows: bodies and environments are chosen by it
+#: the file in the folder of an unfinished export, with the run and the format
+UNFINISHED = ".unfinished-export"
+#: the kind of stream with the same rows, by which bodies and environments are selected
 _SAME_ROWS = {"wall": "agent", "frames": "environment"}
 
 
 class Export:
-    """Writes a run as files. Unknown names raise :class:`StoreError`."""
+    """Writes a run to files. Unknown names raise :class:`StoreError`."""
 
     def __init__(
         self,
@@ -46,7 +50,7 @@ class Export:
         self._runs = runs
         self._members = members
         self._descriptions = descriptions
-        # the queries that become a file each; of brains, all but the dumps
+        # queries with a file each; of brains, without the dumps
         self._tables: dict[str, Callable[[str], pd.DataFrame]] = {
             "phases": runs.phases,
             "environments": members.environments,
@@ -71,20 +75,21 @@ class Export:
         body: Bodies | None = None,
         progress: ProgressCallback | None = None,
     ) -> list[Path]:
-        """Write all of a run as files.
+        """Write all data of a run to files.
 
-        Every table becomes a file, and so does every stream of steps; the parts of a stream are joined. Each rendered frame becomes a
+        Every table becomes a file, and so does every stream of steps, its parts joined. Each rendered frame becomes a
         PNG file: ``trajectories/phase-0/frames-UID/worker-0/episode-0/step-0.png``. Topologies
         are in ``topologies.json``, worlds in ``worlds.json``, the log in ``log.txt``, if there are any.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
-            directory: a new or empty folder.
+            directory: a new or empty folder, or that of the same export if it was killed: its files are written again.
             format: ``"parquet"`` or ``"csv"``.
             environment: uid of an environment: of the streams, only the rows of agents that :meth:`steps`
-                would give for it, and the states around these bodies; ``None``: all.
+                would return for it, and the states around these bodies; ``None``: all.
             body: number or label of a body, or a list of them: only their rows, and the states around them;
                 ``None``: all.
+            progress: called with the number of parts read, and the total.
 
         Returns:
             The paths of the files.
@@ -104,9 +109,14 @@ class Export:
         try:
             files.add_root(target)
             files.make_folder(target, parents=True)
-            if any(target.iterdir()):
-                raise StoreError(f"the folder {target} is not empty: export into a new one")
-            return list(self._write(uid, target, format, chosen, progress))
+            unfinished = target / UNFINISHED
+            what = (
+                to_json({"run": uid, "format": format, "environment": environment, "body": str(body)}) + "\n"
+            )
+            _begin(target, unfinished, what)
+            paths = list(self._write(uid, target, format, chosen, progress))
+            files.remove(unfinished)
+            return paths
         except OSError as error:
             raise StoreError(f"cannot export to {target}: {error}") from error
 
@@ -128,8 +138,8 @@ class Export:
         chosen: _Chosen | None,
         progress: ProgressCallback | None,
     ) -> Iterable[Path]:
-        found = self._runs.runs(uid).iloc[0]
-        row = {str(key): None if missing else found[str(key)] for key, missing in found.isna().items()}
+        run = self._runs.runs(uid).iloc[0]
+        row = {str(key): None if missing else run[str(key)] for key, missing in run.isna().items()}
         for name, text in (
             ("run.json", to_json(row) + "\n"),
             ("document.json", to_json(self._runs.document(uid)) + "\n"),
@@ -163,7 +173,7 @@ class Export:
         joined: list[tuple[list[Path], Path, Sequence[int] | None]] = []
         rendered: list[tuple[list[Path], Path]] = []
         for kind, phase, name, group, folder, count in streams.itertuples(index=False):
-            # the wall-clock is that of the same rows
+            # wall-clock times have the same rows as their agent
             key = (_SAME_ROWS.get(kind, kind), phase, name, group)
             parts = parts_so_far(inside(root, folder), count)
             if not parts or (chosen is not None and key not in chosen):
@@ -173,22 +183,38 @@ class Export:
             else:
                 path = inside(directory, f"{folder}.{format}")
                 joined.append((parts, path, None if chosen is None else chosen[key]))
-        total = sum(len(one[0]) for one in joined) + sum(len(one[0]) for one in rendered)
+        total = sum(len(item[0]) for item in joined) + sum(len(item[0]) for item in rendered)
         counted = PartsProgress(progress, total)
         for parts, path, numbers in joined:
             _join(parts, path, format, numbers, counted)
             yield path
-        for parts, place in rendered:
-            yield from _images(parts, place, counted)
+        for parts, target in rendered:
+            yield from _images(parts, target, counted)
 
 
-def _images(parts: list[Path], place: Path, counted: PartsProgress) -> Iterable[Path]:
-    """Write each frame of a stream to a file below ``place``, a part in memory at a time."""
+def _begin(target: Path, unfinished: Path, what: str) -> None:
+    """Start or restart the export ``what`` into a folder. Raises :class:`StoreError` if it has other files."""
+    if any(not files.is_temporary(name) for name in os.listdir(target)):
+        try:
+            before = files.read_text(unfinished)
+        except FileNotFoundError:
+            before = ""
+        if before != what:
+            left = " (it holds another export, which did not end)" if before else ""
+            raise StoreError(f"the folder {target} is not empty{left}: export into a new one")
+    for folder, _, names in os.walk(target):
+        for name in filter(files.is_temporary, names):
+            files.remove(Path(folder, name), missing_ok=True)
+    write_text(unfinished, what)
+
+
+def _images(parts: list[Path], root: Path, counted: PartsProgress) -> Iterable[Path]:
+    """Write each frame of a stream to a file below ``root``, with one part in memory at a time."""
     for part in parts:
         table = read_parts([part], RowRange().expression)
         for row in table.to_pylist():
-            again = f"-{row['environment_episode']}" if row["environment_episode"] else ""
-            folder = place / f"worker-{row['worker']}" / f"episode-{row['episode']}{again}"
+            suffix = f"-{row['environment_episode']}" if row["environment_episode"] else ""
+            folder = root / f"worker-{row['worker']}" / f"episode-{row['episode']}{suffix}"
             files.make_folder(folder, parents=True)
             path = folder / f"step-{row['step']}.png"
             files.write_bytes(path, row["png"], durable=False)
@@ -199,18 +225,21 @@ def _images(parts: list[Path], place: Path, counted: PartsProgress) -> Iterable[
 def _join(
     parts: list[Path], path: Path, format: str, numbers: Sequence[int] | None, counted: PartsProgress
 ) -> None:
-    """Write the rows of all ``parts`` (of bodies with these ``numbers``) to one file, a part in memory at a time."""
+    """Write the rows of all ``parts`` (of bodies with these ``numbers``) to one file, with one part in memory at a
+    time.
+    """
     import pyarrow.parquet as pq
     from pyarrow import csv
 
     files.make_folder(path.parent, parents=True)
-    schema = open_parts(parts[:1]).schema
+    tables = (read_parts([part], RowRange(numbers=numbers).expression) for part in parts)
+    first = next(tables)
     with (
         files.writing(path, durable=False) as stream,
-        csv.CSVWriter(stream, schema)
+        csv.CSVWriter(stream, first.schema)
         if format == "csv"
-        else pq.ParquetWriter(stream, schema, compression="zstd") as writer,
+        else pq.ParquetWriter(stream, first.schema, compression="zstd") as writer,
     ):
-        for part in parts:
-            writer.write_table(read_parts([part], RowRange(numbers=numbers).expression).cast(schema))
+        for table in itertools.chain([first], tables):
+            writer.write_table(table.cast(first.schema))
             counted.end()

@@ -39,12 +39,12 @@ class FrameQueries(RowQueries):
         *,
         png: bool = True,
     ) -> pd.DataFrame:
-        """Return the rendered frames of environments, one row per frame; none where none were requested.
+        """Return the rendered frames of environments, one row per frame; without a row if none were requested.
 
         Columns: ``phase`` and ``environment`` (each unless the argument picks one), ``worker``, ``episode``,
-        ``environment_episode`` (how often the environment had restarted in this episode of the phase; only
-        where anything but 0 is), ``step``, ``time`` (ticks), ``png`` (``bytes``: a PNG image). Frames of one
-        state and those of :meth:`environment_states` have the same keys.
+        ``environment_episode`` (how often the environment had restarted in this episode of the phase; only present if
+        it is not always 0), ``step``, ``time`` (ticks), ``png`` (``bytes``: a PNG image). A frame has the same keys as
+        its state in :meth:`environment_states`.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
@@ -56,7 +56,7 @@ class FrameQueries(RowQueries):
             stop: the tick before which the rows end (exclusive); ``None``: to the end.
             evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
                 with a column ``evaluation`` after ``episode``.
-            png: whether the images are read; without them, there is no column ``png``.
+            png: read the images; otherwise, there is no column ``png``.
 
         Raises:
             StoreError: there is no such run, phase or environment, or part files are damaged.
@@ -79,16 +79,18 @@ class FrameQueries(RowQueries):
             flag = ["evaluation"] if evaluation is None else []
             names = ["phase", "environment", "worker", "episode", *flag, *columns[2:]]
             result = pd.DataFrame(columns=names)
-        hidden = [name for name, one in (("phase", phase), ("environment", environment)) if one is not None]
+        hidden = [
+            name for name, value in (("phase", phase), ("environment", environment)) if value is not None
+        ]
         if not result["environment_episode"].any():
             hidden.append("environment_episode")
-        shown: pd.DataFrame = result.drop(columns=hidden)
-        return shown
+        frames: pd.DataFrame = result.drop(columns=hidden)
+        return frames
 
     def recorded_frames(
         self, run: str, phase: int | str | None = None, environment: str | None = None
     ) -> pd.DataFrame:
-        """Return of which episodes there are frames, and how many; images are not read.
+        """Return the number of frames of each episode that has any; images are not read.
 
         One row per phase, environment and episode; columns: ``phase``, ``environment``, ``worker``, ``episode``,
         ``evaluation``, ``frames`` (their number), ``bytes`` (of all images).
@@ -120,7 +122,7 @@ class FrameQueries(RowQueries):
     def _of(
         self, run: str, phase: int | str | None, environment: str | None, evaluation: bool | None
     ) -> Iterator[_Stream]:
-        """Yield the streams of frames that have parts."""
+        """Yield the frame streams that have parts."""
         self._lookup.check_member(run, phase, "environment", environment)
         streams, root = self._streams(run, phase, evaluation)
         streams = streams[streams["kind"] == "frames"]

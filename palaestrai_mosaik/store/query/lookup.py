@@ -1,4 +1,4 @@
-"""Which run and phase a name means, and rows of tables as frames: what all queries share."""
+"""Resolves names of runs and phases, and reads tables as frames, for all queries."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: the folder of a store that has a folder for each instance, named as its uid
+#: the folder of a store with a folder for each instance, named by its uid
 INSTANCES = "instances"
 
 
-#: as many values of an IN (...) at once: databases limit how many there may be
+#: the maximum number of values in an IN (...): databases limit it
 _TOGETHER = 500
 
 
 def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield ``values`` in pieces that fit into an ``IN (...)``."""
+    """Split ``values`` into chunks that fit into an ``IN (...)``."""
     return (values[first : first + _TOGETHER] for first in range(0, len(values), _TOGETHER))
 
 
 def finished_episodes() -> ColumnElement[int]:
-    """Return the number of episodes of a group that have finished: those that were cut short do not count."""
+    """Build the expression that counts a group's episodes without those that were cut short."""
     return func.count(case((Episode.ended_by.in_(CUT_SHORT), None), else_=1))
 
 
 def inside(directory: Path, name: str) -> Path:
-    """Return the path of ``name``, as a database has it, in ``directory``.
+    """Return the path of ``name``, from the database, in ``directory``.
 
-    Raises :class:`StoreError` where it leads out of there: a database may come from elsewhere.
+    Raises :class:`StoreError` if it is outside: a database may come from elsewhere.
     """
     try:
         return files.inside(directory, name)
@@ -83,58 +83,62 @@ class Lookup:
 
     @reads
     def find_run(self, run: str) -> str:
-        """Return the uid of the instance that ``run`` means.
+        """Return the uid of the instance named ``run``.
 
         Args:
-            run: the uid of an instance, the beginning of one, the uid of a run document (its newest instance
-                is meant), or ``"latest"``.
+            run: the uid of an instance, the beginning of one, the uid of a run document (for its newest instance),
+                or ``"latest"``.
 
         Raises:
-            StoreError: there is no such run, or several uids begin so.
+            StoreError: there is no such run, or several uids begin like this.
         """
         with self.database.reading() as session:
             return self.find(session, run)[1]
 
     @reads
     def find_instance(self, document: str | None, instance: str | None = None) -> FoundInstance:
-        """Return the newest finished instance of a run document, or its newest one where none has finished.
+        """Return the newest finished instance of a run document, or its newest one if none has finished.
 
         Args:
             document: the uid of the run document; ``None`` only with ``instance``.
-            instance: names an instance instead, in any way that :meth:`find_run` knows. It must be one of
-                ``document``, if that is given too.
+            instance: names an instance instead, like the argument of :meth:`find_run`. It must belong to
+                ``document``, if that is not ``None``.
 
         Raises:
-            StoreError: there is no such document or instance, or the instance is one of another document.
+            StoreError: there is no such document or instance, or the instance belongs to another document.
         """
         columns = (Instance.uid, RunDocument.uid, Instance.status)
         with self.database.reading() as session:
             all_of_them = select(*columns).join(RunDocument)
             if instance is not None:
                 found = all_of_them.where(Instance.id == self.find(session, instance)[0])
-                one = FoundInstance(*session.execute(found).one())
-                if document not in (None, one.document):
-                    raise StoreError(f"instance {one.uid} is one of {one.document!r}, not of {document!r}")
-                return one
+                named = FoundInstance(*session.execute(found).one())
+                if document not in (None, named.document):
+                    raise StoreError(
+                        f"instance {named.uid} is one of {named.document!r}, not of {document!r}"
+                    )
+                return named
             order = ((Instance.status == "finished").desc(), Instance.id.desc())
             row = session.execute(
                 all_of_them.where(RunDocument.uid == document).order_by(*order).limit(1)
             ).first()
             if row is None:
-                known = set(session.scalars(select(RunDocument.uid)))
-                hint = did_you_mean(document or "", known)
+                uids = set(session.scalars(select(RunDocument.uid)))
+                hint = did_you_mean(document or "", uids)
                 raise StoreError(f"there is no experiment run {document!r}{hint} in {self.directory}")
         return FoundInstance(*row)
 
     @reads
     def document_of(self, instance_uid: str) -> StoredDocument:
         """Return the run document that the instance with exactly this uid executed."""
-        asked = select(RunDocument.hash, RunDocument.text).join(Instance).where(Instance.uid == instance_uid)
+        statement = (
+            select(RunDocument.hash, RunDocument.text).join(Instance).where(Instance.uid == instance_uid)
+        )
         with self.database.reading() as session:
-            return StoredDocument(*session.execute(asked).one())
+            return StoredDocument(*session.execute(statement).one())
 
     def find(self, session: Session, run: str) -> tuple[int, str]:
-        """Return the id and the uid of the instance that ``run`` means."""
+        """Return the id and the uid of the instance named ``run``."""
         latest = select(Instance.id, Instance.uid).order_by(Instance.id.desc()).limit(1)
         choices = [latest.where(Instance.uid == run)]
         if run == "latest":
@@ -161,7 +165,7 @@ class Lookup:
 
     @staticmethod
     def phase_ids(session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:
-        """Return the ids of the phases that ``phase`` means, a number or name; ``None``: all."""
+        """Return the ids of the phases with the number or name ``phase``; ``None``: all."""
         phases = session.execute(
             select(Phase.id, Phase.number, Phase.name)
             .where(Phase.instance_id == instance)
@@ -169,14 +173,14 @@ class Lookup:
         ).all()
         chosen = [row[0] for row in phases if phase is None or phase in (row[1], row[2])]
         if phase is not None and not chosen:
-            known = ", ".join(f"{number} {name!r}" for _, number, name in phases) or "none yet"
+            existing = ", ".join(f"{number} {name!r}" for _, number, name in phases) or "none yet"
             hint = did_you_mean(str(phase), [row[2] for row in phases])
-            raise StoreError(f"run {run!r} has no phase {phase!r}{hint}; it has: {known}")
+            raise StoreError(f"run {run!r} has no phase {phase!r}{hint}; it has: {existing}")
         return chosen
 
     @reads
     def check_member(self, run: str, phase: int | str | None, kind: str, name: str | None) -> None:
-        """Refuse a name of an ``agent`` or ``environment`` (``kind``) that does not exist."""
+        """Raise :class:`StoreError` if no ``agent`` or ``environment`` (``kind``) has this name."""
         if name is None:
             return
         column, table = (Agent.name, Agent) if kind == "agent" else (Environment.uid, Environment)
@@ -185,8 +189,8 @@ class Lookup:
             ids = self.phase_ids(session, instance, run, phase)
             names = list(session.scalars(select(column).where(table.phase_id.in_(ids)).distinct()))
         if name not in names:
-            place = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
-            raise unknown(kind, name, names, place)
+            scope = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
+            raise unknown(kind, name, names, scope)
 
     @reads
     def table(
@@ -197,7 +201,7 @@ class Lookup:
         order: Sequence[Any],
         phase: int | str | None = None,
     ) -> pd.DataFrame:
-        """Return ``columns`` of what ``joined`` adds to the phases of ``run``, by phase, then ``order``."""
+        """Select ``columns`` of the tables that ``joined`` adds to the phases of ``run``, by phase, then ``order``."""
         with self.database.reading() as session:
             instance, _ = self.find(session, run)
             ids = self.phase_ids(session, instance, run, phase)
@@ -208,12 +212,12 @@ class Lookup:
 
 
 def restricted(session: Session, statement: Any, column: Any, ids: Collection[int] | None) -> Iterator[Any]:
-    """Yield the rows of a statement, of all runs or (``ids``) those whose ``column`` is one of these."""
+    """Yield the rows of a statement, of all runs, or only those whose ``column`` is one of ``ids``."""
     if ids is None:
         yield from session.execute(statement)
         return
-    for some in in_chunks(sorted(ids)):
-        yield from session.execute(statement.where(column.in_(some)))
+    for chunk in in_chunks(sorted(ids)):
+        yield from session.execute(statement.where(column.in_(chunk)))
 
 
 class Queries:
@@ -225,13 +229,13 @@ class Queries:
 
 
 def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame:
-    """Return rows of the database as a frame that has the columns even without a row."""
+    """Build a frame from database rows; without rows, it still has the columns."""
     import pandas as pd
 
     def series(values: list[Any]) -> pd.Series[Any]:
-        # text stays as it is, and what is missing beside it None: pandas 3 would make it NaN
-        as_it_is = not values or any(issubclass(kind, str) for kind in set(map(type, values)))
-        return pd.Series(values, dtype=object if as_it_is else None)
+        # text stays object, with None if missing: pandas 3 would make it NaN
+        has_text = not values or any(issubclass(kind, str) for kind in set(map(type, values)))
+        return pd.Series(values, dtype=object if has_text else None)
 
     names = list(columns)
     by_column = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in names]
@@ -239,8 +243,8 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
 
 
 def unknown(what: str, name: str, names: Iterable[str], place: str) -> StoreError:
-    """Return the error for a name that does not exist, with those that do."""
-    known = sorted(names)
+    """Build the error for an unknown name, with the names that exist."""
+    existing = sorted(names)
     return StoreError(
-        f"{place} has no {what} {name!r}{did_you_mean(name, known)}; it has: {listed(known, 20) or 'none'}"
+        f"{place} has no {what} {name!r}{did_you_mean(name, existing)}; it has: {listed(existing, 20) or 'none'}"
     )

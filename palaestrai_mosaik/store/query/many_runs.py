@@ -1,8 +1,8 @@
-"""Queries over many runs at once: what the analysis of a whole design asks for.
+"""Queries over many runs at once, for the analysis of a whole design.
 
-``runs`` are uids of instances, in full. ``phase`` is a phase's number or name, ``None`` the last
-phase that a run began; a run without such a phase has no rows. Rows are in the order in which
-the runs are named, whatever the order in which they were executed.
+``runs`` are full uids of instances. ``phase`` is a phase's number or name; ``None`` is the last
+phase that a run began. A run without such a phase has no rows. Rows are in the order of
+``runs``, regardless of the order of their execution.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class StreamFolder(NamedTuple):
-    """Where the rows of an agent or an environment (``name``) of a run lie."""
+    """The folder with the rows of an agent or an environment (``name``) of a run."""
 
     run: str
     name: str
     folder: Path
-    #: how many part files it has; no number as long as the phase has not ended
+    #: the number of part files; not an integer before the phase has ended
     parts: Any
 
 
 class _Place(NamedTuple):
-    """The phase of a run: where the run stands among those named, and the phase's number."""
+    """The phase of a run: the run's position in ``runs``, and the phase's number."""
 
     position: int
     run: str
@@ -42,31 +42,33 @@ class _Place(NamedTuple):
 
 
 class ManyRunsQueries(Queries):
-    """Queries that need one statement per table, not one per run."""
+    """Queries that take one statement per table, not one per run."""
 
     @reads
     def newest_runs(self, hashes: Collection[str], contents: Contents | None = None) -> pd.DataFrame:
         """Return for each hash of a run document its newest finished instance, else its newest one.
 
         There is one row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
-        ``run`` (instance uid), ``status`` (as in :meth:`runs`), ``duration`` (seconds, NaN while it has not
+        ``run`` (instance uid), ``status`` (as in :meth:`runs`), ``duration`` (seconds, NaN before it has
         ended), ``error`` (kind and message of the first one, else ``None``).
 
         Args:
-            hashes: hashes of run documents. (No iterator: a query that is cut off begins again.)
-            contents: returns the contents of the documents with some hashes, by hash. With it, instances of
-                documents with the same content count, too, where none of its own has finished
-                (:func:`~palaestrai_mosaik.store.query.runs.executions`); ``None``: they do not.
+            hashes: hashes of run documents, as a collection, because the query may be retried.
+            contents: returns the contents of the documents with some hashes, by hash. With it, a document without a
+                finished instance also gets instances of documents with the same content
+                (:func:`~palaestrai_mosaik.store.query.runs.executions`); ``None``: it does not.
         """
-        wanted = list(dict.fromkeys(hashes))
+        ordered = list(dict.fromkeys(hashes))
         newest: dict[str, Execution] = {}
         errors: dict[int, str] = {}
         with self.database.reading() as session:
-            for hashed, found in executions(self._lookup, session, wanted, contents).items():
-                newest[hashed] = ([one for one in found if one.status == "finished"] or found)[-1]
+            for hashed, instances in executions(self._lookup, session, ordered, contents).items():
+                newest[hashed] = (
+                    [execution for execution in instances if execution.status == "finished"] or instances
+                )[-1]
             failed = [instance.id for instance in newest.values() if instance.status != "finished"]
-            for some in in_chunks(failed):
-                failures = select(Failure).where(Failure.instance_id.in_(some)).order_by(Failure.id)
+            for chunk in in_chunks(failed):
+                failures = select(Failure).where(Failure.instance_id.in_(chunk)).order_by(Failure.id)
                 for failure in session.scalars(failures):
                     errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
             rows = [
@@ -77,7 +79,7 @@ class ManyRunsQueries(Queries):
                     duration_of(instance),
                     errors.get(instance.id),
                 )
-                for hashed, instance in ((hashed, newest[hashed]) for hashed in wanted if hashed in newest)
+                for hashed, instance in ((hashed, newest[hashed]) for hashed in ordered if hashed in newest)
             ]
         return frame(rows, ("hash", "run", "status", "duration", "error")).astype({"duration": float})
 
@@ -95,8 +97,9 @@ class ManyRunsQueries(Queries):
         return self._rows(runs, phase, statement, Agent.phase_id, ("agent", "objective"))
 
     def bodies_across(self, runs: Sequence[str], phase: int | str | None = None) -> pd.DataFrame:
-        """Return how many bodies an agent has, one row per run and agent: ``run``, ``phase``, ``agent``,
-        ``bodies``.
+        """Return the number of bodies of each agent, one row per run and agent.
+
+        Columns: ``run``, ``phase`` (number), ``agent``, ``bodies``.
 
         Args:
             runs: uids of instances, in full. Rows are in this order.
@@ -131,8 +134,8 @@ class ManyRunsQueries(Queries):
 
     @reads
     def steps_across(self, runs: Sequence[str]) -> dict[str, int]:
-        """Return how many steps the environments of each run took: of all phases, workers and evaluations."""
-        found = dict.fromkeys(runs, 0)
+        """Return the number of environment steps of each run, over all phases, workers and evaluations."""
+        totals = dict.fromkeys(runs, 0)
         statement = (
             select(Instance.uid, func.sum(Episode.steps))
             .join(Phase, Phase.id == Episode.phase_id)
@@ -141,11 +144,11 @@ class ManyRunsQueries(Queries):
         )
         with self.database.reading() as session:
             for chunk in in_chunks(list(runs)):
-                found |= {
+                totals |= {
                     uid: int(steps)
                     for uid, steps in session.execute(statement.where(Instance.uid.in_(chunk)))
                 }
-        return found
+        return totals
 
     def outcomes_across(
         self,
@@ -190,20 +193,20 @@ class ManyRunsQueries(Queries):
         """
         names: set[str] = set()
         with self.database.reading() as session:
-            for some in in_chunks(list(self._places(session, runs, phase))):
-                found = select(Outcome.name).where(Outcome.phase_id.in_(some), Outcome.kind == "reward")
-                names.update(session.scalars(found.distinct()))
+            for chunk in in_chunks(list(self._places(session, runs, phase))):
+                statement = select(Outcome.name).where(Outcome.phase_id.in_(chunk), Outcome.kind == "reward")
+                names.update(session.scalars(statement.distinct()))
         return sorted(names)
 
     @reads
     def phases_across(self, runs: Sequence[str]) -> pd.DataFrame:
         """Return one row per number and name of a phase that any of the runs began: ``phase``, ``name``."""
-        found: set[tuple[int, str]] = set()
+        phases: set[tuple[int, str]] = set()
         with self.database.reading() as session:
-            for some in in_chunks(list(runs)):
-                there = select(Phase.number, Phase.name).join(Instance).where(Instance.uid.in_(some))
-                found.update((number, name) for number, name in session.execute(there.distinct()))
-        return frame(sorted(found), ("phase", "name"))
+            for chunk in in_chunks(list(runs)):
+                statement = select(Phase.number, Phase.name).join(Instance).where(Instance.uid.in_(chunk))
+                phases.update((number, name) for number, name in session.execute(statement.distinct()))
+        return frame(sorted(phases), ("phase", "name"))
 
     def streams_across(
         self, runs: Sequence[str], kind: str, phase: int | str | None = None, *, evaluation: bool = False
@@ -238,30 +241,32 @@ class ManyRunsQueries(Queries):
         column: Any,
         names: Sequence[str],
     ) -> pd.DataFrame:
-        """Ask for the rows whose ``column``, the first one selected, is the id of a wanted phase."""
-        found: list[tuple[_Place, tuple[Any, ...]]] = []
+        """Select the rows whose ``column``, the first selected one, is the id of a phase of ``runs``."""
+        matches: list[tuple[_Place, tuple[Any, ...]]] = []
         with self.database.reading() as session:
             places = self._places(session, runs, phase)
-            for some in in_chunks(list(places)):
-                for phase_id, *values in session.execute(statement.where(column.in_(some))):
-                    found.append((places[phase_id], tuple(values)))
+            for chunk in in_chunks(list(places)):
+                for phase_id, *values in session.execute(statement.where(column.in_(chunk))):
+                    matches.append((places[phase_id], tuple(values)))
         # the database's order within a run stays, because the sort is stable
-        found.sort(key=lambda row: row[0].position)
-        rows = [(place.run, place.number, *values) for place, values in found]
+        matches.sort(key=lambda row: row[0].position)
+        rows = [(place.run, place.number, *values) for place, values in matches]
         return frame(rows, ("run", "phase", *names))
 
     @staticmethod
     def _places(session: Session, runs: Sequence[str], phase: int | str | None) -> dict[int, _Place]:
-        """Return the ids of the wanted phases."""
+        """Select the ids of the phases of ``runs``."""
         positions = {run: position for position, run in enumerate(runs)}
         last = select(Phase.instance_id, func.max(Phase.number).label("number")).group_by(Phase.instance_id)
         ended = last.subquery("last")
         matching = (Phase.instance_id == ended.c.instance_id) & (Phase.number == ended.c.number)
         column = Phase.number if isinstance(phase, int) else Phase.name
         places: dict[int, _Place] = {}
-        for some in in_chunks(list(positions)):
-            there = select(Phase.id, Phase.number, Instance.uid).join(Instance).where(Instance.uid.in_(some))
-            wanted = there.join(ended, matching) if phase is None else there.where(column == phase)
-            for phase_id, number, run in session.execute(wanted):
+        for chunk in in_chunks(list(positions)):
+            phases = (
+                select(Phase.id, Phase.number, Instance.uid).join(Instance).where(Instance.uid.in_(chunk))
+            )
+            statement = phases.join(ended, matching) if phase is None else phases.where(column == phase)
+            for phase_id, number, run in session.execute(statement):
                 places[phase_id] = _Place(positions[run], run, number)
         return places

@@ -29,7 +29,7 @@ _MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class BodyChoice:
-    """Which bodies: all, those of an agent, in an environment, with a number or label (or several)."""
+    """A selection of bodies: all, those of an agent, in an environment, with a number or label (or several)."""
 
     agent: str | None = None
     environment: str | None = None
@@ -37,20 +37,20 @@ class BodyChoice:
 
     @property
     def filters(self) -> dict[str, Any]:
-        """Return environment and bodies as arguments of queries."""
+        """Environment and bodies as arguments of queries."""
         return {"environment": self.environment, "body": self.body}
 
     def __bool__(self) -> bool:
-        """Whether some of an agent's bodies are picked."""
+        """Whether only some of an agent's bodies are selected."""
         return self.environment is not None or self.body is not None
 
 
 @dataclass(frozen=True, slots=True)
 class BodyGroup:
-    """A group of identical bodies of an agent in a phase; ``numbers`` are the chosen ones.
+    """A group of identical bodies of an agent in a phase; ``numbers`` are the selected ones.
 
-    ``places`` gives for each environment around them the incarnations in which the bodies of
-    ``whole`` sit, one after the other; of a single body, there may be several. ``several``: the agent
+    ``places`` maps each environment of the group to the incarnations of the bodies of
+    ``whole``, in order; a single body may have several. ``several``: the agent
     has more than one body.
     """
 
@@ -65,13 +65,13 @@ class BodyGroup:
     several: bool
 
     def incarnations_of(self, environment: str, number: int) -> Sequence[int]:
-        """Return the incarnations of ``environment`` that the body with this number is in."""
+        """Return the incarnations of ``environment`` in which the body with this number is."""
         incarnations = self.places.get(environment, ())
-        place = number - self.whole.start
-        return incarnations if len(self.whole) == 1 else incarnations[place : place + 1]
+        index = number - self.whole.start
+        return incarnations if len(self.whole) == 1 else incarnations[index : index + 1]
 
     def incarnations(self, environment: str) -> set[int]:
-        """Return the incarnations of ``environment`` that the bodies are in."""
+        """Return the incarnations of ``environment`` in which the selected bodies are."""
         return {
             incarnation
             for number in self.numbers
@@ -155,7 +155,7 @@ class Members(Queries):
         return self._lookup.table(run, columns, joined, [Channel.id], phase)
 
     def _channels_of_agents(self, run: str, phase: int | str | None) -> pd.DataFrame:
-        """Return phase, agent, group, kind and uid of the channels of agents (a large grid has many more)."""
+        """Select phase, agent, group, kind and uid of the agents' channels; a large grid has many more."""
         columns = {
             "phase": Phase.number,
             "agent": Agent.name,
@@ -178,14 +178,14 @@ class Members(Queries):
         environment: str | None = None,
         body: Bodies | None = None,
     ) -> pd.DataFrame:
-        """Return one row per phase and group of identical bodies of an agent, of the chosen ones.
+        """Return one row per phase and selected group of identical bodies of an agent.
 
         Columns: ``phase``, ``agent``, ``group``, ``name`` (a label, or ``None``), ``first`` and ``count``
         (the bodies are ``first`` up to ``first + count - 1``), ``environment`` (``None``: a body that spans
-        several), ``number`` (of the first body in names of channels), ``incarnations`` (list: in which of a
-        batched environment the bodies sit, one after the other; of a single body, there may be several; empty
-        where it is not batched or spans several), ``muscle``, ``objective``, ``proposed`` (whether what the
-        agent would have done is recorded), ``sensors``, ``actuators``, ``rewards`` (lists of uids; in those
+        several), ``number`` (of the first body in names of channels), ``incarnations`` (list: the incarnation of a
+        batched environment for each body, in order; a single body may have several; empty
+        if it is not batched or spans several), ``muscle``, ``objective``, ``proposed`` (whether the set-points that the
+        agent would have chosen are recorded), ``sensors``, ``actuators``, ``rewards`` (lists of uids; in those
         of several bodies, ``{body}`` stands for the number).
 
         Args:
@@ -212,19 +212,19 @@ class Members(Queries):
         environment: str | None = None,
         body: Bodies | None = None,
     ) -> list[BodyGroup]:
-        """Return the chosen groups of bodies, in order of phase, agent and group."""
+        """Return the selected groups of bodies, in order of phase, agent and group."""
         self._lookup.check_member(run, phase, "agent", agent)
         self._lookup.check_member(run, phase, "environment", environment)
         found = self._all_groups(run, phase, agent)
-        place = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
-        owner = place if agent is None else f"agent {agent!r} in {place}"
+        scope = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
+        owner = scope if agent is None else f"agent {agent!r} in {scope}"
         if environment is not None:
             around = [name for one in found for name in one.places]
             found = [one for one in found if environment in one.places]
             if not found and agent is not None:
-                there = listed(sorted(set(around)), _MOST)
+                uids = listed(sorted(set(around)), _MOST)
                 raise StoreError(
-                    f"{owner} has no body in {environment!r}; it has bodies in: {there or 'none'}"
+                    f"{owner} has no body in {environment!r}; it has bodies in: {uids or 'none'}"
                 )
         return found if body is None else _with_bodies(found, body, owner)
 
@@ -262,19 +262,19 @@ class Members(Queries):
         return result
 
     def _incarnations(self, run: str, phase: int | str | None, rows: pd.DataFrame) -> pd.Series:
-        """Return for each group of bodies the incarnations of its batched environment, in order."""
+        """List for each group of bodies the incarnations of its batched environment, in order."""
         import pandas as pd
 
         environments = self.environments(run, phase)
-        known = environments.set_index(["phase", "environment"])["incarnations"].to_dict()
-        found: list[list[int]] = []
+        counts = environments.set_index(["phase", "environment"])["incarnations"].to_dict()
+        lists: list[list[int]] = []
         row: Any
         for row in rows.itertuples(index=False):
             numbers = row.incarnations
-            if numbers is None and known.get((row.phase, row.environment), 1) > 1:
+            if numbers is None and counts.get((row.phase, row.environment), 1) > 1:
                 numbers = range(int(row.number), int(row.number) + int(row.count))
-            found.append([] if numbers is None else list(numbers))
-        return pd.Series(found, dtype=object)
+            lists.append([] if numbers is None else list(numbers))
+        return pd.Series(lists, dtype=object)
 
     def _bodies(self, run: str, phase: int | str | None, agent: str | None) -> pd.DataFrame:
         columns = {
@@ -302,7 +302,7 @@ class Members(Queries):
     def _with_channels(
         self, owners: pd.DataFrame, run: str, phase: int | str | None, keys: list[str]
     ) -> pd.DataFrame:
-        """Add the uids of the channels of each owner, which ``keys`` tell apart."""
+        """Add the uids of the channels of each owner, which is identified by ``keys``."""
         import pandas as pd
 
         channels = self._channels_of_agents(run, phase).drop_duplicates([*keys, "kind", "uid"])
@@ -314,71 +314,80 @@ class Members(Queries):
 
 
 def _around(uids: Iterable[str], offered: Mapping[str, str]) -> dict[str, Sequence[int]]:
-    """Return the environments, and their incarnations, that offer the channels of a body that spans several.
+    """Find the environments and incarnations that offer the channels of a body that spans several.
 
     ``offered``: the environment of each channel, with ``{body}`` for the number of an incarnation.
     """
-    found: dict[str, set[int]] = {}
+    incarnations: dict[str, set[int]] = {}
     batched = {owner for uid, owner in offered.items() if uid.startswith(f"{owner}.{BODY_NUMBER}.")}
     for uid in uids:
         if uid in offered:
-            found.setdefault(offered[uid], set()).add(0)
+            incarnations.setdefault(offered[uid], set()).add(0)
             continue
         for owner in batched:
             number, _, name = uid.removeprefix(f"{owner}.").partition(".")
             if number.isdecimal() and offered.get(f"{owner}.{BODY_NUMBER}.{name}") == owner:
-                found.setdefault(owner, set()).add(int(number))
-    return {owner: sorted(numbers) for owner, numbers in found.items()}
+                incarnations.setdefault(owner, set()).add(int(number))
+    return {owner: sorted(numbers) for owner, numbers in incarnations.items()}
 
 
 def is_one(wanted: Any) -> bool:
-    """Whether one thing is named, not several."""
+    """Whether this is a single number or label, not several."""
     return isinstance(wanted, str) or not isinstance(wanted, Iterable) or getattr(wanted, "ndim", 1) == 0
 
 
-def _each(wanted: Any, what: str) -> list[Any]:
-    """Return what is ``wanted``, one by one; ``what`` names it in errors."""
-    found = [wanted] if is_one(wanted) else list(wanted)
-    if not found:
+def _each(selection: Any, what: str) -> list[Any]:
+    """List the selected items; ``what`` names them in errors."""
+    items = [selection] if is_one(selection) else list(selection)
+    if not items:
         raise StoreError(f"no {what} is named: expected is at least one, or None for all")
-    return found
+    return items
 
 
-def _number(one: Any) -> int | None:
-    """Return a number, or ``None`` for what is none (nor are ``True`` and ``False``)."""
+def _number(value: Any) -> int | None:
+    """Convert to an integer, or ``None`` if it is none; ``True`` and ``False`` are none."""
     try:
-        return None if isinstance(one, bool) else index(one)
+        return None if isinstance(value, bool) else index(value)
     except TypeError:
         return None
 
 
 def numbers_of(wanted: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
-    """Return the numbers that are ``wanted``, of 0 up to ``count``; ``what`` names them in errors."""
-    found = []
-    for one in _each(wanted, what):
-        number = _number(one)
+    """Check and list the selected numbers.
+
+    Args:
+        wanted: a number, or several.
+        count: numbers must be from 0 up to ``count - 1``.
+        what: names them in errors.
+
+    Raises:
+        StoreError: there is no such number, or none is selected.
+    """
+    numbers = []
+    for item in _each(wanted, what):
+        number = _number(item)
         if number is None:
             raise StoreError(f"{what} {wanted!r}: expected is a number, or several")
         if not 0 <= number < count:
             raise StoreError(f"there is no {what} {number}: they are 0 to {count - 1}")
-        found.append(number)
-    return tuple(found)
+        numbers.append(number)
+    return tuple(numbers)
 
 
 def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, owner: str) -> list[BodyGroup]:
     chosen: dict[int, set[int]] = {}
-    for one in _each(body, "body"):
-        number = None if isinstance(one, str) else _number(one)
-        if number is None and not isinstance(one, str):
-            raise StoreError(f"body {one!r}: expected is a number or a label, or a list of them")
-        known = False
+    for item in _each(body, "body"):
+        number = None if isinstance(item, str) else _number(item)
+        if number is None and not isinstance(item, str):
+            raise StoreError(f"body {item!r}: expected is a number or a label, or a list of them")
+        exists = False
         for i, group in enumerate(groups):
             numbers = group.whole if number is None else (number,)
-            if group.name == one if number is None else number in group.whole:
+            if group.name == item if number is None else number in group.whole:
                 chosen.setdefault(i, set()).update(numbers)
-                known = True
-        if not known:
-            raise _no_body(groups, one if number is None else number, owner)
+                exists = True
+        if not exists:
+            raise _no_body(groups, item if number is None else number, owner)
     return [
         groups[i]
         if len(numbers) == len(groups[i].whole)
@@ -387,19 +396,20 @@ def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, owner: str) -> list[
     ]
 
 
-def _no_body(groups: Sequence[BodyGroup], wanted: int | str, owner: str) -> StoreError:
+def _no_body(groups: Sequence[BodyGroup], item: int | str, owner: str) -> StoreError:
     labels = sorted({group.name for group in groups if group.name is not None})
-    if isinstance(wanted, str):
+    if isinstance(item, str):
         if not labels:
-            return StoreError(f"{owner} has no body {wanted!r}: its bodies have numbers, but no labels")
-        return unknown("body", wanted, labels, owner)
+            return StoreError(f"{owner} has no body {item!r}: its bodies have numbers, but no labels")
+        return unknown("body", item, labels, owner)
     numbers: dict[str, set[int]] = {}
     for group in groups:
         numbers.setdefault(group.agent, set()).update(group.whole)
-    known = [
-        (f"{agent} " if len(numbers) > 1 else "") + _ranges(sorted(found)) for agent, found in numbers.items()
+    ranges = [
+        (f"{agent} " if len(numbers) > 1 else "") + _ranges(sorted(agent_numbers))
+        for agent, agent_numbers in numbers.items()
     ]
-    return StoreError(f"{owner} has no body {wanted}; it has: {listed(known, _MOST) or 'none'}")
+    return StoreError(f"{owner} has no body {item}; it has: {listed(ranges, _MOST) or 'none'}")
 
 
 def _ranges(numbers: Sequence[int]) -> str:

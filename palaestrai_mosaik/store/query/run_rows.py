@@ -1,6 +1,6 @@
 """The table of all runs: a few statements for thousands of them, and which of them have changed.
 
-Beside what the database says of a run, a row has what its document plans: how many phases, and how many episodes.
+A row combines a run's database rows with the plan of its document: the number of phases and episodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .runs import status_of
 if TYPE_CHECKING:
     import pandas as pd
 
-#: characters of an error's message that a row has
+#: the maximum length of a row's error message
 _MESSAGE = 400
 
 _COLUMNS = (
@@ -33,12 +33,12 @@ _FLOATS = ("started", "ended", "episodes_planned", "objective")
 
 
 class PlannedPhase(NamedTuple):
-    """What a document plans for a phase; ``episodes`` of each worker, ``None`` where there is no limit."""
+    """A document's plan for a phase; ``episodes`` of each worker, ``None`` if there is no limit."""
 
     name: str
     workers: int
     episodes: int | None
-    #: the number of steps of an episode, as far as the document says it (:func:`planned_phases`)
+    #: the number of steps of an episode, if the document determines it (:func:`planned_phases`)
     steps: int | None = None
 
     @property
@@ -52,7 +52,7 @@ class RunRowQueries(Queries):
 
     def __init__(self, lookup: Lookup):
         super().__init__(lookup)
-        #: what documents plan, by their row's id: a document never changes
+        #: plans of documents by row id, cached because a document never changes
         self._plans: dict[int, tuple[PlannedPhase, ...]] = {}
 
     @reads
@@ -61,14 +61,14 @@ class RunRowQueries(Queries):
 
         Columns: ``id`` (a number that grows with every new run), ``run`` (uid of the instance), ``document`` (its
         uid), ``experiment``, ``status`` (as in :meth:`runs`), ``seed`` (text), ``started``, ``ended`` (seconds since
-        1970, NaN while it has not ended), ``phase`` (number of the last phase that began, -1: none did),
-        ``phase_name``, ``phases`` (how many are planned), ``episodes`` (that have finished, without evaluations),
-        ``episodes_planned`` (of all phases and workers; NaN where a phase has no limit), ``steps`` (of all
-        episodes), ``objective`` (mean of the first agent's objective in the last episode of worker 0; NaN where
+        1970, NaN before it has ended), ``phase`` (number of the last phase that began, -1: none did),
+        ``phase_name``, ``phases`` (the planned number), ``episodes`` (finished ones, without evaluations),
+        ``episodes_planned`` (of all phases and workers; NaN if a phase has no limit), ``steps`` (of all
+        episodes), ``objective`` (mean of the first agent's objective in the last episode of worker 0; NaN if
         there is none), ``error`` (kind and beginning of the message of the first one, else ``None``).
 
         Args:
-            ids: of the wanted runs; ``None``: all.
+            ids: ids of runs; ``None``: all.
         """
         with self.database.reading() as session:
             instances = self._instances(session, ids)
@@ -89,8 +89,8 @@ class RunRowQueries(Queries):
                 steps += taken
                 last = objectives.get(phase[0], last)
             limits = [
-                None if one[2] is None else one[1] * one[2]
-                for one in (
+                None if planned[2] is None else planned[1] * planned[2]
+                for planned in (
                     [phase[2:] for phase in begun] if status == "finished" else self._plans[document_id]
                 )
             ]
@@ -113,7 +113,7 @@ class RunRowQueries(Queries):
 
         Args:
             after: runs with a greater id are new.
-            ended: runs that ended later have changed; ``None``: none. All that have not ended may have changed.
+            ended: runs that ended later have changed; ``None``: none. Runs that have not ended are always included.
         """
         changed = [Instance.id > after, Instance.status == "running"]
         if ended is not None:
@@ -129,24 +129,24 @@ class RunRowQueries(Queries):
 
     @reads
     def run_ids(self, runs: Collection[str]) -> dict[str, int]:
-        """Return the ids of the runs with exactly these uids, as far as there are such runs."""
-        found: dict[str, int] = {}
+        """Return the ids of the runs with exactly these uids; unknown uids are left out."""
+        ids: dict[str, int] = {}
         with self.database.reading() as session:
-            for some in in_chunks(list(runs)):
-                rows = session.execute(select(Instance.uid, Instance.id).where(Instance.uid.in_(some)))
-                found.update((uid, number) for uid, number in rows)
-        return found
+            for chunk in in_chunks(list(runs)):
+                rows = session.execute(select(Instance.uid, Instance.id).where(Instance.uid.in_(chunk)))
+                ids.update((uid, number) for uid, number in rows)
+        return ids
 
     @reads
     def objective_curves(self, runs: Collection[str], points: int = 40) -> dict[str, list[float | None]]:
         """Return the course of the first agent's objective over all episodes of each run.
 
         Each point is the mean of an episode's mean objective, over the workers, and over neighbouring episodes
-        where a phase has more than its share of the points. Evaluations are left out.
+        if a phase has more than its share of the points. Evaluations are left out.
 
         Args:
             runs: uids of instances, in full. One that does not exist has no curve.
-            points: how many points a curve has at most (about as many where a run has very many phases).
+            points: the maximum number of points of a curve (about as many if a run has very many phases).
 
         Returns:
             For each uid the values in the order of phases and episodes, ``None`` for NaN.
@@ -169,19 +169,19 @@ class RunRowQueries(Queries):
                 .subquery("last")
             )
             share = points // counted.c.phases + 1
-            # so many neighbouring episodes become one point
+            # the number of neighbouring episodes per point
             width = (last.c.episode + share) // share
-            place = Outcome.episode // width
+            point = Outcome.episode // width
             first = _first_agents(uids).subquery("first")
             statement = (
-                select(Phase.instance_id, Phase.number, place, func.avg(Outcome.mean))
+                select(Phase.instance_id, Phase.number, point, func.avg(Outcome.mean))
                 .join(counted, counted.c.instance_id == Phase.instance_id)
                 .join(last, last.c.phase_id == Phase.id)
                 .join(first, first.c.phase_id == Phase.id)
                 .join(Outcome, and_(Outcome.phase_id == Phase.id, Outcome.agent_id == first.c.agent_id))
                 .where(Outcome.kind == "objective", ~Outcome.evaluation, Phase.instance_id.in_(uids))
-                .group_by(Phase.instance_id, Phase.number, place)
-                .order_by(Phase.instance_id, Phase.number, place)
+                .group_by(Phase.instance_id, Phase.number, point)
+                .order_by(Phase.instance_id, Phase.number, point)
             )
             for number, _, _, value in session.execute(statement):
                 curves[uids[number]].append(value)
@@ -201,16 +201,16 @@ class RunRowQueries(Queries):
         return list(restricted(session, statement, Instance.id, ids))
 
     def _phases(self, session: Session, ids: Collection[int] | None) -> dict[int, list[tuple[Any, ...]]]:
-        """Return for each run the phases that began: id, number, name, workers, episodes of each worker."""
-        found: dict[int, list[tuple[Any, ...]]] = {}
+        """Select each run's phases that began: id, number, name, workers, episodes of each worker."""
+        phases: dict[int, list[tuple[Any, ...]]] = {}
         columns = (Phase.instance_id, Phase.id, Phase.number, Phase.name, Phase.workers, Phase.episodes)
         statement = select(*columns).order_by(Phase.instance_id, Phase.number)
         for instance, *phase in restricted(session, statement, Phase.instance_id, ids):
-            found.setdefault(instance, []).append(tuple(phase))
-        return found
+            phases.setdefault(instance, []).append(tuple(phase))
+        return phases
 
     def _done(self, session: Session, ids: Collection[int] | None) -> dict[int, tuple[int, int]]:
-        """Return for each phase how many episodes have finished, and the steps of all."""
+        """Count each phase's finished episodes, and sum the steps of all its episodes."""
         statement = (
             select(Episode.phase_id, finished_episodes(), func.sum(Episode.steps))
             .where(~Episode.evaluation)
@@ -222,24 +222,24 @@ class RunRowQueries(Queries):
         return {phase: (count, int(steps)) for phase, count, steps in rows}
 
     def _objectives(self, session: Session, ids: Collection[int] | None) -> dict[int, float | None]:
-        """Return for each phase the mean of the first agent's objective in the last episode of worker 0."""
-        found: dict[int, float | None] = {}
-        for some in [None] if ids is None else in_chunks(sorted(ids)):
+        """Select each phase's mean of the first agent's objective in the last episode of worker 0."""
+        objectives: dict[int, float | None] = {}
+        for chunk in [None] if ids is None else in_chunks(sorted(ids)):
             last = select(Episode.phase_id, func.max(Episode.episode).label("episode"))
             last = last.where(Episode.worker == 0, ~Episode.evaluation).group_by(Episode.phase_id)
-            there = _of_runs(last, Episode.phase_id, some).subquery("last")
-            first = _first_agents(some).subquery("first")
-            # (all columns of the primary key: each row is found at once)
+            newest = _of_runs(last, Episode.phase_id, chunk).subquery("last")
+            first = _first_agents(chunk).subquery("first")
+            # all columns of the primary key, for lookups by index
             statement = (
                 select(Outcome.phase_id, Outcome.mean)
-                .select_from(there)
-                .join(first, first.c.phase_id == there.c.phase_id)
+                .select_from(newest)
+                .join(first, first.c.phase_id == newest.c.phase_id)
                 .join(
                     Outcome,
                     and_(
-                        Outcome.phase_id == there.c.phase_id,
+                        Outcome.phase_id == newest.c.phase_id,
                         Outcome.worker == 0,
-                        Outcome.episode == there.c.episode,
+                        Outcome.episode == newest.c.episode,
                         Outcome.evaluation.is_(False),
                         Outcome.agent_id == first.c.agent_id,
                         Outcome.kind == "objective",
@@ -247,8 +247,8 @@ class RunRowQueries(Queries):
                     ),
                 )
             )
-            found.update((phase, mean) for phase, mean in session.execute(statement))
-        return found
+            objectives.update((phase, mean) for phase, mean in session.execute(statement))
+        return objectives
 
     def _errors(self, session: Session, ids: Collection[int] | None) -> dict[int, str]:
         first = select(func.min(Failure.id)).group_by(Failure.instance_id)
@@ -258,39 +258,39 @@ class RunRowQueries(Queries):
         return {instance: f"{kind}: {text}" for instance, kind, text in rows}
 
     def planned(self, session: Session, documents: Collection[int]) -> Mapping[int, Sequence[PlannedPhase]]:
-        """Return what the documents with these ids plan, among others."""
+        """Return the plans of the documents with these ids, and maybe others, by id."""
         self._read_plans(session, documents)
         return self._plans
 
     def _read_plans(self, session: Session, documents: Collection[int]) -> None:
         missing = [number for number in documents if number not in self._plans]
-        for some in in_chunks(missing):
-            statement = select(RunDocument.id, RunDocument.document).where(RunDocument.id.in_(some))
+        for chunk in in_chunks(missing):
+            statement = select(RunDocument.id, RunDocument.document).where(RunDocument.id.in_(chunk))
             for number, document in session.execute(statement):
                 self._plans[number] = planned_phases(document)
 
 
 def planned_phases(document: Mapping[str, Any]) -> tuple[PlannedPhase, ...]:
-    """Return what a document, in its canonical form, plans for its phases.
+    """Read the planned phases of a document in its canonical form.
 
-    The steps of an episode are known where all its environments are of this package and have the parameter
-    ``steps`` or ``max_iter``: the least of them. (Conditions may end an episode earlier.)
+    The steps of an episode are known if all its environments are of this package and have the parameter
+    ``steps`` or ``max_iter``: the least of them. Conditions may end an episode earlier.
     """
-    found = []
+    phases = []
     for entry in document.get("schedule", ()):
         for name, phase in entry.items():
             config = phase.get("phase_config", {})
-            steps = [_steps_of(one.get("environment", {})) for one in phase.get("environments", ())]
-            known = [one for one in steps if one is not None]
-            found.append(
+            steps = [_steps_of(item.get("environment", {})) for item in phase.get("environments", ())]
+            lengths = [item for item in steps if item is not None]
+            phases.append(
                 PlannedPhase(
                     str(name),
                     int(config.get("workers", 1)),
                     config.get("episodes"),
-                    min(known) if known and len(known) == len(steps) else None,
+                    min(lengths) if lengths and len(lengths) == len(steps) else None,
                 )
             )
-    return tuple(found)
+    return tuple(phases)
 
 
 def _steps_of(environment: Mapping[str, Any]) -> int | None:
@@ -307,7 +307,7 @@ def _first_agents(ids: Collection[int] | None) -> Any:
 
 
 def _of_runs(statement: Any, phase: Any, ids: Collection[int] | None) -> Any:
-    """Return the statement for the phases of these runs alone; ``phase`` is its column with a phase's id."""
+    """Restrict the statement to the phases of these runs; ``phase`` is its column with a phase's id."""
     if ids is None:
         return statement
     return statement.where(phase.in_(select(Phase.id).where(Phase.instance_id.in_(ids))))

@@ -1,14 +1,14 @@
-"""Queries of runs: what is in a store, as pandas frames, and which instances executed a document.
+"""Queries of runs, as pandas frames, and of the instances that executed a document.
 
-The hash of a document has its uid in it, which names the run and changes nothing that is computed. A design
-that has grown gives its runs other uids, and two designs may have runs in common: what was executed under
-one name is found under the other by the content of the document.
+The hash of a document covers its uid, which names the run and changes no result. A design
+that has grown gives its runs other uids, and two designs may have runs in common: the content of the
+document finds an execution under either name.
 
-``run`` is, everywhere, the uid of an instance, the beginning of one, the uid of a run
-document (its latest instance is meant), or ``"latest"``. ``phase`` is a phase's number or
-name. ``evaluation`` says which episodes are meant: ``False`` training (the default),
-``True`` evaluation, ``None`` both, with a column ``evaluation`` to distinguish them. All can
-be asked while a run goes on, and after it was killed: what was written until then is there.
+Everywhere, ``run`` is the uid of an instance, the beginning of one, the uid of a run
+document (for its latest instance), or ``"latest"``. ``phase`` is a phase's number or
+name. ``evaluation`` selects episodes: ``False`` training (the default),
+``True`` evaluation, ``None`` both, with a column ``evaluation`` to distinguish them. All queries
+work during a run and after it was killed; they return all that was written until then.
 """
 
 from __future__ import annotations
@@ -83,40 +83,50 @@ _QUESTION = select(*_COLUMNS).join(RunDocument, RunDocument.id == Instance.run_d
 def executions(
     lookup: Lookup, session: Session, hashes: Collection[str], contents: Contents | None = None
 ) -> dict[str, list[Execution]]:
-    """Return the instances of the documents with these hashes, by hash, the newest last.
+    """Select the instances of some run documents.
 
-    Of a document of which no instance has finished, they are also those of other documents with the same
-    content, as far as ``contents`` knows it and their files are in this store: a database may be shared by
-    folders that keep files of their own. ``contents`` is asked only where the database has documents other
-    than these.
+    For a document without a finished instance, they include those of other documents with the same
+    content, if their files are in this store: a database may be shared by folders with their own files.
+
+    Args:
+        lookup: locates the instances' files.
+        session: an open session.
+        hashes: hashes of run documents.
+        contents: returns the known contents of the documents with some hashes, by hash. It is called only if the
+            database has other documents than these; ``None``: contents are not compared.
+
+    Returns:
+        The instances by hash, the newest last.
     """
-    found: dict[str, list[Execution]] = {}
-    known = 0
-    wanted = list(dict.fromkeys(hashes))
-    for some in in_chunks(wanted):
-        matching = RunDocument.hash.in_(some)
-        known += session.scalar(select(func.count()).select_from(RunDocument).where(matching)) or 0
-        for one in map(Execution._make, session.execute(_QUESTION.where(matching).order_by(Instance.id))):
-            found.setdefault(one.hash, []).append(one)
+    instances: dict[str, list[Execution]] = {}
+    count = 0
+    ordered = list(dict.fromkeys(hashes))
+    for chunk in in_chunks(ordered):
+        matching = RunDocument.hash.in_(chunk)
+        count += session.scalar(select(func.count()).select_from(RunDocument).where(matching)) or 0
+        for instance in map(
+            Execution._make, session.execute(_QUESTION.where(matching).order_by(Instance.id))
+        ):
+            instances.setdefault(instance.hash, []).append(instance)
     if contents is None:
-        return found
-    missing = [hash_ for hash_ in wanted if not _finished(found.get(hash_, ()))]
-    if not missing or session.scalar(select(func.count()).select_from(RunDocument)) == known:
-        return found
+        return instances
+    missing = [hash_ for hash_ in ordered if not _finished(instances.get(hash_, ()))]
+    if not missing or session.scalar(select(func.count()).select_from(RunDocument)) == count:
+        return instances
     by_content: dict[str, list[str]] = {}
     for hash_, content in contents(missing).items():
         by_content.setdefault(content, []).append(hash_)
-    for some in in_chunks(list(by_content)):
-        same = _QUESTION.where(RunDocument.content.in_(some)).order_by(Instance.id)
-        for one in map(Execution._make, session.execute(same)):
-            assert one.content is not None
-            others = [hash_ for hash_ in by_content[one.content] if hash_ != one.hash]
-            if others and lookup.instance_directory(one.uid).is_dir():
-                for hash_ in others:
-                    found.setdefault(hash_, []).append(one)
+    for chunk in in_chunks(list(by_content)):
+        same = _QUESTION.where(RunDocument.content.in_(chunk)).order_by(Instance.id)
+        for instance in map(Execution._make, session.execute(same)):
+            assert instance.content is not None
+            equal_hashes = [hash_ for hash_ in by_content[instance.content] if hash_ != instance.hash]
+            if equal_hashes and lookup.instance_directory(instance.uid).is_dir():
+                for hash_ in equal_hashes:
+                    instances.setdefault(hash_, []).append(instance)
     for hash_ in missing:
-        found.get(hash_, []).sort(key=lambda one: one.id)
-    return found
+        instances.get(hash_, []).sort(key=lambda instance: instance.id)
+    return instances
 
 
 def _finished(instances: Sequence[Execution]) -> bool:
@@ -130,13 +140,12 @@ class RunQueries(Queries):
     def runs(self, run: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Return one row per instance, oldest first.
 
-        Columns: ``run`` (instance uid), ``document`` (its uid), ``experiment``, ``status``
-        (``running``, ``finished``, ``failed``, ``interrupted``, or ``lost``: it did not
-        finish, and its process is gone), ``seed``, ``version``, ``started``, ``ended``,
-        ``duration`` (seconds), ``phases``, ``episodes`` (that have finished: not one in which the run has failed or
-        was interrupted), ``steps`` (of all episodes; evaluations do not count in both), ``error`` (the first one's kind and message), ``hash`` (of the
-        document), ``host``, ``pid``, ``packages``. ``lost`` is only known on the host
-        that ran it.
+        Columns: ``run`` (instance uid), ``document`` (its uid), ``experiment``, ``status`` (``running``, ``finished``,
+        ``failed``, ``interrupted``, or ``lost``: it did not finish, and its process is gone), ``seed``, ``version``,
+        ``started``, ``ended``, ``duration`` (seconds), ``phases``, ``episodes`` (finished ones: not one in which the
+        run failed or was interrupted), ``steps`` (of all episodes; evaluations do not count in both), ``error`` (the
+        first one's kind and message), ``hash`` (of the document), ``host``, ``pid``, ``packages``. ``lost`` is only
+        known on the host that ran it.
 
         Args:
             run: only this run, or these, as :meth:`find_run` takes them; ``None``: all.
@@ -147,8 +156,8 @@ class RunQueries(Queries):
         with self.database.reading() as session:
             ids = None
             if run is not None:
-                asked = [run] if isinstance(run, str) else run
-                ids = {self._lookup.find(session, one)[0] for one in asked}
+                names = [run] if isinstance(run, str) else run
+                ids = {self._lookup.find(session, name)[0] for name in names}
             counted = select(Phase.instance_id, func.count()).group_by(Phase.instance_id)
             phases = {row[0]: row[1] for row in restricted(session, counted, Phase.instance_id, ids)}
             summed = (
@@ -196,8 +205,8 @@ class RunQueries(Queries):
         """Return one row per phase that began.
 
         Columns: ``phase`` (its number), ``name``, ``mode``, ``workers``, ``episodes`` (as configured),
-        ``episodes_done`` (that have finished, without evaluations), ``controller``, ``started``, ``ended``, ``reason`` (why it
-        ended).
+        ``episodes_done`` (finished ones, without evaluations), ``controller``, ``started``, ``ended``, ``reason`` (why
+        it ended).
 
         Args:
             run: which run, as :meth:`find_run` takes it.
@@ -318,7 +327,7 @@ class RunQueries(Queries):
         keys = [*episode, "agent"]
         names = outcomes["kind"].where(outcomes["kind"] == "objective", "reward." + outcomes["name"])
         agents = outcomes[keys].drop_duplicates()
-        # An episode without agents is shown too, but not where one agent was asked for.
+        # An episode without agents has a row, too, unless an agent is selected.
         result = result.merge(agents, on=episode, how="left" if agent is None else "inner", sort=False)
         for name in names.unique():
             moments = outcomes.loc[names == name, [*keys, *_MOMENTS]]
@@ -329,9 +338,9 @@ class RunQueries(Queries):
 
     @reads
     def errors(self, run: str) -> pd.DataFrame:
-        """Return what failed, in order.
+        """Return the errors of a run, in order.
 
-        Columns: ``phase`` (number, where one was running), ``kind`` (class), ``message``, ``traceback``,
+        Columns: ``phase`` (number, if one was running), ``kind`` (class), ``message``, ``traceback``,
         ``time``.
 
         Args:
@@ -364,13 +373,13 @@ class RunQueries(Queries):
         return document
 
     def evaluate_every(self, run: str) -> dict[int, int]:
-        """Return after how many training episodes of a worker each phase evaluates, where it does."""
+        """Return the training episodes of a worker between evaluations, by number of each phase that evaluates."""
         schedule = self.document(run).get("schedule", [])
         configs = [phase["phase_config"] for entry in schedule for phase in entry.values()]
         return {i: c["evaluate_every"] for i, c in enumerate(configs) if c.get("evaluate_every")}
 
     def document_text(self, run: str) -> str:
-        """Return the text of the run document, as it was when this form of it first ran."""
+        """Return the text of the run document, from the first run of this form of it."""
         return self._run_document(run).text
 
     def streams(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
@@ -400,13 +409,13 @@ class RunQueries(Queries):
         return result.astype({"rows": "Int64", "parts": "Int64"})
 
     def log(self, run: str) -> str:
-        """Return the log of a run: what was logged while it was executed, and why it failed.
+        """Return the log of a run: the messages of its execution, and why it failed.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
 
         Returns:
-            Its text; an empty one where there is no log (of imported runs, and of older releases).
+            Its text; "" if there is none (of imported runs, and of older releases).
 
         Raises:
             StoreError: there is no such run, or its log cannot be read.
@@ -437,7 +446,7 @@ def _of_phase(table: type[Episode] | type[Outcome], evaluation: bool | None) -> 
 
 
 def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
-    """Return for each uid its shortest beginning of at least ``least`` characters that is unique.
+    """Abbreviate each uid to its shortest unique prefix of at least ``least`` characters.
 
     Fifteen characters of an instance's uid are its date and time to the second.
     """
@@ -451,15 +460,15 @@ def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
 
 
 def duration_of(instance: Instance | Execution) -> float | None:
-    """Return the seconds between start and end, ``None`` if it has not ended.
+    """Return the seconds between start and end, ``None`` before the end.
 
-    Both are dates: if the clock was set back in between by more than that, it is 0.
+    Both are dates: the result is 0 if the clock was set back in between by more than that.
     """
     return None if instance.ended is None else max(0.0, (instance.ended - instance.started).total_seconds())
 
 
 def status_of(instance: Instance | Execution) -> str:
-    """Return the status, ``lost`` if the process that is to run it is gone from this host."""
+    """Return the status; ``lost`` if the process of a running instance is gone from this host."""
     if instance.status != "running" or instance.host != socket.gethostname():
         return instance.status
     return "running" if still_runs(instance.pid, instance.pid_started, START_TOLERANCE) else "lost"

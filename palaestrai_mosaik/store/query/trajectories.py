@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 _KEYS = ("worker", "episode", "step", "time")
-#: by the kind of a stream of rows that has an owner: what says which of the owner's rows it is
-#: (older releases did not record that: it is 0 there)
+#: by kind of stream, the columns that identify a row among its owner's; older releases did not record them, so they
+#: are 0 there
 _OWNERS = {
     "agent": ("body", "environment_episode"),
     "environment": ("incarnation", "environment_episode"),
@@ -33,9 +33,9 @@ _STREAM = ["phase", "name", "group", "evaluation", "folder", "parts"]
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Which rows are wanted: ``None`` is all, ``start <= time < stop`` in ticks.
+    """A selection of rows: ``None`` is all, ``start <= time < stop`` in ticks.
 
-    ``numbers`` are bodies, or incarnations, of a stream that has several.
+    ``numbers`` are bodies, or incarnations, of a stream with several.
     """
 
     worker: int | None = None
@@ -45,7 +45,7 @@ class RowRange:
     numbers: Sequence[int] | None = None
 
     def expression(self, columns: Iterable[str]) -> Any:
-        """Return the filter for pyarrow, of a stream with these ``columns``; ``None``: all rows are wanted."""
+        """Build the pyarrow filter of a stream with these ``columns``; ``None`` if it selects all rows."""
         import pyarrow.dataset as ds
 
         terms = []
@@ -68,10 +68,10 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamSelection:
-    """Whose rows are wanted: a kind of stream, one name or all, training or evaluation or both.
+    """A selection of streams: a kind, one name or all, training or evaluation or both.
 
-    ``numbers`` gives the bodies or incarnations (``None``: all) of the streams that are wanted,
-    by phase, name and group; without it all are.
+    ``numbers`` maps phase, name and group of each selected stream to its bodies or incarnations
+    (``None``: all); without it, all streams are selected.
     """
 
     kind: str
@@ -81,7 +81,7 @@ class StreamSelection:
 
 
 class RowQueries:
-    """What queries of the Parquet files share."""
+    """Base class of queries of the Parquet files."""
 
     def __init__(self, lookup: Lookup, runs: RunQueries, members: Members):
         self._lookup = lookup
@@ -91,7 +91,7 @@ class RowQueries:
     def _streams(
         self, run: str, phase: int | str | None, evaluation: bool | None
     ) -> tuple[pd.DataFrame, Path]:
-        """Return the streams of training or evaluation (``None``: both), and the folder below which they lie."""
+        """Select the streams of training or evaluation (``None``: both), and their root folder."""
         streams = self._runs.streams(run, phase)
         if evaluation is not None:
             streams = streams[streams["evaluation"] == evaluation]
@@ -118,16 +118,16 @@ class Trajectories(RowQueries):
     ) -> pd.DataFrame:
         """Return one row per step of the agents, agent after agent, in recorded order.
 
-        Columns: ``phase`` and ``agent`` (each unless the argument picks one), ``worker``, ``episode``,
-        ``step``, ``time`` (ticks), then ``reading.UID``, ``setpoint.UID`` (``reading.UID[i]`` where a value
-        has several floats), ``proposed.UID`` (what the agent would have done, where its environment replays),
-        ``reward.NAME``, ``terminated``, ``truncated``, ``objective``. An agent without a column that another
-        one has shows NaN there; so do bodies of one agent.
+        Columns: ``phase`` and ``agent`` (each unless the argument picks one), ``worker``, ``episode``, ``step``,
+        ``time`` (ticks), then ``reading.UID``, ``setpoint.UID`` (``reading.UID[i]`` if a value has several floats),
+        ``proposed.UID`` (the set-points that the agent would have chosen, if its environment replays), ``reward.NAME``,
+        ``terminated``, ``truncated``, ``objective``. An agent without a column of another agent has NaN there; so have
+        bodies of one agent.
 
-        There are further columns where an agent has several bodies, or where ``columns`` names them:
+        There are further columns if an agent has several bodies, or if ``columns`` names them:
         ``environment``, unless all are in one (``None``: a body that spans several), ``body``, unless one
         number is picked, and ``environment_episode``, which counts how often the body's environment has
-        restarted in this episode of the phase (it is also there where anything but 0 is).
+        restarted in this episode of the phase (also present if it is not always 0).
 
         Args:
             run: which run, as :meth:`find_run` takes it.
@@ -151,22 +151,24 @@ class Trajectories(RowQueries):
         import pandas as pd
 
         groups = self._members.groups(run, phase, agent, environment, body)
-        picked = {(one.phase, one.agent, one.group): one for one in groups}
-        numbers = {key: None if one.numbers == one.whole else one.numbers for key, one in picked.items()}
+        picked = {(group.phase, group.agent, group.group): group for group in groups}
+        numbers = {
+            key: None if group.numbers == group.whole else group.numbers for key, group in picked.items()
+        }
         source = StreamSelection("agent", agent, evaluation, numbers)
         result = self._frames(run, phase, source, RowRange(worker, episode, start, stop), columns)
-        several = any(one.several for one in groups)
-        shown = set(columns or ())
+        several = any(group.several for group in groups)
+        visible = set(columns or ())
         if several and not _picks_one(body):
-            shown.add("body")
-        apart = several and environment is None and len({one.environment for one in groups}) > 1
-        if apart or "environment" in shown:
+            visible.add("body")
+        apart = several and environment is None and len({group.environment for group in groups}) > 1
+        if apart or "environment" in visible:
             keys = zip(result["phase"], result["agent"], result["group"], strict=True)
             around = [picked[key].environment for key in keys]
             result.insert(2, "environment", pd.Series(around, dtype=object))
         del result["group"]
-        shown |= {name for name, one in (("phase", phase), ("agent", agent)) if one is None}
-        return _shown(result, shown, several)
+        visible |= {name for name, group in (("phase", phase), ("agent", agent)) if group is None}
+        return _shown(result, visible, several)
 
     def environment_states(  # noqa: PLR0913  (as above)
         self,
@@ -187,7 +189,7 @@ class Trajectories(RowQueries):
         """Return one row per state of the environments.
 
         Columns: ``phase`` and ``environment`` (each unless picked), ``worker``, ``episode``, ``step``,
-        ``time``, ``reading.UID``, ``reward.NAME``, ``terminated``, ``truncated``, ``state`` (whatever else
+        ``time``, ``reading.UID``, ``reward.NAME``, ``terminated``, ``truncated``, ``state`` (further data that
         the environment reported, or ``None``). A batched environment has the columns ``incarnation``, unless
         one number is picked, and ``environment_episode``, as in :meth:`steps`.
 
@@ -221,31 +223,37 @@ class Trajectories(RowQueries):
             for number, uid, count in table[["phase", "environment", "incarnations"]].itertuples(index=False)
             if environment is None or uid == environment
         }
-        wanted: dict[tuple[int, str, int], Sequence[int] | None] = dict.fromkeys(counts)
+        selected: dict[tuple[int, str, int], Sequence[int] | None] = dict.fromkeys(counts)
         if agent is not None or body is not None:
             groups = self._members.groups(run, phase, agent, environment, body)
-            wanted = {key: _incarnations_around(groups, key) for key in counts}
+            selected = {key: _incarnations_around(groups, key) for key in counts}
         if incarnation is not None:
             picked = numbers_of(incarnation, max(counts.values(), default=1), "incarnation")
-            wanted = {
-                key: tuple(one for one in picked if one < counts[key] and (numbers is None or one in numbers))
-                for key, numbers in wanted.items()
+            selected = {
+                key: tuple(
+                    choice
+                    for choice in picked
+                    if choice < counts[key] and (numbers is None or choice in numbers)
+                )
+                for key, numbers in selected.items()
             }
-        wanted = {key: numbers for key, numbers in wanted.items() if numbers is None or len(numbers)}
-        source = StreamSelection("environment", environment, evaluation, wanted)
+        selected = {key: numbers for key, numbers in selected.items() if numbers is None or len(numbers)}
+        source = StreamSelection("environment", environment, evaluation, selected)
         result = self._frames(run, phase, source, RowRange(worker, episode, start, stop), columns)
         if "state" in result:
             states = [json.loads(text) if isinstance(text, str) else None for text in result["state"]]
             result["state"] = pd.Series(states, dtype=object)
-        several = any(counts[key] > 1 for key in wanted)
-        shown = set(columns or ())
+        several = any(counts[key] > 1 for key in selected)
+        visible = set(columns or ())
         if several and not _picks_one(incarnation):
-            shown.add("incarnation")
-        shown |= {name for name, one in (("phase", phase), ("environment", environment)) if one is None}
-        return _shown(result, shown, several)
+            visible.add("incarnation")
+        visible |= {
+            name for name, choice in (("phase", phase), ("environment", environment)) if choice is None
+        }
+        return _shown(result, visible, several)
 
     def recorded_episodes(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
-        """Return of which episodes rows are recorded, those that go on included.
+        """Return the range of episodes with recorded rows, including running ones.
 
         One row per phase, worker and kind of episode; columns: ``phase``, ``worker``, ``evaluation``,
         ``first`` and ``last`` (numbers of episodes).
@@ -265,9 +273,8 @@ class Trajectories(RowQueries):
         for number, flag, folder, parts in streams[["phase", "evaluation", "folder", "parts"]].itertuples(
             index=False
         ):
-            paths = parts_so_far(inside(root, folder), parts)
-            if paths:
-                part = read_parts(paths, RowRange().expression, ["worker", "episode"]).to_pandas()
+            for path in parts_so_far(inside(root, folder), parts):
+                part = read_parts([path], RowRange().expression, ["worker", "episode"]).to_pandas()
                 frames.append(part.drop_duplicates().assign(phase=number, evaluation=bool(flag)))
         keys = ["phase", "worker", "evaluation"]
         if not frames:
@@ -314,9 +321,9 @@ class Trajectories(RowQueries):
             distinguishing = ["evaluation"] if evaluation is None else []
             names = [*first, "agent", "worker", "episode", *distinguishing, "step", "key", "value"]
             return result.reindex(columns=names)
-        for name, wanted in (("agent", agent), ("key", key)):
-            if wanted is not None:
-                result = result[result[name] == wanted]
+        for name, value in (("agent", agent), ("key", key)):
+            if value is not None:
+                result = result[result[name] == value]
         return result.reset_index(drop=True)
 
     def _frames(
@@ -334,21 +341,21 @@ class Trajectories(RowQueries):
         streams = streams[streams["kind"] == kind]
         if name is not None:
             streams = streams[streams["name"] == name]
-        found = [
+        entries = [
             (number, owner, group, flag, inside(root, folder), parts_so_far(inside(root, folder), parts))
             for number, owner, group, flag, folder, parts in streams[_STREAM].itertuples(index=False)
             if source.numbers is None or (number, owner, group) in source.numbers
         ]
-        found = [entry for entry in found if entry[5]]
+        entries = [entry for entry in entries if entry[5]]
         places = _OWNERS.get(kind, ())
-        if columns is not None and found:
-            known = {name for entry in found for name in columns_of(entry[5])} - set(places)
-            besides = {*places, *({"wall", "environment"} if kind == "agent" else ())}
-            for wanted in columns:
-                if wanted not in known and wanted not in besides:
-                    raise unknown("column", wanted, (known - set(_KEYS)) | set(places), f"run {run!r}")
+        if columns is not None and entries:
+            available = {name for entry in entries for name in columns_of(entry[5])} - set(places)
+            extra = {*places, *({"wall", "environment"} if kind == "agent" else ())}
+            for column in columns:
+                if column not in available and column not in extra:
+                    raise unknown("column", column, (available - set(_KEYS)) | set(places), f"run {run!r}")
         frames = []
-        for number, owner, group, evaluation, folder, paths in found:
+        for number, owner, group, evaluation, folder, paths in entries:
             numbers = None if source.numbers is None else source.numbers[number, owner, group]
             part = _read_frame(folder, paths, replace(rows, numbers=numbers), columns, places)
             if source.evaluation is None:
@@ -363,27 +370,29 @@ class Trajectories(RowQueries):
             return pd.concat(frames, ignore_index=True)
         owners = {"agent": ["agent", "group"], "environment": ["environment"]}.get(kind, [])
         keys = ["worker", "episode", *(["evaluation"] if source.evaluation is None else [])]
-        asked = [one for one in columns or () if one not in (*places, "environment")]
-        return pd.DataFrame(columns=["phase", *owners, *keys, *places, "step", "time", *asked])
+        names = [label for label in columns or () if label not in (*places, "environment")]
+        return pd.DataFrame(columns=["phase", *owners, *keys, *places, "step", "time", *names])
 
 
-def _picks_one(wanted: Any) -> bool:
-    """Whether one number is picked; a label may mean several."""
-    return wanted is not None and not isinstance(wanted, str) and is_one(wanted)
+def _picks_one(selection: Any) -> bool:
+    """Whether this is a single number; a label may select several."""
+    return selection is not None and not isinstance(selection, str) and is_one(selection)
 
 
 def _incarnations_around(groups: Iterable[BodyGroup], key: tuple[int, str, int]) -> tuple[int, ...]:
     phase, environment, _ = key
-    return tuple(sorted({k for one in groups if one.phase == phase for k in one.incarnations(environment)}))
+    return tuple(
+        sorted({k for group in groups if group.phase == phase for k in group.incarnations(environment)})
+    )
 
 
-def _shown(frame: pd.DataFrame, shown: set[str], several: bool) -> pd.DataFrame:
-    """Drop the columns with the owner of a row where it is clear; those in ``shown`` stay."""
+def _shown(frame: pd.DataFrame, visible: set[str], several: bool) -> pd.DataFrame:
+    """Drop the columns with the owner of a row if it is unambiguous; those in ``visible`` stay."""
     owner = "agent" if "agent" in frame else "environment"
     hidden = [name for name in ("phase", owner, *NUMBERS) if name in frame]
     if not several and not frame["environment_episode"].any():
         hidden.append("environment_episode")
-    return frame.drop(columns=[name for name in hidden if name not in shown])
+    return frame.drop(columns=[name for name in hidden if name not in visible])
 
 
 def _read_frame(
@@ -393,16 +402,16 @@ def _read_frame(
     columns: Sequence[str] | None,
     places: Sequence[str],
 ) -> pd.DataFrame:
-    there = dict.fromkeys(columns_of(paths))
-    keys = [name for name in ("worker", "episode", *places, "step", "time") if name in there]
-    wanted = [name for name in (there if columns is None else columns) if name in there]
-    chosen = [*keys, *(name for name in wanted if name not in keys)]
+    available = dict.fromkeys(columns_of(paths))
+    keys = [name for name in ("worker", "episode", *places, "step", "time") if name in available]
+    selected = [name for name in (available if columns is None else columns) if name in available]
+    chosen = [*keys, *(name for name in selected if name not in keys)]
     result: pd.DataFrame = read_parts(paths, rows.expression, chosen if places else None).to_pandas()
     for name in places:
-        if name not in there:
-            # an older release recorded it
+        if name not in available:
+            # recorded by an older release
             result.insert(list(result).index("step"), name, np.zeros(len(result), dtype=np.int32))
     if columns is not None and "wall" in columns:
-        # (rows that have come in the meantime are left out: pandas goes by the index)
+        # assignment by index drops rows that were written in the meantime
         result["wall"] = read_wall(paths, rows.expression)["wall"].to_pandas()
     return result

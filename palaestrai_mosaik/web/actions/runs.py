@@ -8,7 +8,7 @@ from typing import Any
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError
 from palaestrai_mosaik.experiment import loads
 from palaestrai_mosaik.runner import earlier_run
-from palaestrai_mosaik.store.cancellation import cancel_run
+from palaestrai_mosaik.store.cancellation import cancel_run, why_not_cancelled
 
 from ..resources import Query, Source, resource
 from .documents import allowed
@@ -22,8 +22,7 @@ def actions(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return what can be done with a run: ``cancel`` and ``resume``, and why not."""
     facts = _facts(source, run)
     here = facts["host"] == socket.gethostname()
-    cancel = facts["status"] == "running" and here
-    resume, why = False, ""
+    cancel, resume, why = False, False, ""
     if facts["status"] in _RESUMED:
         try:
             _to_resume(source, facts)
@@ -32,6 +31,9 @@ def actions(source: Source, run: str, query: Query) -> dict[str, Any]:
             why = str(error)
     elif facts["status"] == "running" and not here:
         why = f"it is executed on host {facts['host']!r}: cancel it there"
+    elif facts["status"] == "running":
+        why = why_not_cancelled(source.store, facts["run"], facts["pid"]) or ""
+        cancel = not why
     return {"run": facts["run"], "cancel": cancel, "resume": resume, "why": why}
 
 
@@ -62,7 +64,7 @@ def resume(source: Source, run: str, body: Body) -> dict[str, Any]:
 def _facts(source: Source, run: str) -> dict[str, Any]:
     uid = source.store.find_run(run)
     facts = source.store.runs(uid).iloc[0]
-    return {name: facts[name] for name in ("run", "document", "status", "host")}
+    return {name: facts[name] for name in ("run", "document", "status", "host", "pid")}
 
 
 def _to_resume(source: Source, facts: dict[str, Any]) -> str:

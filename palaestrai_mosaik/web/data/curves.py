@@ -12,6 +12,7 @@ from palaestrai_mosaik.experiment.short_names import SHORT_NAMES
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.parts import parts_so_far
 from palaestrai_mosaik.store.query.lookup import inside
+from palaestrai_mosaik.text import escape_control_characters
 
 from ..extremes import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource
@@ -33,7 +34,7 @@ _MEMBERS = {"worker": "workers", "body": "bodies"}
 
 @resource("run/{run}/curves")
 def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return the curves of a run, and its phases (``reason`` is the short name of the condition, where it has one).
+    """Return the curves of a run, its phases (``reason`` is the short name of the condition, where it has one) and warnings.
 
     ``known`` (the ``version`` of an earlier answer) asks for them only if they have grown since: ``curves`` is ``null``
     otherwise. ``statistics=0`` leaves out what agents reported, and ``bands=0`` the bodies that have not been read yet: both have
@@ -62,7 +63,8 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     ended = phases["reason"].notna().sum()
     version = f"{phases['episodes_done'].sum()}-{evaluations}-{len(phases)}-{ended}-{size}-{known.version}"
     named = phases.assign(reason=phases["reason"].replace(_CONDITIONS))
-    answer: dict[str, Any] = {"version": version, "phases": named, "curves": None}
+    warnings = [escape_control_characters(text) for text in store.warnings(uid)["text"]]
+    answer: dict[str, Any] = {"version": version, "phases": named, "warnings": warnings, "curves": None}
     answer["unread"] = unread and bool(agents_with_several_bodies(store, uid))
     if query.get("known") != version:
         rows = by_member(store.outcomes(uid, evaluation=None), known.rows)

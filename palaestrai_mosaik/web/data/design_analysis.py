@@ -17,9 +17,10 @@ from palaestrai_mosaik.analysis.comparison.robustness import (
 from palaestrai_mosaik.analysis.discovery import Discovery, discoveries_asked_for
 from palaestrai_mosaik.analysis.discovery.plane import GROUPS, plane_of
 from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
-from palaestrai_mosaik.analysis.report.indices import IRRELEVANT, marks, method_of, players, ranked
+from palaestrai_mosaik.analysis.report.indices import marks, method_of, players, ranked
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import SensitivityResult, sensitivity
+from palaestrai_mosaik.design.methods.pawn import IRRELEVANT
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, StoreError
 
 from ..resources import Query, ResourceError, Source, resource
@@ -140,7 +141,8 @@ def _discovery(found: Discovery) -> dict[str, Any]:
         boxes.append(told | {"plane": None if plane is None else asdict(plane)})
     return {
         **{"condition": found.condition, "title": found.title, "boxes": boxes, "groups": GROUPS},
-        **{"refused": found.refused or None, "notes": list(found.notes)},
+        **{"refused": found.refused or None, "nothing_found": found.nothing_found},
+        "notes": list(found.notes),
     }
 
 

@@ -1,9 +1,9 @@
-"""The algorithms of Stable-Baselines3 as a brain: its networks and updates learn, muscles act.
+"""The algorithms of Stable-Baselines3 as a brain and its muscles: the brain trains, the muscles act.
 
 Needs the extra ``rl``. The algorithms are those of Raffin
 et al. (2021), "Stable-Baselines3: Reliable Reinforcement Learning Implementations", JMLR 22(268).
-Given the same transitions and random states, a brain makes the updates that Stable-Baselines3
-makes, bit by bit.
+Given the same transitions and random states, a brain makes the same updates as Stable-Baselines3,
+bit by bit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     raise ImportError(f"learners of Stable-Baselines3 need {needed(error)}: {install_extra('rl')}") from error
 finally:
-    # something that it imports draws from Python's global generator
+    # one of its imports draws from Python's global generator
     random.setstate(_before)
 
 __all__ = ["SB3Brain", "SB3Muscle", "SB3Update"]

@@ -1,4 +1,4 @@
-"""The brain: the networks of Stable-Baselines3's algorithms and their updates."""
+"""The brain, with the networks of Stable-Baselines3's algorithms and their updates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .random_states import PrivateRandomness
 from .spaces import action_space, observation_space
 from .transitions import RowReader, check_bodies
 
-#: tags of a dump beside ACTING: all networks and optimizers, and the replay buffer
+#: tags of dumps besides ACTING: all networks and optimizers, and the replay buffer
 NETWORKS = "networks"
 REPLAY = "replay"
 
@@ -45,22 +45,21 @@ REPLAY = "replay"
 class SB3Brain(Brain):
     """Learns with PPO, A2C, SAC, TD3, DDPG or DQN; its muscles are :class:`SB3Muscle`.
 
-    With several muscles, ``n_steps``, ``train_freq`` count the rows of each: an on-policy algorithm learns
-    from ``n_steps`` times as many rows as there are muscles, whoever made them.
+    With several muscles, ``n_steps`` and ``train_freq`` count the rows of each: an on-policy algorithm learns
+    from ``n_steps`` times the number of muscles, in rows of any of them.
 
     Args:
         algorithm: ``PPO``, ``A2C``, ``SAC``, ``TD3``, ``DDPG`` or ``DQN``.
         policy: the name of Stable-Baselines3's policy; only ``MlpPolicy`` is allowed.
         device: the device of torch, such as ``cpu``; ``auto``: Stable-Baselines3 chooses.
-        total_timesteps: the rows that all muscles will make in this phase, for whatever changes over time;
-            ``None``: not known.
-        store_replay_buffer: keep the replay buffer with the model.
-        pretrain_steps: number of updates from the trajectories of ``replay``; ``None``: as many as there are
-            rows.
+        total_timesteps: the number of rows of all muscles in this phase, for parameters that change over time;
+            ``None`` if unknown.
+        store_replay_buffer: whether to save the replay buffer with the model.
+        pretrain_steps: number of updates from the trajectories of ``replay``; ``None``: one per row.
         hyperparameters: those of Stable-Baselines3's class, by its names and with its defaults.
             ``policy_kwargs`` names classes of torch (``activation_fn: ReLU``), ``action_noise`` is ``{kind:
             normal | ornstein_uhlenbeck, sigma, mean, theta, dt}``, and a learning rate or a clipping range
-            may be a line over the time, ``{start, end, fraction}``.
+            may be a linear schedule, ``{start, end, fraction}``.
     """
 
     def __init__(
@@ -83,18 +82,18 @@ class SB3Brain(Brain):
         self._muscles: set[str] = set()
         self._rollouts = Rollouts()
         self._replay = Replay()
-        #: muscles whose environments replay: what is done there is not what they send
+        #: muscles in environments that replay and so do not execute their actions
         self._replayed: frozenset[str] = frozenset()
-        #: whose row of a batch is thought about
+        #: the muscle of the batch row being processed
         self._about: str | None = None
-        #: for each muscle, its newest row, if it is not known yet what followed it
+        #: the newest row of each muscle, if its next observation is not known yet
         self._incomplete: dict[str, Row] = {}
         #: rows and episodes since the last training of an off-policy algorithm
         self._since = [0, 0]
         self._version = 0
 
     def setup(self) -> None:
-        """Make the networks."""
+        """Create the networks."""
         self._replayed = check_bodies(self.name, self.bodies, self.recipe, self.mode)
         self.observations = observation_space([s.space for s in self.sensors])
         self.actions = action_space([a.space for a in self.actuators], [a.uid for a in self.actuators])
@@ -119,20 +118,20 @@ class SB3Brain(Brain):
             self.algorithm.policy,
         )
         if not self.recipe.on_policy:
-            # a trajectory to learn from may fill the whole buffer
+            # a trajectory for pretraining may fill the whole buffer
             for memory in self.memories:
                 memory.size_limit = max(memory.size_limit, self.algorithm.buffer_size)
         if len(self.bodies) > 1:
-            # their first rows come one by one; none of them may be learned from as if it were all
+            # their first rows come one by one, and must not be taken for those of all muscles
             self._muscles.update(muscle for body in self.bodies for muscle in body.muscles)
         self._changed()
 
     def initial_update(self) -> SB3Update:
-        """Return what the muscles need for their first action."""
+        """Return the weights for the muscles' first actions."""
         return self._update
 
     def pretrain(self) -> SB3Update:
-        """Fill the replay buffer with the memory, and learn from it."""
+        """Fill the replay buffer from the memory and train on it."""
         if self.recipe.on_policy:
             raise ContractError(
                 f"{self.recipe.algorithm} learns from what its own policy does, and cannot use 'replay'"
@@ -142,8 +141,8 @@ class SB3Brain(Brain):
             rows = memory.tail(len(memory))
             steps += len(rows)
             following = [None if np.isnan(seen).any() else seen for seen in rows.next_observations]
-            made = self._reader.rows(rows, [None] * len(rows), following)
-            for muscle, row in zip(rows.muscles, made, strict=True):
+            encoded = self._reader.rows(rows, [None] * len(rows), following)
+            for muscle, row in zip(rows.muscles, encoded, strict=True):
                 for complete in self._replay.usable(muscle, row):
                     self._replay.store(muscle, complete, self.algorithm)
             for muscle in set(rows.muscles):
@@ -155,13 +154,13 @@ class SB3Brain(Brain):
         for _ in range(steps):
             self._train(lambda: self.algorithm.train(gradient_steps=1, batch_size=self.algorithm.batch_size))
             for _ in range(self.algorithm.train_freq.frequency):
-                # the target network of DQN follows the rows
+                # DQN updates its target network by the number of rows
                 self.algorithm._on_step()
         self._changed()
         return self._update
 
     def thinking(self, muscle_id: str, data_from_muscle: Any) -> SB3Update | None:
-        """Take in the newest row; learn when it is time to."""
+        """Add the newest row, and train if it is time to."""
         memory = self.memory_of(muscle_id).tail(1)
         following = self.next_observations
         if memory.dones.any():
@@ -172,7 +171,7 @@ class SB3Brain(Brain):
         return self._think(memory, [muscle_id], [data_from_muscle], [following], alone=True)
 
     def thinking_batch(self, muscle_ids: Sequence[str], data_from_muscles: Sequence[Any]) -> SB3Update | None:
-        """Take in the newest rows of several muscles, one after the other."""
+        """Add the newest rows of several muscles, one after the other."""
         memory = self.memory_of(muscle_ids[0]).tail(len(muscle_ids))
         following: Sequence[FloatVector | None] = [None] * len(muscle_ids)
         if self.next_observations is not None:
@@ -190,11 +189,11 @@ class SB3Brain(Brain):
         *,
         alone: bool = False,
     ) -> SB3Update | None:
-        """Take in the rows of ``memory``, which are of these muscles; ``alone``: it is no batch."""
+        """Add the rows of ``memory``, which belong to these muscles; ``alone``: a single row, not a batch."""
         if self._replayed:
             data = [None if m in self._replayed else d for m, d in zip(muscles, data, strict=True)]
-        if self.recipe.on_policy and any(one is None for one in data):
-            # made before the muscles had a policy
+        if self.recipe.on_policy and any(item is None for item in data):
+            # these rows were made before the muscles had a policy
             self._muscles.update(muscles)
             return self._update
         newest = None
@@ -208,23 +207,23 @@ class SB3Brain(Brain):
             else:
                 for complete in self._replay.complete(muscle, row):
                     self._think_off_policy(muscle, complete)
-            # off-policy, several muscles count the rows of all of them
+            # off-policy with several muscles, an update is also needed for its count of all rows
             counts = not self.recipe.on_policy and len(self._muscles) > 1 and not self.rows_waiting
             if counts or version != self._version:
                 newest = self._update
         return newest
 
     def _complete_previous(self, muscle: str, row: Row) -> None:
-        """Add to the row before ``row`` what followed it."""
+        """Add the next observation, which ``row`` contains, to the row before it."""
         before = self._incomplete.pop(muscle, None)
         if before is not None:
             earlier = self.memory_of(muscle).tail(2, include_only=(muscle,))
             if len(earlier) == 2 and earlier.dones.item(0):
-                # the episode ended later, by something else than what this agent sees
+                # the episode was ended later, outside this agent's view
                 before.terminated, before.truncated = earlier.terminated.item(0), earlier.truncated.item(0)
-                found = earlier.next_observations[0]
-                if not np.isnan(found).any():
-                    before.following = self._reader.encode(found[np.newaxis], [muscle])
+                following = earlier.next_observations[0]
+                if not np.isnan(following).any():
+                    before.following = self._reader.encode(following[np.newaxis], [muscle])
                 elif before.terminated:
                     before.following = before.observation
             else:
@@ -276,7 +275,7 @@ class SB3Brain(Brain):
             train()
 
     def _changed(self) -> None:
-        """Take note that the networks have changed."""
+        """Count a new version of the networks and extract its weights."""
         self._version += 1
         self._weights = weights_of(acting_part(self.algorithm.policy, self.recipe))
 
@@ -291,7 +290,7 @@ class SB3Brain(Brain):
         )
 
     def _report(self) -> None:
-        """Report the figures of the last training: losses, learning rate, and the like."""
+        """Report the statistics of the last training, such as losses and learning rate."""
         for key, value in self.algorithm.logger.name_to_value.items():
             self.add_statistics(key, value, allow_overwrite=True, muscle_id=self._about)
 
@@ -313,9 +312,9 @@ class SB3Brain(Brain):
             dump_arrays(replay_arrays(algorithm.replay_buffer), dumpers, REPLAY)
 
     def load(self) -> None:
-        """Restore what :meth:`store` saved; there is no warm-up with random actions then.
+        """Restore the result of :meth:`store`; there is no warm-up with random actions then.
 
-        DQN goes on with its last exploration rate, unless ``exploration_initial_eps`` is given.
+        DQN continues with its last exploration rate, unless ``exploration_initial_eps`` is set.
         """
         dumpers = self._dumpers
         head = read_head(BrainDumper.load_brain_dump(dumpers))
@@ -342,7 +341,7 @@ class SB3Brain(Brain):
         self.recipe = replace(self.recipe, warm_up=0)
         epsilon = self.recipe.epsilon
         if epsilon is not None and "exploration_initial_eps" not in self.hyperparameters:
-            # what is known need not be found out again
+            # a trained model does not start exploring again
             self.recipe = replace(self.recipe, epsilon=(epsilon[1], *epsilon[1:]))
             self.algorithm.exploration_schedule.start = epsilon[1]
         self._changed()

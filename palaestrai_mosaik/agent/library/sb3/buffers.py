@@ -1,4 +1,4 @@
-"""Rows of the memory as the buffers of Stable-Baselines3."""
+"""The memory's rows as buffers of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _ROLLOUT = (
 
 @dataclass(slots=True)
 class Row:
-    """One row as the learner sees it: encoded observations, and what its muscle sent.
+    """One row for the learner: encoded observation, and the data of its muscle.
 
-    ``following``: what the muscle saw next, ``None`` where that is not known yet. ``begins``: the muscle's
-    row before it is missing, so that no return over several steps may run into it.
+    ``following``: the muscle's next observation, ``None`` if unknown so far. ``begins``: whether the muscle's
+    row before it is missing, so that no return over several steps may span both.
     """
 
     observation: Batch
@@ -51,20 +51,25 @@ class Row:
 
     @property
     def done(self) -> bool:
-        """The episode ended with this row."""
+        """Whether the episode ended with this row."""
         return self.terminated or self.truncated
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the episode ended but the world did not, so that the next state has a value."""
+        return self.truncated and not self.terminated
 
 
 @dataclass(slots=True)
 class Segment:
-    """Rows of one muscle since the last training; ``begins``: the first one begins an episode."""
+    """Rows of one muscle since the last training; ``begins``: whether the first one starts an episode."""
 
     begins: bool = True
     rows: list[Row] = field(default_factory=list)
 
 
 class Rollouts:
-    """What on-policy algorithms learn from: a segment of rows for every muscle."""
+    """The training data of on-policy algorithms: a segment of rows for every muscle."""
 
     def __init__(self) -> None:
         self.segments: dict[str, Segment] = {}
@@ -79,11 +84,11 @@ class Rollouts:
         self._rows += 1
 
     def take(self, algorithm: Any) -> RolloutBuffer | None:
-        """Return a full buffer of all complete rows, muscle by muscle, and forget them.
+        """Remove all complete rows, muscle by muscle, and return them as a full buffer.
 
-        Segments may differ in length. Their advantages are computed one by one; then they are laid
-        out one after the other, as Stable-Baselines3 does with several environments. The newest
-        row of a muscle stays if it is not known what follows it. ``None`` if no row is complete.
+        Segments may differ in length. Their advantages are computed one by one; then they are
+        concatenated, as Stable-Baselines3 does with several environments. The newest
+        row of a muscle stays if its next observation is unknown. ``None`` if no row is complete.
         """
         parts = []
         for segment in self.segments.values():
@@ -93,10 +98,10 @@ class Rollouts:
                 count -= 1
             if not count:
                 continue
-            complete, rest = rows[:count], rows[count:]
-            following = rest[0].observation if rest else complete[-1].following
+            complete, remaining = rows[:count], rows[count:]
+            following = remaining[0].observation if remaining else complete[-1].following
             parts.append(_rollout(complete, following, segment.begins, algorithm))
-            segment.begins, segment.rows = complete[-1].done, rest
+            segment.begins, segment.rows = complete[-1].done, remaining
             self._rows -= count
         if len(parts) <= 1:
             return parts[0] if parts else None
@@ -128,8 +133,8 @@ def _rollout(rows: list[Row], following: Batch | None, begins: bool, algorithm: 
     buffer.rewards[:, 0] = [row.reward for row in rows]
     buffer.episode_starts[:, 0] = [begins, *(row.done for row in rows[:-1])]
     for i, row in enumerate(rows):
-        if row.truncated:
-            # time ran out, but the world went on: its value stands for what was cut off
+        if row.cut_off:
+            # time ran out but the world continued: bootstrap with the value of the cut-off part
             if row.following is None:
                 raise ContractError("an episode was truncated, but its final observation is not known")
             buffer.rewards[i, 0] += (algorithm.gamma * _value(row.following, algorithm)).item()
@@ -143,61 +148,61 @@ def _rollout(rows: list[Row], following: Batch | None, begins: bool, algorithm: 
 def _value(observation: Batch, algorithm: Any) -> torch.Tensor:
     batch = torch.as_tensor(observation, device=algorithm.device)
     with torch.no_grad():
-        found: torch.Tensor = algorithm.policy.predict_values(batch).cpu()
-        return found
+        value: torch.Tensor = algorithm.policy.predict_values(batch).cpu()
+        return value
 
 
 class ChainedReplay(NStepReplayBuffer):
-    """A replay buffer in which returns over several steps run along the rows of one muscle.
+    """A replay buffer with returns over several steps along the rows of one muscle.
 
-    All muscles share one column of it, in the order in which their rows become complete.
+    All muscles share one column, in the order in which their rows become complete.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        #: where the row lies that the same muscle made next in the same episode; -1: nowhere
+        #: index of the same muscle's next row in the same episode; -1 without one
         self.next_row = np.full(self.buffer_size, -1)
-        #: for each muscle, number and place of its newest row
+        #: number and index of each muscle's newest row
         self._newest: dict[str, tuple[int, int]] = {}
         self._rows = 0
 
     def link(self, muscle: str, begins: bool) -> None:
-        """Note whose row was added last; ``begins``: it does not continue the one before."""
-        number, place = self._rows, (self.pos - 1) % self.buffer_size
+        """Record the muscle of the row added last; ``begins``: it does not continue the one before."""
+        number, index = self._rows, (self.pos - 1) % self.buffer_size
         self._rows += 1
-        self.next_row[place] = -1
+        self.next_row[index] = -1
         earlier, before = self._newest.get(muscle, (number - self.buffer_size, 0))
-        # a muscle may have been silent until its last row was overwritten
+        # the muscle's last row may have been overwritten meanwhile
         if not begins and number - earlier < self.buffer_size and not self.dones[before, 0]:
-            self.next_row[before] = place
-        self._newest[muscle] = number, place
+            self.next_row[before] = index
+        self._newest[muscle] = number, index
 
     def _get_samples(self, batch_inds: Batch, env: Any = None) -> ReplayBufferSamples:
-        """Lay the rows that follow each sampled one side by side, where the base class looks for them."""
+        """Copy the rows after each sampled one side by side, in the layout that the base class expects."""
         count, steps = len(batch_inds), self.n_steps
-        places = np.empty((count, steps), dtype=np.intp)
+        indices = np.empty((count, steps), dtype=np.intp)
         cut = np.zeros((count, steps), dtype=bool)
-        places[:, 0] = batch_inds
+        indices[:, 0] = batch_inds
         for i in range(1, steps):
-            following = self.next_row[places[:, i - 1]]
+            following = self.next_row[indices[:, i - 1]]
             cut[:, i - 1] = following < 0
-            places[:, i] = np.where(cut[:, i - 1], places[:, i - 1], following)
-        beside = copy(self)
-        flat = places.reshape(-1)
+            indices[:, i] = np.where(cut[:, i - 1], indices[:, i - 1], following)
+        gathered = copy(self)
+        flat = indices.reshape(-1)
         for name in _REPLAY:
-            setattr(beside, name, getattr(self, name)[flat])
-        # the world did not end there, but nothing more is known of what was got
-        beside.timeouts[cut.reshape(-1) & (beside.dones[:, 0] == 0)] = 1.0
-        beside.buffer_size, beside.pos = len(flat), 0
-        return super(ChainedReplay, beside)._get_samples(np.arange(count) * steps, env)
+            setattr(gathered, name, getattr(self, name)[flat])
+        # the world did not end there, but later rewards are unknown
+        gathered.timeouts[cut.reshape(-1) & (gathered.dones[:, 0] == 0)] = 1.0
+        gathered.buffer_size, gathered.pos = len(flat), 0
+        return super(ChainedReplay, gathered)._get_samples(np.arange(count) * steps, env)
 
     def in_chains(self, oldest_first: Batch) -> tuple[Batch, Batch]:
-        """Return the places of all rows, chain after chain, and whether the next one there goes on elsewhere."""
+        """Return the indices of all rows, chain after chain, and the mask of rows not continued by the next."""
         chain = np.arange(self.buffer_size)
         following = self.next_row.tolist()
-        for place in oldest_first.tolist():
-            if following[place] >= 0:
-                chain[following[place]] = chain[place]
+        for index in oldest_first.tolist():
+            if following[index] >= 0:
+                chain[following[index]] = chain[index]
         age = np.empty_like(chain)
         age[oldest_first] = np.arange(len(oldest_first))
         order = oldest_first[np.argsort(age[chain[oldest_first]], kind="stable")]
@@ -206,7 +211,7 @@ class ChainedReplay(NStepReplayBuffer):
         return order, ends
 
     def lie_in_chains(self) -> None:
-        """Take it that each row goes on in the next one, unless an episode ends or a flag cuts it off."""
+        """Chain each row to the next one, unless an episode ends or a flag cuts it off."""
         rows = self.size()
         goes_on = (self.dones[:rows, 0] == 0) & (self.timeouts[:rows, 0] == 0)
         self.next_row[:rows] = np.where(goes_on, np.arange(1, rows + 1), -1)
@@ -214,31 +219,31 @@ class ChainedReplay(NStepReplayBuffer):
 
 
 class Replay:
-    """Fills the replay buffer of an off-policy algorithm with the rows of several muscles."""
+    """Adds the rows of several muscles to the replay buffer of an off-policy algorithm."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Row] = {}
         self._last: str | None = None
-        #: muscles whose newest row is not in the buffer
+        #: muscles with a newest row that is not in the buffer
         self._gaps: set[str] = set()
 
     def complete(self, muscle: str, row: Row) -> list[Row]:
-        """Return the rows of ``muscle`` that are complete, now that ``row`` came."""
+        """Return the rows of ``muscle`` that ``row`` completes, possibly including itself."""
         rows = []
         waiting = self._waiting.pop(muscle, None)
         if waiting is not None:
             rows += self.usable(muscle, waiting)
         if row.terminated and row.following is None:
-            # what follows the end of the world is not looked at
+            # the state after termination has no effect on training
             row.following = row.observation
-        if row.following is None and not row.truncated:
+        if row.following is None and not row.cut_off:
             self._waiting[muscle] = row
         else:
             rows += self.usable(muscle, row)
         return rows
 
     def usable(self, muscle: str, row: Row) -> list[Row]:
-        """Return ``row``, or nothing where it will never be known what followed it."""
+        """Return ``row`` in a list, or nothing if its next observation will never be known."""
         if row.following is None:
             self._gaps.add(muscle)
             return []
@@ -247,7 +252,7 @@ class Replay:
         return [row]
 
     def break_off(self, muscle: str) -> None:
-        """Take note that the next row of ``muscle`` does not follow its newest one."""
+        """Mark that the next row of ``muscle`` does not continue its newest one."""
         self._gaps.add(muscle)
 
     def store(self, muscle: str, row: Row, algorithm: Any) -> None:
@@ -256,14 +261,14 @@ class Replay:
         chained = isinstance(buffer, ChainedReplay)
         cut = row.begins or self._last not in (None, muscle)
         if cut and not chained and buffer.size() and not buffer.dones[buffer.pos - 1, 0]:
-            # Without a meaning here. A learner that looks several steps ahead may load the buffer; its
+            # No effect here. But a learner with several steps may load the buffer, and its
             # returns must not run from one muscle's row into another's.
             buffer.timeouts[buffer.pos - 1] = 1.0
         self._last = muscle
         assert row.following is not None
         action = row.data.astype(algorithm.action_space.dtype)[np.newaxis]
         done = np.array([row.done])
-        infos = [{"TimeLimit.truncated": row.truncated}]
+        infos = [{"TimeLimit.truncated": row.cut_off}]
         buffer.add(row.observation, row.following, action, np.array([row.reward]), done, infos)
         if isinstance(buffer, ChainedReplay):
             buffer.link(muscle, row.begins)
@@ -272,8 +277,8 @@ class Replay:
 def replay_arrays(buffer: ReplayBuffer) -> dict[str, Batch]:
     """Return the filled part of a replay buffer, oldest transition first.
 
-    In a :class:`ChainedReplay`, the oldest chain is first. The flags ``timeouts`` tell where the next row
-    is not what followed.
+    In a :class:`ChainedReplay`, the oldest chain is first. The flags ``timeouts`` mark rows that the next
+    row does not continue.
     """
     order = np.arange(buffer.size())
     if buffer.full:
@@ -287,7 +292,7 @@ def replay_arrays(buffer: ReplayBuffer) -> dict[str, Batch]:
 
 
 def fill_replay(buffer: ReplayBuffer, arrays: Mapping[str, Batch]) -> None:
-    """Put what :func:`replay_arrays` gave into an empty buffer; the newest that have room."""
+    """Copy the result of :func:`replay_arrays` into an empty buffer, as many of the newest rows as fit."""
     if set(arrays) != set(_REPLAY):
         raise BrainDumpError(
             f"the replay buffer has the arrays {sorted(arrays)}, expected are {sorted(_REPLAY)}"
@@ -307,18 +312,18 @@ def fill_replay(buffer: ReplayBuffer, arrays: Mapping[str, Batch]) -> None:
 
 
 class StoredBuffer:
-    """A replay buffer on its way through pickle: only its filled part."""
+    """A pickled form of a replay buffer with only its filled part."""
 
     def __init__(self, buffer: ReplayBuffer):
         names = (*_REPLAY, "next_row") if isinstance(buffer, ChainedReplay) else _REPLAY
         self._arrays = {name: getattr(buffer, name)[: buffer.size()] for name in names}
-        # the rest of it: sizes, spaces, position
+        # the remaining attributes: sizes, spaces, position
         self._shell = copy(buffer)
         for name in names:
             delattr(self._shell, name)
 
     def unpack(self) -> ReplayBuffer:
-        """Return a buffer equal to the one that was given, in every place that is filled."""
+        """Return a buffer that equals the original in all filled rows."""
         buffer = self._shell
         for name, filled in self._arrays.items():
             array = np.zeros((buffer.buffer_size, *filled.shape[1:]), filled.dtype)
@@ -328,6 +333,6 @@ class StoredBuffer:
 
 
 def as_data(action: Batch, space: gym.Space[Any], policy: Any) -> npt.NDArray[np.float32]:
-    """Return what a muscle would have sent with ``action``, shape ``(1, n)`` (off-policy)."""
+    """Return the data that a muscle would have sent with ``action``, shape ``(1, n)`` (off-policy)."""
     scaled = policy.scale_action(action) if isinstance(space, gym.Box) else action
     return scaled.astype(np.float32).reshape(-1)

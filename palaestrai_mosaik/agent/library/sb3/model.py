@@ -1,4 +1,4 @@
-"""What a learner of Stable-Baselines3 is made of: parameters, networks, and their bytes."""
+"""The parts of a Stable-Baselines3 learner: parameters, networks, and their serialisation."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import LinearSchedule, get_device
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, did_you_mean
 from palaestrai_mosaik.installation import install_extra
 
 from .buffers import ChainedReplay
 
-#: parameters that are whole numbers, and the least that each may be
+#: integer parameters and their smallest values
 _WHOLE = {
     "batch_size": 1,
     "buffer_size": 1,
@@ -42,13 +43,13 @@ _UNITS = ("step", "episode")
 
 
 def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise :class:`ContractError` unless ``value`` is a whole number of at least ``least``."""
+    """Raise :class:`ContractError` unless ``value`` is an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ContractError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
 def check_numbers(hyperparameters: Mapping[str, Any]) -> None:
-    """Raise :class:`ContractError` for the first of the given parameters that cannot be."""
+    """Raise :class:`ContractError` for the first parameter with an invalid value."""
     for name, least in _WHOLE.items():
         if name in hyperparameters:
             check_whole(name, hyperparameters[name], least)
@@ -65,7 +66,7 @@ def check_numbers(hyperparameters: Mapping[str, Any]) -> None:
 
 
 def check_noise(noise: Mapping[str, Any]) -> None:
-    """Raise :class:`ContractError` unless the numbers of ``action_noise`` are finite, and none is negative."""
+    """Raise :class:`ContractError` for infinite or, except for the mean, negative numbers of ``action_noise``."""
     for name in ("mean", "sigma", "theta", "dt"):
         value = noise[name]
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -77,7 +78,7 @@ def check_noise(noise: Mapping[str, Any]) -> None:
 Weights = dict[str, npt.NDArray[Any]]
 
 ALGORITHMS: Mapping[str, type] = {"PPO": PPO, "A2C": A2C, "SAC": SAC, "TD3": TD3, "DDPG": DDPG, "DQN": DQN}
-#: parameters of the algorithms that the framework sets, or that have no meaning in it
+#: parameters that the framework sets, or that have no meaning in it
 _NOT_OURS = {
     "policy",
     "env",
@@ -94,8 +95,8 @@ _NOT_OURS = {
     "replay_buffer_kwargs",
     "_init_setup_model",
 }
-#: the release of torch from which on ``weights_only`` holds what it says. CVE-2025-32434 (code by a file of the old
-#: format) was mended in 2.6, CVE-2026-24747 (memory overwritten by wrong opcodes and sizes) in 2.10
+#: the first release of torch in which ``weights_only`` is safe. CVE-2025-32434 (code in a file of the old
+#: format) was fixed in 2.6, CVE-2026-24747 (memory overwritten by wrong opcodes and sizes) in 2.10
 _READS_SAFELY = (2, 10)
 _SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 _NOISE = {"kind": "normal", "mean": 0.0, "sigma": 0.1, "theta": 0.15, "dt": 1e-2}
@@ -104,12 +105,12 @@ _NOISE_KINDS = ("normal", "ornstein_uhlenbeck")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a muscle must know to act as the algorithm does; plain data.
+    """The settings with which a muscle acts like the algorithm; plain data.
 
-    ``warm_up``: rows at random before the policy is used. ``epsilon``: DQN's exploration rate at
+    ``warm_up``: number of rows with random actions at the start. ``epsilon``: DQN's exploration rate at
     the start, at the end, and the share of ``total_timesteps`` in between. ``rollout``: steps (or
-    episodes) between two times of learning, for state-dependent exploration (``sde_every``: further
-    resets of its noise; 0: no such exploration).
+    episodes) between two trainings, for state-dependent exploration. ``sde_every``: steps between further
+    resets of its noise (0: never).
     """
 
     algorithm: str
@@ -125,7 +126,7 @@ class Recipe:
 
     @property
     def on_policy(self) -> bool:
-        """Whether the algorithm learns from what its present policy did, and from nothing else."""
+        """Whether the algorithm learns only from the actions of its current policy."""
         return self.algorithm in ("PPO", "A2C")
 
     def exploration_rate(self, steps: int) -> float:
@@ -140,22 +141,22 @@ class Recipe:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:
-        """Return the recipe that :meth:`as_json` gave."""
-        given = dict(data)
+        """Rebuild a recipe from the result of :meth:`as_json`."""
+        values = dict(data)
         for name in ("epsilon", "rollout"):
-            given[name] = given[name] and tuple(given[name])
-        return cls(**given)
+            values[name] = values[name] and tuple(values[name])
+        return cls(**values)
 
 
 def progress_remaining(steps: int, total: int | None) -> float:
-    """Return what is left of ``total`` after ``steps``, from 1 to 0; 1 if there is no total."""
+    """Return the share of ``total`` left after ``steps``, from 1 to 0; 1 without a total."""
     return 1.0 if total is None else max(1.0 - steps / total, 0.0)
 
 
 def make_recipe(
     algorithm: str, policy: str, hyperparameters: Mapping[str, Any], total_timesteps: int | None
 ) -> Recipe:
-    """Return the recipe for these parameters; raises :class:`ContractError` for unknown ones."""
+    """Check the parameters and make their recipe. Raises :class:`ContractError` for unknown ones."""
     if algorithm not in ALGORITHMS:
         raise ContractError(
             f"Stable-Baselines3 has no algorithm {algorithm!r}{did_you_mean(algorithm, ALGORITHMS)}; "
@@ -188,7 +189,7 @@ def make_recipe(
             for part in ("initial_eps", "final_eps", "fraction")
         )
         if not epsilon[2]:
-            # the end is reached at once
+            # a fraction of 0 means the final rate from the start
             epsilon = (epsilon[1], epsilon[1], 1.0)
     recipe = Recipe(
         algorithm=algorithm,
@@ -220,12 +221,14 @@ def _share(name: str, value: Any) -> float:
     return float(value)
 
 
-def _noise(given: Any) -> dict[str, Any] | None:
-    if given is None:
+def _noise(settings: Any) -> dict[str, Any] | None:
+    if settings is None:
         return None
-    if not isinstance(given, Mapping) or not set(given) <= set(_NOISE):
-        raise ContractError(f"action_noise must be a mapping with keys of {', '.join(_NOISE)}, not {given!r}")
-    noise = _NOISE | dict(given)
+    if not isinstance(settings, Mapping) or not set(settings) <= set(_NOISE):
+        raise ContractError(
+            f"action_noise must be a mapping with keys of {', '.join(_NOISE)}, not {settings!r}"
+        )
+    noise = _NOISE | dict(settings)
     if noise["kind"] not in _NOISE_KINDS:
         hint = did_you_mean(noise["kind"], _NOISE_KINDS)
         raise ContractError(
@@ -235,10 +238,10 @@ def _noise(given: Any) -> dict[str, Any] | None:
     return noise
 
 
-def _plain_kwargs(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``policy_kwargs`` with the names of torch's classes in their stead."""
+def _plain_kwargs(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``policy_kwargs`` with torch's classes replaced by their names."""
     plain = {}
-    for name, value in given.items():
+    for name, value in policy_kwargs.items():
         if isinstance(value, type) and value in (*vars(torch.nn).values(), *vars(torch.optim).values()):
             value = value.__name__
         if not _is_plain(value):
@@ -270,16 +273,16 @@ def _torch_kwargs(plain: Mapping[str, Any]) -> dict[str, Any]:
                 for key, kind in vars(module).items()
                 if isinstance(kind, type) and issubclass(kind, base)
             }
-            found = classes.get(kwargs[name].lower())
-            if found is None:
+            kind_class = classes.get(kwargs[name].lower())
+            if kind_class is None:
                 hint = did_you_mean(kwargs[name].lower(), classes)
                 raise ContractError(f"policy_kwargs: {name}: {module.__name__} has no {kwargs[name]!r}{hint}")
-            kwargs[name] = found
+            kwargs[name] = kind_class
     return kwargs
 
 
 def _schedule(name: str, value: Any) -> Any:
-    """Return what Stable-Baselines3 takes as a schedule: ``{start, end, fraction}`` is a straight line."""
+    """Convert ``{start, end, fraction}`` to a linear schedule of Stable-Baselines3."""
     if not isinstance(value, Mapping):
         return value
     keys = {"start", "end", "fraction"}
@@ -294,7 +297,7 @@ def _schedule(name: str, value: Any) -> Any:
 
 
 class _Nowhere(Env[Any, Any]):
-    """Stands for the environment, which the algorithm never sees: it has spaces and nothing else."""
+    """A stub for the environment, with spaces only: the algorithm never uses it."""
 
     def __init__(self, observations: gym.Space[Any], actions: gym.Space[Any]):
         self.observation_space = observations
@@ -309,9 +312,9 @@ def make_algorithm(
     seed: int,
     muscles: int = 1,
 ) -> Any:
-    """Return the algorithm with fresh networks. Draws from and seeds the global generators.
+    """Make the algorithm with fresh networks. Draws from and seeds the global generators.
 
-    ``muscles``: how many will give it rows.
+    ``muscles``: the number of muscles that will send it rows.
     """
     kind = ALGORITHMS[recipe.algorithm]
     supported = _SUPPORTED[recipe.algorithm]
@@ -319,32 +322,32 @@ def make_algorithm(
         raise ContractError(
             f"{recipe.algorithm} has no actions in {spaces[1]}; it takes {', '.join(s.__name__ for s in supported)}"
         )
-    given = {
+    arguments = {
         name: _schedule(name, value) if name in _SCHEDULES else value
         for name, value in hyperparameters.items()
     }
-    given["policy_kwargs"] = _torch_kwargs(recipe.policy_kwargs)
+    arguments["policy_kwargs"] = _torch_kwargs(recipe.policy_kwargs)
     if recipe.epsilon is not None:
         names = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
-        given.update(zip(names, recipe.epsilon, strict=True))
-    if "train_freq" in given:
-        given["train_freq"] = recipe.rollout
-    # the muscles add it
-    given.pop("action_noise", None)
-    if not recipe.on_policy and given.get("n_steps", 1) > 1:
-        gamma = given.get("gamma", inspect.signature(kind).parameters["gamma"].default)
-        given["replay_buffer_class"] = ChainedReplay
-        given["replay_buffer_kwargs"] = {"n_steps": given.pop("n_steps"), "gamma": gamma}
-    # one row is too little to learn from, but each of several muscles gives one
-    single = recipe.on_policy and muscles > 1 and given.get("n_steps") == 1
+        arguments.update(zip(names, recipe.epsilon, strict=True))
+    if "train_freq" in arguments:
+        arguments["train_freq"] = recipe.rollout
+    # the muscles add the noise
+    arguments.pop("action_noise", None)
+    if not recipe.on_policy and arguments.get("n_steps", 1) > 1:
+        gamma = arguments.get("gamma", inspect.signature(kind).parameters["gamma"].default)
+        arguments["replay_buffer_class"] = ChainedReplay
+        arguments["replay_buffer_kwargs"] = {"n_steps": arguments.pop("n_steps"), "gamma": gamma}
+    # Stable-Baselines3 refuses rollouts of one row, but here each of several muscles adds one
+    single = recipe.on_policy and muscles > 1 and arguments.get("n_steps") == 1
     if single:
-        given["n_steps"] = 2
+        arguments["n_steps"] = 2
     try:
         with warnings.catch_warnings():
             if muscles > 1:
-                # it counts the rows of one environment only
+                # the warning counts the rows of one environment only
                 warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
-            algorithm = kind(recipe.policy, _Nowhere(*spaces), device=device, seed=seed, **given)
+            algorithm = kind(recipe.policy, _Nowhere(*spaces), device=device, seed=seed, **arguments)
     except (TypeError, ValueError, AssertionError) as error:
         raise ContractError(
             f"Stable-Baselines3 refuses the parameters of {recipe.algorithm}: {error}"
@@ -367,14 +370,14 @@ _SUPPORTED: Mapping[str, tuple[type, ...]] = {
 
 
 class _NoOptimizer:
-    """Stands for the optimizer in policies that only act; making one takes torch seconds."""
+    """A stub for the optimizer of policies that only act; torch takes seconds to make one."""
 
     def __init__(self, parameters: Any, **arguments: Any):
         pass
 
 
 def make_policy(recipe: Recipe, observations: gym.Space[Any], actions: gym.Space[Any]) -> Any:
-    """Return a policy as the algorithm's, on the CPU. Draws from the global generators."""
+    """Make a policy like the algorithm's, on the CPU. Draws from the global generators."""
     policy_class = ALGORITHMS[recipe.algorithm].policy_aliases[recipe.policy]  # type: ignore[attr-defined]
     kwargs = _torch_kwargs(recipe.policy_kwargs) | {"optimizer_class": _NoOptimizer}
     if recipe.algorithm in ("PPO", "A2C", "SAC"):
@@ -387,11 +390,11 @@ def make_policy(recipe: Recipe, observations: gym.Space[Any], actions: gym.Space
 
 
 def acting_part(policy: Any, recipe: Recipe) -> torch.nn.Module:
-    """Return the part of a policy that muscles need."""
-    acts: torch.nn.Module = policy
+    """Return the part of a policy that muscles use."""
+    module: torch.nn.Module = policy
     if not recipe.on_policy:
-        acts = policy.q_net if recipe.algorithm == "DQN" else policy.actor
-    return acts
+        module = policy.q_net if recipe.algorithm == "DQN" else policy.actor
+    return module
 
 
 def weights_of(module: torch.nn.Module) -> Weights:
@@ -400,7 +403,7 @@ def weights_of(module: torch.nn.Module) -> Weights:
 
 
 def set_weights(module: torch.nn.Module, weights: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Load what :func:`weights_of` gave; raises :class:`BrainDumpError` if it is of other networks."""
+    """Load the result of :func:`weights_of`. Raises :class:`BrainDumpError` if it is of other networks."""
     try:
         module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
     except RuntimeError as error:
@@ -408,7 +411,7 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, npt.NDArray[Any]]
 
 
 def to_bytes(tensors: Any) -> BytesIO:
-    """Return ``tensors`` (state dicts and the like) as :func:`torch.save` writes them."""
+    """Serialise ``tensors`` (state dicts and the like) with :func:`torch.save`."""
     stream = BytesIO()
     torch.save(tensors, stream)
     stream.seek(0)
@@ -416,9 +419,9 @@ def to_bytes(tensors: Any) -> BytesIO:
 
 
 def from_bytes(stream: Any, what: str, device: str) -> Any:
-    """Read what :func:`to_bytes` wrote. Never runs code from it (``weights_only``).
+    """Read the result of :func:`to_bytes`, without running code from it (``weights_only``).
 
-    Raises :class:`BrainDumpError` for what is damaged, and where this release of torch may run code of it.
+    Raises :class:`BrainDumpError` if it is damaged, and if this release of torch might run its code.
     """
     release = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
     if release < _READS_SAFELY:
@@ -430,8 +433,8 @@ def from_bytes(stream: Any, what: str, device: str) -> Any:
     try:
         return torch.load(stream, map_location=device, weights_only=True)
     except Exception as error:
-        # torch has no exception of its own for a damaged or a foreign file
-        raise BrainDumpError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
+        # torch has no specific exception for a damaged or foreign file
+        raise BrainDumpError(f"{what} cannot be read: {files.reading_fault(error)}") from None
 
 
 def networks_of(algorithm: Any) -> dict[str, Any]:
@@ -444,7 +447,7 @@ def networks_of(algorithm: Any) -> dict[str, Any]:
 
 
 def set_networks(algorithm: Any, networks: Mapping[str, Any]) -> None:
-    """Restore what :func:`networks_of` gave; raises :class:`BrainDumpError` if it does not fit."""
+    """Restore the result of :func:`networks_of`. Raises :class:`BrainDumpError` if it does not fit."""
     try:
         algorithm.set_parameters(networks["parameters"], exact_match=True, device=algorithm.device)
         for name, value in networks["variables"].items():
@@ -454,14 +457,14 @@ def set_networks(algorithm: Any, networks: Mapping[str, Any]) -> None:
 
 
 def describe_space(space: gym.Space[Any]) -> str:
-    """Return what must be the same for a model to fit: the kind of space and its size."""
+    """Describe the kind and size of a space, which must be equal for a model to fit."""
     if isinstance(space, gym.Box):
         return f"Box of {space.shape[0]} numbers"
     return str(space)
 
 
 def available_device(name: str) -> str:
-    """Return torch's name of the device; raises :class:`ContractError` where there is none such."""
+    """Return torch's name of the device. Raises :class:`ContractError` if it does not exist."""
     if name == "auto":
         return str(get_device(name))
     try:

@@ -1,4 +1,4 @@
-"""Acts with a policy of Stable-Baselines3 that an ``SB3Brain`` trains, for one body or for many."""
+"""Muscles with a policy of Stable-Baselines3 that an ``SB3Brain`` trains, for one or many bodies."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from stable_baselines3.common import distributions as sb3
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Mode
@@ -23,17 +24,17 @@ from .policy import ActingPolicy, DataVector, acting_networks
 from .random_states import PrivateRandomness, one_thread
 from .spaces import ActionSpace, ObservationSpace, action_space, observation_space
 
-#: format of a dump, and the tag of its part with the weights of the policy's acting part
+#: format of a dump, and the tag of its part with the policy's acting weights
 FORMAT = "sb3-1"
 ACTING = "acting"
 
 
 @dataclass(frozen=True, slots=True)
 class SB3Update:
-    """What a brain sends to its muscles.
+    """An update from a brain to its muscles.
 
     ``version`` changes with ``weights``, those of the policy's acting part. ``steps`` is the
-    number of rows that the brain has learned from, ``muscles`` of how many muscles.
+    number of rows that the brain has learned from, ``muscles`` the number of their muscles.
     """
 
     recipe: Recipe
@@ -44,18 +45,18 @@ class SB3Update:
 
 
 class SB3Muscle(BatchMuscle):
-    """Acts as the policy that its :class:`~.brain.SB3Brain` trains, or that ``load`` names.
+    """Acts with the policy that its :class:`~.brain.SB3Brain` trains, or that ``load`` names.
 
-    In train mode it explores as the algorithm does: PPO, A2C and SAC draw from the policy; TD3,
+    In train mode it explores like the algorithm: PPO, A2C and SAC draw from the policy; TD3,
     DDPG and SAC may add noise; DQN acts at random at its exploration rate; all of the latter four
     act at random in the first ``learning_starts`` rows. In test mode it takes the policy's best
     action. Without a model it acts at random in train mode, and raises in test mode.
 
-    For many bodies there is one forward pass. Each draws from its own generator what it would draw
-    alone, and gets the same set-points up to the rounding of float32.
+    Many bodies share one forward pass. Each draws the same numbers from its own generator as it would
+    alone, and receives the same set-points up to the rounding of float32.
     """
 
-    #: bootstrapping needs what follows the newest row
+    #: the brain needs next observations for bootstrapping
     looks_ahead = True
 
     def __init__(self) -> None:
@@ -63,7 +64,7 @@ class SB3Muscle(BatchMuscle):
         self._channels: tuple[ObservationSpace, ActionSpace] | None = None
         self._policy: ActingPolicy | None = None
         self._batch: BatchPolicy | None = None
-        #: version of the weights in the policy
+        #: version of the weights that are loaded into the policy
         self._version: int | None = None
         #: rows of each body since the last update
         self._since = np.zeros(1, dtype=np.int64)
@@ -80,14 +81,14 @@ class SB3Muscle(BatchMuscle):
         self.update(SB3Update(recipe, -1, {name: w.numpy() for name, w in weights.items()}, 0, 1))
 
     def update(self, update: Any) -> None:
-        """Take over an :class:`SB3Update`; its weights are loaded when they are needed."""
+        """Store an :class:`SB3Update`; its weights are loaded on demand."""
         if not isinstance(update, SB3Update):
             raise ContractError(f"SB3Muscle needs the brain SB3Brain; it got the update {update!r}")
         self._update = update
         self._since[:] = 0
 
     def propose_actions(self, sensors: Any, actuators_available: Any) -> tuple[Any, Any]:
-        """Return the policy's set-points, and in train mode what the brain needs to learn from them."""
+        """Return the policy's set-points, and in train mode the data that the brain needs to learn."""
         if self._channels is None:
             self._channels = (
                 observation_space([s.space for s in sensors]),
@@ -118,7 +119,7 @@ class SB3Muscle(BatchMuscle):
         return actuators_available, data
 
     def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, Sequence[Any] | None]:
-        """Return the policy's set-points for many bodies, and in train mode what the brain needs."""
+        """Return the policy's set-points for many bodies, and in train mode the data for the brain."""
         actuators, bodies = batch.actuators, batch.bodies
         if self._channels is None:
             self._channels = (
@@ -153,14 +154,14 @@ class SB3Muscle(BatchMuscle):
         return policy.explore(batch.observations, bodies, steps)
 
     def reset(self) -> None:
-        """Let the noise of exploration begin anew."""
+        """Restart the exploration noise."""
         if self._policy is not None:
             self._policy.end_episode()
         if self._batch is not None:
             self.reset_bodies(np.arange(len(self._since)))
 
     def reset_bodies(self, bodies: IndexVector) -> None:
-        """Let the noise of these bodies' exploration begin anew."""
+        """Restart the exploration noise of these bodies."""
         if self._batch is not None:
             for body in bodies.tolist():
                 self._batch.explorers[body].end_episode()
@@ -170,7 +171,7 @@ class SB3Muscle(BatchMuscle):
             raise ContractError(f"muscle {self.uid!r} has no model to test: give its agent the key 'load'")
 
     def _begin_episode(self, actions: ActionSpace) -> PrivateRandomness:
-        """Seed the random states of an episode; the muscle's generator is new for every one."""
+        """Seed the random states of an episode; the muscle's generator is new for every episode."""
         self._drawn_from = self.rng
         seed = int(self.rng.integers(2**31))
         actions.space.seed(seed)
@@ -181,16 +182,18 @@ class SB3Muscle(BatchMuscle):
 
 
 def read_head(stream: Any) -> dict[str, Any]:
-    """Return the head of a dump, which says what the other parts are; ``recipe`` is a :class:`Recipe`."""
+    """Read the head of a dump, which describes the other parts; ``recipe`` is a :class:`Recipe`."""
     try:
         head = json.loads(stream.read().decode())
-        found = head["format"]
-        if found != FORMAT:
-            raise BrainDumpError(f"the dump of SB3Brain has the format {found!r}; allowed is {FORMAT!r}")
+        dump_format = head["format"]
+        if dump_format != FORMAT:
+            raise BrainDumpError(
+                f"the dump of SB3Brain has the format {dump_format!r}; allowed is {FORMAT!r}"
+            )
         recipe = Recipe.from_json(head["recipe"])
         parts = {name: str(head[name]) for name in ("observations", "actions")}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BrainDumpError(f"the dump is none of SB3Brain: {type(error).__name__}: {error}") from error
+        raise BrainDumpError(f"the dump is none of SB3Brain: {files.reading_fault(error)}") from None
     if recipe.algorithm not in ALGORITHMS:
         raise BrainDumpError(
             f"the dump of SB3Brain has the algorithm {recipe.algorithm!r}; allowed are {', '.join(ALGORITHMS)}"
@@ -199,11 +202,11 @@ def read_head(stream: Any) -> dict[str, Any]:
 
 
 class BatchPolicy:
-    """The networks that alike bodies share, and for each of them the state of its exploration.
+    """The shared networks of identical bodies, and the exploration state of each.
 
-    What a body draws is what it would draw alone, from its own random state. What the networks
-    compute for it is the same up to the rounding of float32, as torch multiplies matrices of
-    several rows in another order than one of a single row.
+    A body draws the same numbers from its own random state as it would alone. The networks' results
+    are equal up to the rounding of float32, since torch multiplies matrices of
+    several rows in another order than those of a single row.
     """
 
     def __init__(
@@ -217,30 +220,30 @@ class BatchPolicy:
         self._policy = acting_networks(recipe, observations, actions)
         self.explorers: list[ActingPolicy] = []
         for random in randoms:
-            # a space keeps the state that it samples from
-            own = replace(actions, space=deepcopy(actions.space))
-            self.explorers.append(ActingPolicy(recipe, observations, own, random, self._policy))
+            # a space holds the state of its sampling
+            body_actions = replace(actions, space=deepcopy(actions.space))
+            self.explorers.append(ActingPolicy(recipe, observations, body_actions, random, self._policy))
 
     @property
     def recipe(self) -> Recipe:
-        """What the bodies act by."""
+        """The recipe of all bodies."""
         return self.explorers[0].recipe
 
     def load(self, recipe: Recipe, weights: Weights) -> None:
-        """Take over new weights of the acting part."""
+        """Load new weights of the acting part."""
         set_weights(acting_part(self._policy, recipe), weights)
         for explorer in self.explorers:
             explorer.recipe = recipe
             explorer.renew()
 
     def begin(self, randoms: Sequence[PrivateRandomness], seeds: Sequence[int]) -> None:
-        """Let every body draw from a state, and sample its actions from a seed, of its own."""
+        """Set the random state of each body and the seed of its random actions."""
         for explorer, random, seed in zip(self.explorers, randoms, seeds, strict=True):
             explorer.begin(random)
             explorer.actions.space.seed(seed)
 
     def greedy(self, readings: FloatMatrix) -> FloatMatrix:
-        """Return the set-points (n, set-points) that the policy holds for the best."""
+        """Return the set-points (n, set-points) of the policy's best actions."""
         batch = torch.as_tensor(self.observations.encode(readings))
         with one_thread(), torch.no_grad():
             actions = self._policy._predict(batch, deterministic=True).numpy()
@@ -249,9 +252,9 @@ class BatchPolicy:
     def explore(
         self, readings: FloatMatrix, bodies: IndexVector, steps: npt.NDArray[np.int64]
     ) -> tuple[FloatMatrix, list[DataVector]]:
-        """Return set-points, and for each body what the brain needs to learn from them.
+        """Return set-points, and for each body the data that the brain needs to learn.
 
-        See :meth:`ActingPolicy.explore`; ``steps`` (n,) are those of each body.
+        See :meth:`ActingPolicy.explore`; ``steps`` (n,) has an entry for each body.
         """
         batch = self.observations.encode(readings)
         acting = [self.explorers[body] for body in bodies.tolist()]
@@ -265,10 +268,10 @@ class BatchPolicy:
     def _draw(
         self, batch: npt.NDArray[Any], acting: Sequence[ActingPolicy]
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
-        policy, seen = self._policy, torch.as_tensor(batch)
+        policy, observation = self._policy, torch.as_tensor(batch)
         with one_thread(), torch.no_grad():
-            values = policy.predict_values(seen)
-            distribution = policy.get_distribution(seen)
+            values = policy.predict_values(observation)
+            distribution = policy.get_distribution(observation)
             drawn = _sampled(distribution, acting)
             log_probs = distribution.log_prob(drawn)
         actions = drawn.reshape((-1, *policy.action_space.shape)).numpy()
@@ -285,54 +288,56 @@ class BatchPolicy:
         self, batch: npt.NDArray[Any], acting: Sequence[ActingPolicy], steps: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
         recipe, policy = self.recipe, self._policy
-        chosen = [one.at_random(count) for one, count in zip(acting, steps.tolist(), strict=True)]
-        asked = [i for i, action in enumerate(chosen) if action is None]
-        if asked:
-            ones = [acting[i] for i in asked]
-            seen = torch.as_tensor(batch[asked])
+        chosen = [explorer.at_random(count) for explorer, count in zip(acting, steps.tolist(), strict=True)]
+        by_policy = [i for i, action in enumerate(chosen) if action is None]
+        if by_policy:
+            asking = [acting[i] for i in by_policy]
+            observation = torch.as_tensor(batch[by_policy])
             with one_thread(), torch.no_grad():
                 if recipe.algorithm == "SAC":
-                    mean, log_std, kwargs = policy.actor.get_action_dist_params(seen)
-                    found = _sampled(
-                        policy.actor.action_dist.proba_distribution(mean, log_std, **kwargs), ones
+                    mean, log_std, kwargs = policy.actor.get_action_dist_params(observation)
+                    raw = _sampled(
+                        policy.actor.action_dist.proba_distribution(mean, log_std, **kwargs), asking
                     )
                 else:
-                    found = policy._predict(seen, deterministic=False)
-            answers = acting[0].within_bounds(found.numpy())
-            for i, answer in zip(asked, answers, strict=True):
-                chosen[i] = answer[np.newaxis]
+                    raw = policy._predict(observation, deterministic=False)
+            proposed = acting[0].within_bounds(raw.numpy())
+            for i, proposal in zip(by_policy, proposed, strict=True):
+                chosen[i] = proposal[np.newaxis]
         actions = np.concatenate([action for action in chosen if action is not None])
         if not self.actions.continuous:
             return actions, actions.astype(np.float32).reshape(len(acting), -1)
         scaled = policy.scale_action(actions)
         if recipe.noise is not None:
-            noise = np.array([one.next_noise(recipe.noise) for one in acting])
+            noise = np.array([explorer.next_noise(recipe.noise) for explorer in acting])
             scaled = np.clip(scaled + noise, -1, 1)
         return policy.unscale_action(scaled), scaled.astype(np.float32)
 
 
 def _sampled(distribution: Any, acting: Sequence[ActingPolicy]) -> torch.Tensor:
-    """Return a sample of each row of a distribution, drawn from the state of the body that it is for."""
-    generators = [one.random.torch for one in acting]
+    """Sample each row of a distribution with the random state of its body."""
+    generators = [explorer.random.torch for explorer in acting]
     if isinstance(distribution, sb3.StateDependentNoiseDistribution):
-        matrices = torch.stack([one.drawn for one in acting if one.drawn is not None])
+        matrices = torch.stack([explorer.drawn for explorer in acting if explorer.drawn is not None])
         distribution.exploration_mat, distribution.exploration_matrices = matrices[0], matrices
         sample: torch.Tensor = distribution.sample()
         return sample
-    own = distribution.distribution
+    inner = distribution.distribution
     if isinstance(distribution, sb3.MultiCategoricalDistribution):
-        return torch.stack([_chosen(part.probs, generators) for part in own], dim=1)
+        return torch.stack([_chosen(part.probs, generators) for part in inner], dim=1)
     if isinstance(distribution, sb3.CategoricalDistribution):
-        return _chosen(own.probs, generators)
+        return _chosen(inner.probs, generators)
     if isinstance(distribution, sb3.BernoulliDistribution):
-        rows = [torch.bernoulli(p, generator=g) for p, g in zip(own.probs.split(1), generators, strict=True)]
+        rows = [
+            torch.bernoulli(p, generator=g) for p, g in zip(inner.probs.split(1), generators, strict=True)
+        ]
         return torch.cat(rows)
-    noise = torch.cat([torch.empty(1, own.loc.shape[1]).normal_(generator=g) for g in generators])
-    drawn = own.loc + noise * own.scale
+    noise = torch.cat([torch.empty(1, inner.loc.shape[1]).normal_(generator=g) for g in generators])
+    drawn = inner.loc + noise * inner.scale
     return torch.tanh(drawn) if isinstance(distribution, sb3.SquashedDiagGaussianDistribution) else drawn
 
 
 def _chosen(probabilities: torch.Tensor, generators: Sequence[torch.Generator]) -> torch.Tensor:
-    """Return for each row the number of one of its columns."""
+    """Draw one column index for each row."""
     rows = zip(probabilities.split(1), generators, strict=True)
     return torch.cat([torch.multinomial(row, 1, True, generator=g)[0] for row, g in rows])

@@ -1,4 +1,4 @@
-"""A policy of Stable-Baselines3 at work: greedy in tests, exploring in training."""
+"""A policy of Stable-Baselines3 in use: greedy in tests, exploring in training."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DataVector = npt.NDArray[np.float32]
 class ActingPolicy:
     """The networks that a muscle acts with, and the state of its exploration.
 
-    ``random`` is exchanged for every episode. Observations and actions are batches of one, so
-    that the arithmetic is that of Stable-Baselines3 to the last bit. ``policy``: networks that it
-    shares with others (``None``: it has its own).
+    ``random`` is replaced for every episode. Observations and actions are batches of one, so
+    that the arithmetic is that of Stable-Baselines3 to the last bit. ``policy``: networks shared with
+    other bodies; ``None``: its own.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ActingPolicy:
         self.actions = actions
         self.random = random
         self._policy = acting_networks(recipe, observations, actions) if policy is None else policy
-        #: what state-dependent exploration drew last
+        #: the last draw of state-dependent exploration
         self.drawn: torch.Tensor | None = None
         #: steps and episodes since the noise of state-dependent exploration was drawn
         self._age = [0, 0]
@@ -49,12 +49,12 @@ class ActingPolicy:
         self._noise = np.zeros(actions.low.size)
 
     def load(self, weights: Weights) -> None:
-        """Take over new weights of the acting part."""
+        """Load new weights of the acting part."""
         set_weights(acting_part(self._policy, self.recipe), weights)
         self.renew()
 
     def renew(self) -> None:
-        """Take note that the networks have new weights."""
+        """Draw new exploration noise if needed, after the weights have changed."""
         if self.recipe.use_sde and self.recipe.on_policy:
             self._draw_matrix()
             self._age = [0, 0]
@@ -64,23 +64,23 @@ class ActingPolicy:
         self.random = random
 
     def end_episode(self) -> None:
-        """Take note that another episode follows."""
+        """Reset the noise for another episode."""
         self._noise = np.zeros_like(self._noise)
         self._age[1] += 1
 
     def greedy(self, readings: FloatVector) -> FloatVector:
-        """Return the set-points that the policy holds for the best."""
+        """Return the set-points of the policy's best action."""
         batch = torch.as_tensor(self.observations.encode(readings))
         with self.random.for_torch(), torch.no_grad():
             action = self._policy._predict(batch, deterministic=True).numpy()
         return self.actions.setpoints(self.within_bounds(action))
 
     def explore(self, readings: FloatVector, steps: int) -> tuple[FloatVector, DataVector]:
-        """Return set-points, and what the brain needs to learn from them.
+        """Return set-points, and the data that the brain needs to learn from them.
 
-        ``steps``: rows that the agent has seen. The data are the action before it was clipped,
-        its value and its log-probability (on-policy), or the action, scaled to [-1, 1] if it is a
-        vector of real numbers (off-policy).
+        ``steps``: number of rows of the agent so far. The data are, on-policy, the action before clipping,
+        its value and its log-probability; off-policy, the action, scaled to [-1, 1] if it is a
+        vector of real numbers.
         """
         batch = self.observations.encode(readings)
         action, data = self._draw(batch) if self.recipe.on_policy else self._try(batch, steps)
@@ -93,18 +93,18 @@ class ActingPolicy:
         if self._policy.squash_output:
             return np.asarray(self._policy.unscale_action(action))
         low, high = getattr(space, "low"), getattr(space, "high")  # noqa: B009 (there, as it is continuous)
-        found: npt.NDArray[Any] = np.clip(action, low, high)
-        return found
+        clipped: npt.NDArray[Any] = np.clip(action, low, high)
+        return clipped
 
     def _draw(self, batch: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], DataVector]:
         self.refresh_noise()
         observation = torch.as_tensor(batch)
         with self.random.for_torch(), torch.no_grad():
-            found = _unchecked(self._policy, observation)
-            if found is None:
+            result = _unchecked(self._policy, observation)
+            if result is None:
                 self.random.rewind()
-                found = self._policy(observation)
-        actions, values, log_probs = found
+                result = self._policy(observation)
+        actions, values, log_probs = result
         action = actions.numpy()
         data = np.empty(action.size + 2, dtype=np.float32)
         data[:-2] = action.reshape(-1)
@@ -137,7 +137,7 @@ class ActingPolicy:
         return self._noise.astype(np.float32)
 
     def at_random(self, steps: int) -> npt.NDArray[Any] | None:
-        """Return an action at random where it is time for one (off-policy), shape ``(1, ...)``."""
+        """Return a random action, shape ``(1, ...)``, during warm-up or at the exploration rate, else ``None``."""
         recipe = self.recipe
         if steps < recipe.warm_up or (
             recipe.epsilon is not None and self.random.numpy.rand() < recipe.exploration_rate(steps)
@@ -146,9 +146,9 @@ class ActingPolicy:
         return None
 
     def refresh_noise(self) -> None:
-        """Draw new noise for state-dependent exploration, where a step needs it.
+        """Draw new noise for state-dependent exploration, if this step needs it.
 
-        That is as often as asked, and off-policy where a rollout begins.
+        That is every ``sde_every`` steps, and off-policy also at the start of a rollout.
         """
         recipe, age = self.recipe, self._age
         if not recipe.use_sde:
@@ -169,31 +169,31 @@ class ActingPolicy:
 
 
 def _unchecked(policy: Any, observation: torch.Tensor) -> Any:
-    """Return what ``policy`` draws, its value and its log-probability, without torch's checks of distributions.
+    """Return the policy's draw, its value and its log-probability, without torch's checks of distributions.
 
-    They cost a fourth of the time of a small network, and find only numbers that make the log-probability no number.
-    ``None`` is returned then: who asks again with the checks gets to know what is wrong.
+    The checks take a quarter of the time of a small network, and only find numbers that make the log-probability
+    NaN or infinite. Then ``None`` is returned; a second call with the checks reports the error.
     """
     checked = torch.distributions.Distribution._validate_args
     torch.distributions.Distribution._validate_args = False
     try:
-        found = policy(observation)
+        result = policy(observation)
     except (RuntimeError, ValueError):
         return None
     finally:
         torch.distributions.Distribution._validate_args = checked
-    return found if math.isfinite(found[2].item()) else None
+    return result if math.isfinite(result[2].item()) else None
 
 
 def acting_networks(recipe: Recipe, observations: ObservationSpace, actions: ActionSpace) -> Any:
-    """Return a policy whose weights are still to come."""
-    # The first weights are of no use: they are drawn from a state that is thrown away.
+    """Make a policy with weights still to be loaded."""
+    # the initial weights are not used, so they are drawn from a temporary state
     with PrivateRandomness(0).for_all():
         policy = make_policy(recipe, observations.space, actions.space)
     for module in policy.modules():
         if type(module) is torch.nn.Sequential:
-            layers: Any = module  # (types are checked without torch, too)
-            # nobody hooks into these layers, so none needs the way to it that looks for hooks
+            layers: Any = module  # types are checked without torch, too
+            # these layers have no hooks, so calling them can skip torch's search for hooks
             layers.forward = partial(_in_turn, tuple(layers))
     return policy
 

@@ -1,8 +1,7 @@
 """Random states for a library that draws from the global generators.
 
 Stable-Baselines3 and torch draw from the global generators of numpy and torch, and seed
-them. Here they get states of their own for as long as they are at work; before and after,
-the global ones are as they were.
+them. Here they use separate states while they run; afterwards, the global states are restored.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread.
+    """Limit torch to one thread.
 
     Sums are then the same on machines with any number of cores, and small networks gain nothing
     from more.
@@ -34,8 +33,8 @@ def one_thread() -> Iterator[None]:
 class PrivateRandomness:
     """A state of numpy's legacy generator and one of torch's, both made from ``seed``.
 
-    They are the states that ``numpy.random.seed(seed)`` and ``torch.manual_seed(seed)`` would
-    leave. ``numpy`` and ``torch`` may be drawn from directly, ``torch`` while no context is open.
+    They equal the states after ``numpy.random.seed(seed)`` and ``torch.manual_seed(seed)``.
+    ``numpy`` and ``torch`` may be drawn from directly, ``torch`` while no context is open.
     """
 
     def __init__(self, seed: int, device: str = "cpu"):
@@ -48,7 +47,7 @@ class PrivateRandomness:
 
     @contextmanager
     def for_torch(self) -> Iterator[None]:
-        """Let torch draw from this state."""
+        """Make torch draw from this state."""
         generator = torch.default_generator
         outside = generator.get_state()
         generator.set_state(self.torch.get_state())
@@ -67,20 +66,20 @@ class PrivateRandomness:
                 torch.cuda.set_rng_state(cuda_outside, self.device)
 
     def rewind(self) -> None:
-        """Let torch draw again from the state that this one had when the context was opened."""
+        """Reset torch to this state's value at the start of the context."""
         torch.default_generator.set_state(self.torch.get_state())
         if self.cuda_state is not None:
             torch.cuda.set_rng_state(self.cuda_state, self.device)
 
     @contextmanager
     def for_all(self) -> Iterator[None]:
-        """Let torch and the functions of ``numpy.random`` draw from these states.
+        """Make torch and the functions of ``numpy.random`` draw from these states.
 
-        Python's ``random`` is as before afterwards: the constructors of Stable-Baselines3 seed it,
+        Python's ``random`` is restored afterwards: the constructors of Stable-Baselines3 seed it,
         and the first update imports parts of torch that draw from it.
         """
         python = random.getstate()
-        # Exchanging the bit generator forgets a normal deviate that was kept for the next call.
+        # exchanging the bit generator discards a normal deviate cached for the next call
         kept: Any = np.random.get_state(legacy=False)  # noqa: NPY002
         outside = np.random.get_bit_generator()  # type: ignore[attr-defined]
         with self.for_torch():

@@ -26,7 +26,7 @@ class ObservationSpace:
     def encode(self, readings: FloatVector) -> npt.NDArray[Any]:
         """Return a batch of observations: shape ``(n, size)``, or ``(n,)`` for a ``Discrete``.
 
-        ``readings``: (n, size), or (size,) of one.
+        ``readings``: (n, size), or (size,) for a batch of one.
         """
         if self.start:
             readings = readings - self.start
@@ -35,10 +35,10 @@ class ObservationSpace:
 
 
 def observation_space(spaces: Sequence[Space]) -> ObservationSpace:
-    """Return the observation space of sensors with these ``spaces``.
+    """Build the observation space of sensors with these ``spaces``.
 
     A single sensor in a finite space keeps it (Stable-Baselines3 then encodes it one-hot);
-    all others become one vector of float32, in which a discrete reading is one number.
+    all others become one float32 vector, with one number for a discrete reading.
     """
     if not spaces:
         raise ContractError("an agent without sensors has nothing to learn from")
@@ -82,13 +82,13 @@ class ActionSpace:
 
     def setpoints(self, action: npt.NDArray[Any]) -> FloatVector:
         """Return the set-points of one action of the learner."""
-        found: FloatVector = self.setpoints_of(np.asarray(action).reshape(1, -1))[0]
-        return found
+        vector: FloatVector = self.setpoints_of(np.asarray(action).reshape(1, -1))[0]
+        return vector
 
     def setpoints_of(self, actions: npt.NDArray[Any]) -> FloatMatrix:
         """Return the set-points of ``n`` actions: (n, set-points)."""
         flat = np.asarray(actions, dtype=np.float64).reshape(len(actions), -1)
-        # float32 may round a bound to the outside
+        # float32 may round a bound outwards
         return np.clip(flat, self.low, self.high) if self.continuous else flat + self.start
 
     def action(self, setpoints: FloatVector) -> npt.NDArray[Any]:
@@ -97,9 +97,9 @@ class ActionSpace:
 
 
 def action_space(spaces: Sequence[Space], uids: Sequence[str]) -> ActionSpace:
-    """Return the action space of actuators with these ``spaces``.
+    """Build the action space of actuators with these ``spaces``.
 
-    One actuator has its own space, several boxes make one box, several discrete ones a
+    A single actuator keeps its space, several boxes become one box, several discrete spaces a
     ``MultiDiscrete``, several binary ones a ``MultiBinary``. Raises :class:`ContractError` for
     mixtures, and for boxes of integers, without finite bounds, or without any width.
     """

@@ -1,4 +1,4 @@
-"""Rows of a memory as a learner of Stable-Baselines3 sees them, and the bodies that it can have."""
+"""Conversion of a memory's rows for a learner of Stable-Baselines3, and the check of its bodies."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .buffers import Row, as_data
 from .model import ALGORITHMS, Recipe, describe_space
 from .spaces import ActionSpace, ObservationSpace, action_space, observation_space
 
-#: the largest number of float32, in which the networks compute
+#: the largest float32, the type of the networks
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 class RowReader:
-    """Makes the learner's rows from those of a memory; refuses what would spoil all weights.
+    """Converts a memory's rows for the learner, and refuses values that would spoil all weights.
 
-    ``names``: of the agent and the algorithm; ``uids``: those of the sensor and the actuator of each
-    single number; ``policy`` is the algorithm's.
+    ``names``: the agent and the algorithm; ``uids``: the sensor of each reading and the actuator of each
+    set-point; ``policy``: that of the algorithm.
     """
 
     def __init__(
@@ -45,48 +45,50 @@ class RowReader:
     def rows(
         self, memory: MemoryShard, data: Sequence[Any], following: Sequence[FloatVector | None]
     ) -> list[Row]:
-        """Return the rows of ``memory``, with what their muscles sent, and saw next (``None``: not known).
+        """Return the rows of ``memory`` with their muscles' data and next observations (``None`` if unknown).
 
-        Where a muscle sent ``None``, its action is taken from the memory.
+        If a muscle sent ``None``, its action is taken from the memory.
         """
         muscles, rewards = memory.muscles, memory.objective
         fits = np.abs(rewards) <= _LARGEST
         if np.count_nonzero(fits) < len(rewards):
             reward = float(rewards[np.argmin(fits)])
-            found = "no value" if math.isnan(reward) else f"the value {reward}"
+            value_text = "no value" if math.isnan(reward) else f"the value {reward}"
             raise ContractError(
-                f"the objective of agent {self._agent!r} gave {found} for a row; {self._algorithm} needs one "
+                f"the objective of agent {self._agent!r} gave {value_text} for a row; {self._algorithm} needs one "
                 "that is finite (in float32) for every row"
             )
         observed = self.encode(memory.observations, muscles)
-        known = [i for i, seen in enumerate(following) if seen is not None]
+        indices = [i for i, next_observation in enumerate(following) if next_observation is not None]
         after: dict[int, npt.NDArray[Any]] = {}
-        if known:
-            seen = self.encode(np.array([following[i] for i in known]), [muscles[i] for i in known])
-            after = {i: seen[n : n + 1] for n, i in enumerate(known)}
+        if indices:
+            next_observation = self.encode(
+                np.array([following[i] for i in indices]), [muscles[i] for i in indices]
+            )
+            after = {i: next_observation[n : n + 1] for n, i in enumerate(indices)}
         ends = zip(memory.terminated.tolist(), memory.truncated.tolist(), strict=True)
         rows = []
         for i, (reward, (terminated, truncated)) in enumerate(zip(rewards.tolist(), ends, strict=True)):
             observation = observed[i : i + 1]
-            own = data[i] if data[i] is not None else self._data(memory.actions[i], muscles[i])
-            # what follows the end of the world is not looked at
-            next_one = after.get(i, observation if terminated else None)
-            rows.append(Row(observation, own, reward, terminated, truncated, next_one))
+            row_data = data[i] if data[i] is not None else self._data(memory.actions[i], muscles[i])
+            # the state after termination has no effect on training
+            row_following = after.get(i, observation if terminated else None)
+            rows.append(Row(observation, row_data, reward, terminated, truncated, row_following))
         return rows
 
     def encode(self, readings: FloatMatrix, muscles: Sequence[str]) -> npt.NDArray[Any]:
-        """Return the observations of ``readings`` (n, readings); a single NaN would make every weight NaN."""
+        """Encode ``readings`` (n, readings); refuse NaN, which would make every weight NaN."""
         fits = np.abs(readings) <= _LARGEST
         if np.count_nonzero(fits) < readings.size:
-            row, place = (int(i) for i in np.argwhere(~fits)[0])
+            row, column = (int(i) for i in np.argwhere(~fits)[0])
             raise ContractError(
-                f"agent {self._agent!r}: {muscles[row]!r} reads {readings[row, place]} from sensor "
-                f"{self._sensors[place]!r}; {self._algorithm} needs finite numbers (float32)"
+                f"agent {self._agent!r}: {muscles[row]!r} reads {readings[row, column]} from sensor "
+                f"{self._sensors[column]!r}; {self._algorithm} needs finite numbers (float32)"
             )
         return self._observations.encode(readings)
 
     def _data(self, action: FloatVector, muscle: str) -> npt.NDArray[np.float32]:
-        """Return what the muscle would have sent with ``action``."""
+        """Return the data that the muscle would have sent with ``action``."""
         wrong = ~np.isfinite(action)
         if wrong.any():
             raise ContractError(
@@ -99,15 +101,15 @@ class RowReader:
 def check_bodies(agent: str, bodies: Sequence[BodyInformation], recipe: Recipe, mode: Mode) -> frozenset[str]:
     """Return the muscles of the bodies in environments that replay.
 
-    Raises :class:`ContractError` where one network cannot learn from all of the ``bodies``.
+    Raises :class:`ContractError` if one network cannot learn from all of the ``bodies``.
     """
     replayed = [body for body in bodies if body.replayed]
     if replayed and recipe.on_policy and mode is Mode.TRAIN:
-        others = ", ".join(name for name in ALGORITHMS if not Recipe(name).on_policy)
+        off_policy = ", ".join(name for name in ALGORITHMS if not Recipe(name).on_policy)
         raise ContractError(
             f"agent {agent!r}: body {replayed[0].number} is in {', '.join(replayed[0].environments)}, which replays "
             f"what others did; {recipe.algorithm} learns from what its own policy does. Test the agent there, or "
-            f"train it with one of {others}"
+            f"train it with one of {off_policy}"
         )
     first = {body.group: body for body in reversed(bodies)}
     for body in first.values():
@@ -123,7 +125,7 @@ def check_bodies(agent: str, bodies: Sequence[BodyInformation], recipe: Recipe, 
 
 
 def _spaces(body: BodyInformation) -> tuple[str, str]:
-    """Return what the learner's spaces of a body are."""
+    """Describe the learner's spaces for a body."""
     sensors, actuators = body.sensors, body.actuators
     return (
         describe_space(observation_space([s.space for s in sensors]).space),

@@ -1,1 +1,1 @@
-"""The pictures of a report: drawn by matplotlib, kept as SVG that is part of the page."""
+"""The pictures of a report: drawn by matplotlib, kept as SVG elements of the page."""

@@ -34,7 +34,7 @@ _LONGEST_LEVEL = 90.0
 
 
 def box_picture(identity: str, title: str, plane: Plane) -> Picture:
-    """Return all rows in the plane of two factors, coloured by how often the condition holds, and the box."""
+    """Draw all rows in the plane of two factors, coloured by the share of runs with the condition, and the box."""
     from matplotlib.patches import Rectangle
 
     picture = Picture(identity, title, PANEL, _HEIGHT)
@@ -87,16 +87,18 @@ def _upwards(axes: Axes, axis: PlaneAxis) -> None:
     y_axis(axes, span, axis.name)
     if axis.log:
         axes.set_yscale("log")
-        places, texts = log_ticks(*span)
+        values, texts = log_ticks(*span)
         axes.set_ylim(*span)
-        axes.set_yticks(places, texts)
+        axes.set_yticks(values, texts)
         axes.set_yticks([], minor=True)
     if axis.levels:
-        axes.set_yticks(range(len(axis.levels)), [fitted(one, _LONGEST_LEVEL, SMALL) for one in axis.levels])
+        axes.set_yticks(
+            range(len(axis.levels)), [fitted(level, _LONGEST_LEVEL, SMALL) for level in axis.levels]
+        )
 
 
 def trade_off(identity: str, title: str, boxes: Sequence[FoundBox]) -> Picture:
-    """Return coverage and density of the boxes with their intervals, and PRIM's way to each of them."""
+    """Draw coverage and density of the boxes with their intervals, and PRIM's trajectories to them."""
     picture = Picture(identity, title, PANEL, _HEIGHT)
     picture.heading()
     span = (-0.03, 1.03)
@@ -104,26 +106,26 @@ def trade_off(identity: str, title: str, boxes: Sequence[FoundBox]) -> Picture:
     axes = picture.axes((left, PANEL - 12.0, _TOP, _BOTTOM))
     y_axis(axes, span, "density")
     x_axis(axes, span, "coverage", PANEL - 12.0 - left)
-    told = []
-    for place, one in enumerate(boxes):
-        colour = SERIES[place % len(SERIES)]
-        if one.trajectory is not None:
-            steps = one.trajectory
+    descriptions = []
+    for index, box in enumerate(boxes):
+        colour = SERIES[index % len(SERIES)]
+        if box.trajectory is not None:
+            steps = box.trajectory
             (line,) = axes.plot(steps["coverage"], steps["density"], "-", color=colour, lw=1.2, alpha=0.6)
-            picture.tell(line, "line", f"{one.method} {one.number}")
-        x, y = one.figures["coverage"], one.figures["density"]
-        ends = [one.figures[f"{name}_{end}"] for name in ("coverage", "density") for end in ("low", "high")]
+            picture.tell(line, "line", f"{box.method} {box.number}")
+        x, y = box.figures["coverage"], box.figures["density"]
+        ends = [box.figures[f"{name}_{end}"] for name in ("coverage", "density") for end in ("low", "high")]
         if all(map(math.isfinite, ends)):
             axes.plot(ends[:2], [y, y], color=colour, lw=1.6)
             axes.plot([x, x], ends[2:], color=colour, lw=1.6)
         (point,) = axes.plot([x], [y], "o", color=colour, ms=8)
-        name = f"{one.method} {one.number}: coverage {number(x, 3)}, density {number(y, 3)}"
+        name = f"{box.method} {box.number}: coverage {number(x, 3)}, density {number(y, 3)}"
         picture.tell(point, "point", name)
-        told.append(name)
+        descriptions.append(name)
     x = 8.0
-    for place, one in enumerate(boxes[:4]):
-        name = f"\N{BLACK CIRCLE} {one.method} {one.number}"
-        picture.text(x, _HEIGHT - 8, name, 80, size=SMALL, color=SERIES[place % len(SERIES)])
+    for index, box in enumerate(boxes[:4]):
+        name = f"\N{BLACK CIRCLE} {box.method} {box.number}"
+        picture.text(x, _HEIGHT - 8, name, 80, size=SMALL, color=SERIES[index % len(SERIES)])
         x += width_of(name, SMALL) + 10
-    picture.described = f"Coverage to the right, density upwards. {'; '.join(told)}."
+    picture.described = f"Coverage to the right, density upwards. {'; '.join(descriptions)}."
     return picture

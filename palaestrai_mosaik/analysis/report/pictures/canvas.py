@@ -1,7 +1,7 @@
-"""From a figure of matplotlib to SVG within a page: small, the same bytes each time, in the colours of the page.
+"""Turn a matplotlib figure into SVG for a page: small, reproducible, in the colours of the page.
 
-Figures are drawn in marker colours (:data:`INK`, :data:`SERIES`, ...). In the SVG these become variables of
-the style sheet, which knows about dark screens and paper. Text stays text, and takes the fonts of the page.
+Figures are drawn in marker colours (:data:`INK`, :data:`SERIES`, ...). In the SVG these become variables of the style
+sheet, which adapts to dark screens and paper. Text stays text, in the fonts of the page.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Marker colours, and the variables of the style sheet that take their place.
+# Marker colours; variables of the style sheet replace them.
 INK, QUIET, RULE, PAPER = "#010101", "#020202", "#030303", "#040404"
-#: colours that colour-blind people can tell apart
+#: distinguishable for colour-blind people
 SERIES = tuple(f"#0501{i:02x}" for i in range(1, 8))
-#: behind text that lies on lines
+#: box behind text on lines
 BACK: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-#: from the best outcome to the worst
+#: colours from the best outcome to the worst
 RAMP = tuple(f"#0601{i:02x}" for i in range(1, 8))
 _VARIABLES = {
     **{INK: "ink", QUIET: "quiet", RULE: "rule", PAPER: "paper"},
     **{colour: f"c{i}" for i, colour in enumerate(SERIES)},
     **{colour: f"r{i}" for i, colour in enumerate(RAMP)},
 }
-#: how a line is dashed; those of one colour differ in it
+#: dashes, which distinguish lines of one colour
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 #: sizes of text in units of a picture
 SMALL, NORMAL, BOLD = 10.5, 11.5, 13.0
-#: the widths of pictures: of one of several side by side, of the whole page, and of the same on a phone
+#: the widths of pictures: in a row of several, of the whole page, and of the whole page on a phone
 PANEL, WIDE, NARROW = 360, 820, 360
 
 _RC: Any = {
-    # what users have named is no formula
+    # Names given by users may contain dollar signs.
     "text.parse_math": False,
     "axes.formatter.use_mathtext": False,
     "axes.unicode_minus": True,
@@ -82,7 +82,7 @@ _RC: Any = {
     "xtick.bottom": False,
     "ytick.left": False,
     "figure.facecolor": "none",
-    # a unit of the picture is a point
+    # The unit of a picture is a point.
     "figure.dpi": 72,
     "path.simplify": False,
     "svg.fonttype": "none",
@@ -91,19 +91,19 @@ _RC: Any = {
 _EMPTY = {"Date": None, "Creator": None, "Format": None, "Type": None}
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _XLINK, _SVG = "{http://www.w3.org/1999/xlink}href", "{http://www.w3.org/2000/svg}"
-# So much longer than what is on it is an axis at each end.
+# An axis is longer than its values by this share at each end.
 _MARGIN = 0.04
-# Widths of characters by the size of the text, generous: fonts differ.
+# Generous widths of characters relative to the text size, because fonts differ.
 _CHARACTER, _CAPITAL, _WIDEST = 0.6, 0.8, 1.0
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Draw with the settings of reports, whatever the user's own are."""
+    """Draw with the settings of reports instead of the user's."""
     import matplotlib as mpl
 
     with catch_warnings():
-        # of characters that matplotlib has no font for: the reader's browser may have one
+        # The reader's browser may have a font for characters that matplotlib has none for.
         filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         with mpl.rc_context():
             mpl.rcdefaults()
@@ -112,7 +112,7 @@ def drawing() -> Iterator[None]:
 
 
 class Picture:
-    """A figure with a title, and a description for those who cannot see it."""
+    """A figure with a title, and a description for readers who cannot see it."""
 
     def __init__(self, identity: str, title: str, width: float, height: float):
         from matplotlib.figure import Figure
@@ -123,7 +123,7 @@ class Picture:
         self._told: dict[str, tuple[str, str]] = {}
 
     def axes(self, box: Sequence[float]) -> Axes:
-        """Return axes within ``box``: left, right, top and bottom in units of the picture, from its upper left."""
+        """Add axes within ``box``: left, right, top and bottom in units of the picture, from its upper left."""
         left, right, top, bottom = box
         shares = (left / self.width, 1 - bottom / self.height)
         size = ((right - left) / self.width, (bottom - top) / self.height)
@@ -143,22 +143,22 @@ class Picture:
         )
 
     def text(self, x: float, y: float, text: str, room: float, **how: Any) -> None:
-        """Write ``text`` at a place in units of the picture, cut to ``room``; all of it is its tooltip."""
+        """Write ``text`` at a position in units of the picture, cut to ``room``; its tooltip has the full text."""
         size, kind = how.pop("size", NORMAL), how.pop("kind", "text")
-        shown = fitted(text, room, size)
+        fitted_text = fitted(text, room, size)
         drawn = self.figure.text(
-            x / self.width, 1 - y / self.height, shown, size=size, color=how.pop("color", INK), **how
+            x / self.width, 1 - y / self.height, fitted_text, size=size, color=how.pop("color", INK), **how
         )
         self.tell(drawn, kind, text)
 
     def tell(self, artist: Artist, kind: str, text: str = "") -> None:
-        """Give what is drawn a class, ``kind``, and a tooltip."""
+        """Give an artist a class, ``kind``, and a tooltip."""
         key = f"told-{len(self._told)}"
         self._told[key] = (kind, text)
         artist.set_gid(key)
 
     def svg(self, kind: str = "panel") -> Markup:
-        """Return the picture as part of a page."""
+        """Render the picture as an element of a page."""
         stream = io.StringIO()
         self.figure.savefig(stream, format="svg", metadata=_EMPTY)
         root = ElementTree.fromstring(stream.getvalue())
@@ -173,27 +173,27 @@ class Picture:
 
 
 def wide(identity: str, draw: Callable[[str, float], Picture]) -> Markup:
-    """Return what ``draw(identity, width)`` draws for a page and for a phone; the style sheet shows one of them."""
+    """Draw pictures for a page and for a phone by ``draw(identity, width)``; the style sheet shows one of them."""
     return draw(identity, WIDE).svg("wide") + draw(f"{identity}-narrow", NARROW).svg("narrow")
 
 
-def _written(element: ElementTree.Element, prefix: str, told: dict[str, tuple[str, str]]) -> str:
-    """Return an element of matplotlib's SVG without what a page does not need."""
+def _written(element: ElementTree.Element, prefix: str, labels: dict[str, tuple[str, str]]) -> str:
+    """Serialise an element of matplotlib's SVG without the parts that a page does not need."""
     name = element.tag.removeprefix(_SVG)
     identity = element.get("id", "")
     if name in ("metadata", "style", "clipPath"):
         return ""
-    inside = "".join(_written(child, prefix, told) for child in element)
+    inside = "".join(_written(child, prefix, labels) for child in element)
     if name == "text":
         inside = str(escape(printable(element.text or "")))
     attributes = _attributes(element, name, prefix)
     if name == "g":
-        kind, text = told.get(identity, ("", ""))
-        for start, named in (("matplotlib.axis_", "axis"), ("xtick_", "tick"), ("ytick_", "tick")):
+        kind, text = labels.get(identity, ("", ""))
+        for start, axis_kind in (("matplotlib.axis_", "axis"), ("xtick_", "tick"), ("ytick_", "tick")):
             if identity.startswith(start):
-                kind = named
+                kind = axis_kind
         if identity == "patch_1" or not inside:
-            # the background is that of the page
+            # The page provides the background.
             return ""
         if kind:
             attributes = f' class="{kind}"{attributes}'
@@ -201,8 +201,8 @@ def _written(element: ElementTree.Element, prefix: str, told: dict[str, tuple[st
             inside = f"<title>{escape(printable(text))}</title>{inside}"
         if not attributes:
             return inside
-    if name == "image" and identity in told:
-        attributes = f' class="{told[identity][0]}"{attributes}'
+    if name == "image" and identity in labels:
+        attributes = f' class="{labels[identity][0]}"{attributes}'
     if name == "defs" and not inside:
         return ""
     return f"<{name}{attributes}>{inside}</{name}>" if inside else f"<{name}{attributes}/>"
@@ -234,7 +234,7 @@ def _attributes(element: ElementTree.Element, name: str, prefix: str) -> str:
 
 
 def _without_length(path: str) -> str:
-    """Return a path whose strokes without length, which are points, are written shortly."""
+    """Shorten the strokes of zero length in a path, which are points."""
     return re.sub(r"M(\S+ \S+?)L\1(?=[MLz]|$)", r"M\1h0", path)
 
 
@@ -256,7 +256,7 @@ def _style(style: str, name: str) -> str:
 
 
 def width_of(text: str, size: float = NORMAL) -> float:
-    """Return about how wide ``text`` is, rather too much than too little."""
+    """Estimate the width of ``text``, with a tendency to overestimate."""
     return size * sum(map(_width, text))
 
 
@@ -267,18 +267,18 @@ def _width(character: str) -> float:
 
 
 def fitted(text: str, width: float, size: float = NORMAL) -> str:
-    """Return ``text`` as a picture can hold it, cut to what fits into ``width`` units."""
-    shown, most = shorten(printable(text), 400), 399
-    while most > 2 and width_of(shown, size) > width:
-        most = min(most, len(shown)) - 1
-        shown = shorten(shown, most)
-    return shown
+    """Cut ``text`` to what fits into ``width`` units, and make it printable."""
+    result, most = shorten(printable(text), 400), 399
+    while most > 2 and width_of(result, size) > width:
+        most = min(most, len(result)) - 1
+        result = shorten(result, most)
+    return result
 
 
 def limits(values: npt.ArrayLike, *, zero: bool = False) -> tuple[float, float]:
-    """Return from where to where an axis goes on which all finite ``values`` have a place, and a little more.
+    """Return the ends of an axis for all finite ``values``, with a margin.
 
-    ``zero``: the axis begins at zero, or ends there.
+    ``zero``: whether the axis begins or ends at zero.
     """
     data = np.asarray(values, dtype=float).ravel()
     data = data[np.isfinite(data)]
@@ -290,7 +290,7 @@ def limits(values: npt.ArrayLike, *, zero: bool = False) -> tuple[float, float]:
         low, high = low - spread * (not zero), high + spread
     margin = _MARGIN * (high - low)
     if not math.isfinite(margin) or low - margin == low or high + margin == high:
-        return low, high  # nearer together, or further apart, than numbers can tell
+        return low, high  # floats cannot represent the margin
     return low - margin * (not zero or low < 0), high + margin * (not zero or high > 0)
 
 
@@ -305,42 +305,42 @@ def _step(least: float) -> float:
 
 
 def ticks(low: float, high: float, most: int = 7) -> tuple[list[float], list[str], int]:
-    """Return round numbers from ``low`` to ``high``, their texts, and the power of ten that these are units of."""
+    """Return round numbers from ``low`` to ``high``, their texts, and the exponent of their unit, a power of ten."""
     step = _step((high - low) / (most - 1))
     if not 0 < step < math.inf or low + step == low:
-        found = [low, high]
+        values = [low, high]
     else:
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         digits = 12 - math.floor(math.log10(step))
-        found = [round(i * step, min(digits, 300)) for i in range(first, last + 1)]
-    exponent = exponent_of(max(map(abs, found), default=0.0))
+        values = [round(i * step, min(digits, 300)) for i in range(first, last + 1)]
+    exponent = exponent_of(max(map(abs, values), default=0.0))
     unit = 10.0**exponent
-    # numbers that lie near together differ in the digits of their step
+    # Numbers that are close together differ in the digits of their step.
     decimals = max(0, -math.floor(math.log10(step / unit) + 1e-9)) if step > 0 else 0
-    texts = [f"{one / unit:,.{min(decimals, 15)}f}".replace("-", "\N{MINUS SIGN}") for one in found]
-    return found, texts, exponent
+    texts = [f"{value / unit:,.{min(decimals, 15)}f}".replace("-", "\N{MINUS SIGN}") for value in values]
+    return values, texts, exponent
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> tuple[list[float], list[str]]:
-    """Return decades between ``low`` and ``high``, or of less than two 1, 2 and 5 times a decade, with their texts."""
+    """Return decades between ``low`` and ``high`` with their texts, or 1, 2 and 5 times decades if there are few."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     every = max(1, -(-(last - first + 1) // most))
     decades = list(range(first, last + 1, every))
     if len(decades) > 1:
-        plain = all(-3 <= one <= 4 for one in decades)
-        return [10.0**one for one in decades], [
-            f"{10.0**one:g}" if plain else power_of_ten(one) for one in decades
+        plain = all(-3 <= number <= 4 for number in decades)
+        return [10.0**number for number in decades], [
+            f"{10.0**number:g}" if plain else power_of_ten(number) for number in decades
         ]
-    found = [m * 10.0**i for i in range(first - 1, last + 1) for m in (1, 2, 5)]
-    found = [one for one in found if low * (1 - 1e-9) <= one <= high * (1 + 1e-9)] or [low, high]
-    return found, [f"{one:.3g}" for one in found]
+    values = [m * 10.0**i for i in range(first - 1, last + 1) for m in (1, 2, 5)]
+    values = [number for number in values if low * (1 - 1e-9) <= number <= high * (1 + 1e-9)] or [low, high]
+    return values, [f"{number:.3g}" for number in values]
 
 
 def in_units(label: str, exponent: int) -> str:
-    """Return the label of an axis whose numbers are units of a power of ten: its text behind the label."""
+    """Return the label of an axis with a power of ten as the unit of its numbers."""
     if not exponent:
         return label
-    # behind a name may be its unit
+    # The label may end with a unit.
     name, bracket, unit = label.rpartition(" (")
     if bracket and unit.removesuffix(")") in UNITS.values():
         return f"{name} ({times_ten(exponent)} {unit}"
@@ -348,26 +348,26 @@ def in_units(label: str, exponent: int) -> str:
 
 
 def x_axis(axes: Axes, span: tuple[float, float], label: str, room: float, *, log: bool = False) -> None:
-    """Give the horizontal axis its numbers and its label."""
+    """Set the numbers and the label of the horizontal axis."""
     exponent = 0
     most = max(4, int(room // 50))
     if log:
         axes.set_xscale("log")
-        places, texts = log_ticks(*span, most)
+        values, texts = log_ticks(*span, most)
     else:
-        places, texts, exponent = ticks(*span, min(most, 8))
+        values, texts, exponent = ticks(*span, min(most, 8))
     axes.set_xlim(*span)
-    axes.set_xticks(places, texts)
+    axes.set_xticks(values, texts)
     axes.set_xticks([], minor=True)
     axes.xaxis.grid(True)
     axes.set_xlabel(fitted(in_units(label, exponent), room, SMALL), labelpad=2)
 
 
 def y_axis(axes: Axes, span: tuple[float, float], label: str) -> None:
-    """Give the vertical axis its numbers, and its label above it."""
-    places, texts, exponent = ticks(*span)
+    """Set the numbers of the vertical axis, and the label above it."""
+    values, texts, exponent = ticks(*span)
     axes.set_ylim(*span)
-    axes.set_yticks(places, texts)
+    axes.set_yticks(values, texts)
     axes.yaxis.grid(True)
     axes.set_title(
         fitted(in_units(label, exponent), 300, SMALL), fontsize=SMALL, color=QUIET, fontweight="normal", pad=5
@@ -375,29 +375,29 @@ def y_axis(axes: Axes, span: tuple[float, float], label: str) -> None:
 
 
 def y_room(span: tuple[float, float]) -> float:
-    """Return how many units the numbers of a vertical axis need at its left."""
+    """Return the width that the numbers of a vertical axis need, in units."""
     return max([width_of(text, SMALL) for text in ticks(*span)[1]], default=0.0) * 0.95 + 12
 
 
 def points(axes: Axes, x: npt.ArrayLike, y: npt.ArrayLike, **how: Any) -> Artist:
-    """Draw points as one path of strokes without length, which takes a tenth of the bytes of marks."""
+    """Draw points as one path of strokes of zero length, which takes a tenth of the bytes of markers."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    places = np.repeat(np.column_stack([np.asarray(x, float), np.asarray(y, float)]), 2, axis=0)
-    codes = np.tile([Path.MOVETO, Path.LINETO], len(places) // 2)
-    patch = PathPatch(Path(places, codes), fill=False, capstyle="round", clip_on=False, **how)
+    vertices = np.repeat(np.column_stack([np.asarray(x, float), np.asarray(y, float)]), 2, axis=0)
+    codes = np.tile([Path.MOVETO, Path.LINETO], len(vertices) // 2)
+    patch = PathPatch(Path(vertices, codes), fill=False, capstyle="round", clip_on=False, **how)
     axes.add_patch(patch)
     return patch
 
 
 def steps(x: FloatArray, *lines: FloatArray) -> tuple[FloatArray, ...]:
-    """Return lines that keep each value until the next place."""
+    """Return step lines that keep each value until the next x."""
     return np.repeat(x, 2)[1:], *(np.repeat(line, 2)[:-1] for line in lines)
 
 
 def _legend_places(names: Sequence[str], width: float) -> Iterator[tuple[float, float, float]]:
-    """Yield where each name of a legend stands, and its room, in lines that are as wide as a picture."""
+    """Yield x, y and width of each name of a legend, in lines as wide as the picture."""
     x, y = 8.0, 10.0
     for name in names:
         room = min(width_of(name, SMALL), width - 60)
@@ -408,14 +408,14 @@ def _legend_places(names: Sequence[str], width: float) -> Iterator[tuple[float, 
 
 
 def legend(picture: Picture, names: Sequence[str], top: float) -> None:
-    """Write which name has which colour and dashes, in lines from ``top`` on."""
+    """Write a legend of colours and dashes, in lines from ``top`` on."""
     for i, (x, below, room) in enumerate(_legend_places(names, picture.width)):
         look = {"color": SERIES[i % len(SERIES)], "ls": DASHES[i // len(SERIES) % len(DASHES)]}
         legend_entry(picture, (x, top + below), names[i], room, **look)
 
 
 def legend_entry(picture: Picture, place: tuple[float, float], name: str, room: float, **look: Any) -> None:
-    """Write a name behind a line that looks as those in the picture do."""
+    """Write a name after a sample of its line."""
     from matplotlib.lines import Line2D
 
     x, y = place
@@ -425,5 +425,5 @@ def legend_entry(picture: Picture, place: tuple[float, float], name: str, room: 
 
 
 def legend_height(names: Sequence[str], width: float) -> float:
-    """Return how much room :func:`legend` needs."""
+    """Return the height that :func:`legend` needs."""
     return 8 + max(y for _, y, _ in _legend_places(names, width))

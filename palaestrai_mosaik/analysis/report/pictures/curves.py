@@ -16,7 +16,7 @@ from .canvas import DASHES, SERIES, Picture, legend, legend_height, limits, step
 if TYPE_CHECKING:
     import pandas as pd
 
-#: of longer lines, means of equal spans are drawn
+#: longer lines are drawn as means of equal spans
 MOST_PLACES = 200
 #: with more lines, bands would hide each other
 MOST_BANDS = 4
@@ -26,8 +26,11 @@ MOST_BANDS = 4
 class Curves:
     """A line with a band for each ``level`` of ``frame``.
 
-    ``columns`` are those of x and y, beside ``low`` and ``high``; ``labels`` name the axes.
-    ``share``: y is a share, from 0 to 1, and falls in steps.
+    Attributes:
+        frame: ``level``, the columns of x and y, ``low`` and ``high``.
+        columns: the names of the columns of x and y.
+        labels: the labels of the axes.
+        share: whether y is a share, from 0 to 1, that falls in steps.
     """
 
     frame: pd.DataFrame
@@ -37,7 +40,7 @@ class Curves:
 
 
 def line_picture(identity: str, title: str, lines: Curves, width: float) -> Picture:
-    """Return the lines over the whole ``width``."""
+    """Draw the lines over the whole ``width``."""
     frame, (x_name, y_name) = lines.frame, lines.columns
     levels = list(dict.fromkeys(map(str, frame["level"])))
     names = levels if len(levels) > 1 else []
@@ -47,18 +50,18 @@ def line_picture(identity: str, title: str, lines: Curves, width: float) -> Pict
     picture.heading()
     if names:
         legend(picture, names, 22)
-    shown = frame[[y_name, "low", "high"]] if len(levels) <= MOST_BANDS else frame[[y_name]]
-    up = (0.0, 1.0) if lines.share else limits(shown)
+    drawn = frame[[y_name, "low", "high"]] if len(levels) <= MOST_BANDS else frame[[y_name]]
+    up = (0.0, 1.0) if lines.share else limits(drawn)
     ends = float(frame[x_name].min()), float(frame[x_name].max())
     across = ends if ends[0] < ends[1] else limits(ends)
     axes = picture.axes((y_room(up), width - 12, top, top + room))
     y_axis(axes, up, lines.labels[1])
     x_axis(axes, across, lines.labels[0], width - y_room(up) - 12)
-    told = []
+    descriptions = []
     for i, level in enumerate(levels):
-        own = frame[frame["level"].astype(str) == level]
-        x, y, low, high = (own[name].to_numpy(float) for name in (x_name, y_name, "low", "high"))
-        told.append(f"{level}: from {typeset(float(y[0]), 3)} to {typeset(float(y[-1]), 3)}")
+        rows = frame[frame["level"].astype(str) == level]
+        x, y, low, high = (rows[name].to_numpy(float) for name in (x_name, y_name, "low", "high"))
+        descriptions.append(f"{level}: from {typeset(float(y[0]), 3)} to {typeset(float(y[-1]), 3)}")
         x, y, low, high = (_shown(values) for values in (x, y, low, high))
         if lines.share:
             x, y, low, high = steps(x, y, low, high)
@@ -69,7 +72,7 @@ def line_picture(identity: str, title: str, lines: Curves, width: float) -> Pict
             x, y, color=colour, lw=2, linestyle=DASHES[i // len(SERIES) % len(DASHES)], clip_on=False
         )
         picture.tell(line, "line", level)
-    picture.described = f"{lines.labels[1]} against {lines.labels[0]}. {'; '.join(told)}."
+    picture.described = f"{lines.labels[1]} against {lines.labels[0]}. {'; '.join(descriptions)}."
     return picture
 
 

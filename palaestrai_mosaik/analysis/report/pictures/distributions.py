@@ -1,4 +1,4 @@
-"""How an outcome is distributed, and how it goes with each factor: every row is shown."""
+"""The distribution of an outcome, and its relation to each factor. Every row is shown."""
 
 from __future__ import annotations
 
@@ -31,26 +31,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BINS = 30
-#: of more rows, cells are drawn
+#: with more rows than this, cells are drawn instead of points
 MOST_POINTS = 1500
 _COLUMNS, _ROWS = 60, 36
-# so few points are drawn larger
+# Up to this number of rows, points are larger.
 _FEW = 100
 _MOST_MEANS = 20
 _FEWEST_PER_MEAN = 5
-#: more levels than this are drawn as if they were numbers
+#: with more levels than this, they are drawn like numbers
 MOST_LEVELS = 24
 # Steps of the golden ratio spread points evenly, whatever their number.
 _GOLDEN = 0.6180339887498949
-# what the cells are drawn in; they darken with the rows in them, on paper as on a dark screen
+# Colour of the cells. Their opacity grows with their number of rows, on light and dark backgrounds.
 _CELL = (0, 114, 178)
 
 
 @dataclass(frozen=True)
 class HorizontalAxis:
-    """What lies on the x axis: numbers, or the index of each row's level where there are ``levels``.
+    """The x axis: numbers, or indices of ``levels``.
 
-    ``label``: the name with its unit. ``ends``: where the range of the factor ends, as far as it has ends.
+    Attributes:
+        name: the name of the factor.
+        label: the name with its unit.
+        x: (rows,) the number or the index of the level of each row.
+        levels: the names of the levels; empty for numbers.
+        ends: the ends of the factor's range, ``None`` if it is unbounded.
+        log: whether the scale is logarithmic.
     """
 
     name: str
@@ -63,7 +69,7 @@ class HorizontalAxis:
 
 @dataclass(frozen=True)
 class VerticalAxis:
-    """An outcome: its name, the label of its axis with the unit, and values that are limits."""
+    """The y axis: the name of an outcome, its label with the unit, and the limits of its values."""
 
     name: str
     label: str
@@ -71,15 +77,15 @@ class VerticalAxis:
 
 
 def histogram(identity: str, outcome: VerticalAxis, values: FloatArray) -> Picture:
-    """Return how many runs have which ``values`` of an outcome."""
-    known = values[np.isfinite(values)]
+    """Draw the distribution of an outcome over runs."""
+    finite = values[np.isfinite(values)]
     span = (
-        (float(known.min()), float(known.max()))
-        if len(known) and known.min() < known.max()
-        else limits(known)
+        (float(finite.min()), float(finite.max()))
+        if len(finite) and finite.min() < finite.max()
+        else limits(finite)
     )
-    bins = max(5, min(_BINS, round(2 * len(known) ** (1 / 3))))
-    counts, edges = np.histogram(known, bins=bins, range=span)
+    bins = max(5, min(_BINS, round(2 * len(finite) ** (1 / 3))))
+    counts, edges = np.histogram(finite, bins=bins, range=span)
     up = limits([0, int(counts.max(initial=1))], zero=True)
     picture = Picture(identity, f"How {outcome.name} is distributed", PANEL, 250)
     picture.heading()
@@ -96,17 +102,17 @@ def histogram(identity: str, outcome: VerticalAxis, values: FloatArray) -> Pictu
             picture.tell(
                 axes.axvline(value, color=SERIES[1], lw=1.4, ls=(0, (5, 3))), "limit", f"limit {value:g}"
             )
-    picture.described = f"{len(known):,} runs"
-    if len(known):
-        ends = typeset(float(known.min()), 3), typeset(float(known.max()), 3)
+    picture.described = f"{len(finite):,} runs"
+    if len(finite):
+        ends = typeset(float(finite.min()), 3), typeset(float(finite.max()), 3)
         picture.described += f", from {ends[0]} to {ends[1]}"
     return picture
 
 
 def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: FloatArray) -> Picture:
-    """Return ``outcome`` (``y``, of the same rows) against a factor, with its running mean."""
-    known = np.isfinite(against.x) & np.isfinite(y)
-    x, y = against.x[known], y[known]
+    """Draw ``outcome`` (``y``, of the same rows) against a factor, with its running mean."""
+    finite = np.isfinite(against.x) & np.isfinite(y)
+    x, y = against.x[finite], y[finite]
     picture = Picture(identity, f"{outcome.name} against {against.name}", PANEL, 262)
     picture.heading()
     up = limits(y)
@@ -117,25 +123,27 @@ def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: Fl
         span = (-0.5, len(against.levels) - 0.5)
         _name_levels(picture, axes, against, left)
         spread = (np.arange(len(x)) * _GOLDEN % 1 - 0.5) * 0.6
-        shown, mean = x + spread, level_means(x, y, len(against.levels))
+        drawn_x, mean = x + spread, level_means(x, y, len(against.levels))
     else:
         span = (float(x.min()), float(x.max())) if against.log and len(x) else limits(x)
         span = span if span[0] < span[1] else (span[0], span[0] * 10 if against.log else span[0] + 1)
         x_axis(axes, span, against.label, PANEL - left - 12, log=against.log)
-        shown, mean = x, running_mean(x, y)
+        drawn_x, mean = x, running_mean(x, y)
     if len(x) > MOST_POINTS:
-        picture.tell(_cells(axes, _shares(shown, span, against.log), _shares(y, up)), "cells")
+        picture.tell(_cells(axes, _shares(drawn_x, span, against.log), _shares(y, up)), "cells")
     else:
         few = len(x) <= _FEW
         picture.tell(
-            points(axes, shown, y, ec=SERIES[0], lw=6 if few else 3.4, alpha=0.6 if few else 0.4), "dots"
+            points(axes, drawn_x, y, ec=SERIES[0], lw=6 if few else 3.4, alpha=0.6 if few else 0.4), "dots"
         )
     for value in outcome.limits:
         if up[0] <= value <= up[1]:
             picture.tell(axes.axhline(value, color=INK, lw=1, ls=(0, (5, 3))), "limit", f"limit {value:g}")
     if against.levels:
-        for place, value in zip(*mean, strict=True):
-            axes.plot([place - 0.3, place + 0.3], [value, value], color=SERIES[1], lw=2.6, clip_on=False)
+        for position, value in zip(*mean, strict=True):
+            axes.plot(
+                [position - 0.3, position + 0.3], [value, value], color=SERIES[1], lw=2.6, clip_on=False
+            )
     else:
         axes.plot(*mean, color=SERIES[1], lw=2.6, clip_on=False)
     first, last = (typeset(v, 3) for v in mean[1][[0, -1]]) if len(mean[1]) else ("unknown", "unknown")
@@ -146,7 +154,7 @@ def scatter(identity: str, against: HorizontalAxis, outcome: VerticalAxis, y: Fl
 
 
 def _name_levels(picture: Picture, axes: Axes, against: HorizontalAxis, left: float) -> None:
-    """Write the levels below their places; names that would overlap take turns in two lines."""
+    """Write the levels below the axis; names that would overlap alternate between two lines."""
     count = len(against.levels)
     each = (PANEL - 12 - left) / count
     two = count > 1 and any(width_of(name, SMALL) > each - 4 for name in against.levels)
@@ -169,7 +177,7 @@ def _name_levels(picture: Picture, axes: Axes, against: HorizontalAxis, left: fl
 
 
 def _shares(values: FloatArray, span: tuple[float, float], log: bool = False) -> FloatArray:
-    """Return where values lie between the ends of an axis, from 0 to 1."""
+    """Return the positions of values between the ends of an axis, from 0 to 1."""
     low, high = span
     if log:
         values, low, high = np.log(values), float(np.log(low)), float(np.log(high))
@@ -177,7 +185,7 @@ def _shares(values: FloatArray, span: tuple[float, float], log: bool = False) ->
 
 
 def _cells(axes: Axes, x: FloatArray, y: FloatArray) -> Artist:
-    """Draw how many rows lie in each cell of a grid: the darker, the more."""
+    """Draw the number of rows in each cell of a grid as its opacity."""
     counts, _, _ = np.histogram2d(y, x, bins=(_ROWS, _COLUMNS), range=((0, 1), (0, 1)))
     shade = np.sqrt(counts / counts.max())
     image = np.zeros((_ROWS, _COLUMNS, 4), dtype=np.uint8)
@@ -196,18 +204,17 @@ def _cells(axes: Axes, x: FloatArray, y: FloatArray) -> Artist:
 
 
 def running_mean(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return means of neighbours: of spans that hold about equally many rows.
+    """Return means of neighbours, over spans with about equal numbers of rows.
 
-    Rows of one x stay together, whatever their number: divided by their y, they would make a peak
-    where no run is.
+    Rows with equal x stay together, whatever their number. Dividing them by their y would create a peak without runs.
     """
     spans = min(_MOST_MEANS, len(x) // _FEWEST_PER_MEAN)
     if spans < 2:
         return np.empty(0), np.empty(0)
-    _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
-    # the span of a place is that of the middle of its rows
+    _, index, counts = np.unique(x, return_inverse=True, return_counts=True)
+    # The span of an x is that of the middle of its rows.
     middle = np.cumsum(counts) - counts / 2
-    span = np.unique(np.floor(middle * spans / len(x)), return_inverse=True)[1][place]
+    span = np.unique(np.floor(middle * spans / len(x)), return_inverse=True)[1][index]
     sizes = np.bincount(span)
     if len(sizes) < 2:
         return np.empty(0), np.empty(0)

@@ -26,23 +26,23 @@ from .canvas import (
     width_of,
 )
 
-#: of more runs, so many are drawn behind the best and the worst, evenly spread over the ranks of the outcome
+#: limit on the runs behind the best and the worst, evenly spread over the ranks of the outcome
 MOST_RUNS = 350
-#: so many of the best and of the worst stand out
+#: limit on the emphasised best runs, and worst runs
 EMPHASISED = 10
-#: more factors than have room on a page, and on a phone, are left out
+#: limits on the factors, on a page and on a phone
 MOST_FACTORS, MOST_FACTORS_NARROW = 9, 3
-#: what the first and the last runs are called, by which direction of the outcome is better
+#: names of the first and the last runs, by the better direction of the outcome
 ENDS = {"higher": ("best", "worst"), "lower": ("best", "worst"), None: ("highest", "lowest")}
 _NARROW = 500
-# so many ticks at most
+# Upper limit on the number of ticks.
 _TICKS = 7
 _INACTIVE = -0.09
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """An axis: the values of the runs (NaN: inactive), its ends, and its levels where they are no numbers."""
+    """An axis: the values of the runs (NaN: inactive), its ends, and its levels if it has no numbers."""
 
     name: str
     values: FloatArray
@@ -51,33 +51,33 @@ class Coordinate:
     log: bool = False
 
     def places(self) -> FloatArray:
-        """Return where on the axis the values lie, from 0 to 1."""
+        """Return the positions of the values on the axis, from 0 to 1."""
         low, high = self.span
         values = self.values
         if self.log:
             values, low, high = np.log(values), math.log(low), math.log(high)
-        found = (values - low) / (high - low)
-        return np.where(np.isfinite(found), found, _INACTIVE)
+        positions = (values - low) / (high - low)
+        return np.where(np.isfinite(positions), positions, _INACTIVE)
 
     def marks(self, narrow: bool) -> list[tuple[float, str]]:
-        """Return the places and texts of the ticks."""
+        """Return the positions and texts of the ticks."""
         if self.levels:
             return [(i / max(1, len(self.levels) - 1) if len(self.levels) > 1 else 0.5, text)
                     for i, text in enumerate(self.levels)]  # fmt: skip
         low, high = self.span
         if self.log:
-            places, texts = log_ticks(low, high, 4 if narrow else 6)
+            values, texts = log_ticks(low, high, 4 if narrow else 6)
             return [
                 (math.log(value / low) / math.log(high / low), text)
-                for value, text in zip(places, texts, strict=True)
+                for value, text in zip(values, texts, strict=True)
             ]
-        places, texts, _ = ticks(low, high, _TICKS)
-        found = [((value - low) / (high - low), text) for value, text in zip(places, texts, strict=True)]
-        return [(place, text) for place, text in found if -1e-9 <= place <= 1 + 1e-9]
+        values, texts, _ = ticks(low, high, _TICKS)
+        pairs = [((value - low) / (high - low), text) for value, text in zip(values, texts, strict=True)]
+        return [(position, text) for position, text in pairs if -1e-9 <= position <= 1 + 1e-9]
 
     @property
     def exponent(self) -> int:
-        """The power of ten that the numbers of the ticks are units of."""
+        """The exponent of the unit of the ticks' numbers, a power of ten."""
         return 0 if self.levels or self.log else ticks(*self.span, _TICKS)[2]
 
     @property
@@ -88,7 +88,7 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Which runs are drawn: the best and the worst, and ``others`` behind them, in the order of their ranks."""
+    """The runs to draw: the best and the worst, and ``others`` behind them, in the order of their ranks."""
 
     best: IntVector
     worst: IntVector
@@ -97,15 +97,19 @@ class Drawn:
 
     @property
     def all(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         return len(self.best) + len(self.worst) + len(self.others)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Runs as lines: their ``coordinates``, the last of which is the outcome, their ``uids``, and which are drawn.
+    """Runs as lines.
 
-    ``ends``: what the best and the worst are called.
+    Attributes:
+        coordinates: the axes; the last one is the outcome.
+        uids: the uids of the runs.
+        drawn: the runs to draw.
+        ends: the names of the best and the worst runs.
     """
 
     coordinates: Sequence[Coordinate]
@@ -115,9 +119,9 @@ class Lines:
 
 
 def choose(outcome: FloatArray, sign: int) -> Drawn:
-    """Return which of the runs are drawn; ``sign``: 1 where higher is better, -1 where lower is."""
-    known = np.flatnonzero(np.isfinite(outcome))
-    order = known[np.argsort(-sign * outcome[known], kind="stable")]
+    """Select the runs to draw; ``sign``: 1 if higher is better, -1 if lower is."""
+    finite = np.flatnonzero(np.isfinite(outcome))
+    order = finite[np.argsort(-sign * outcome[finite], kind="stable")]
     each = min(EMPHASISED, len(order) // 3)
     best, worst = order[:each], order[len(order) - each :]
     middle = order[each : len(order) - each]
@@ -126,31 +130,31 @@ def choose(outcome: FloatArray, sign: int) -> Drawn:
 
 
 def parallel_picture(identity: str, lines: Lines, width: float) -> Picture:
-    """Return the runs as lines through their factors to their outcome."""
+    """Draw the runs as lines through their factors to their outcome."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
     narrow, drawn = width < _NARROW, lines.drawn
     *factors, outcome = lines.coordinates
-    shown = [*factors[: MOST_FACTORS_NARROW if narrow else MOST_FACTORS], outcome]
+    coordinates = [*factors[: MOST_FACTORS_NARROW if narrow else MOST_FACTORS], outcome]
     height = 330.0 if narrow else 380.0
     picture = Picture(identity, f"The runs, their factors and {outcome.name}", width, height)
     picture.heading()
-    each = (width - 24) / len(shown)
-    # the numbers of an axis are at its left
-    at = [12 + each * (i + 0.62) for i in range(len(shown))]
-    two = any(width_of(one.label) > each - 6 for one in shown)
+    each = (width - 24) / len(coordinates)
+    # The numbers of an axis are on its left.
+    at = [12 + each * (i + 0.62) for i in range(len(coordinates))]
+    two = any(width_of(item.label) > each - 6 for item in coordinates)
     top = 80.0 if two else 64.0
-    some_inactive = any(not np.isfinite(one.values).all() for one in shown[:-1])
+    some_inactive = any(not np.isfinite(item.values).all() for item in coordinates[:-1])
     bottom = height - (36.0 if some_inactive else 18.0)
     axes = picture.axes((0, width, 0, height))
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
     axes.axis("off")
-    places = np.column_stack([bottom - coordinate.places() * (bottom - top) for coordinate in shown])
+    heights = np.column_stack([bottom - coordinate.places() * (bottom - top) for coordinate in coordinates])
 
     def path(rows: IntVector) -> Path:
-        vertices = np.column_stack([np.tile(at, len(rows)), places[rows].ravel()])
+        vertices = np.column_stack([np.tile(at, len(rows)), heights[rows].ravel()])
         codes = np.full(len(vertices), Path.LINETO)
         codes[:: len(at)] = Path.MOVETO
         return Path(vertices, codes)
@@ -164,15 +168,15 @@ def parallel_picture(identity: str, lines: Lines, width: float) -> Picture:
         (drawn.best, RAMP[0], "solid", "best"),
     ):
         for row in rows.tolist():
-            one = PathPatch(path(np.array([row])), fill=False, ec=colour, lw=1.8, ls=style, alpha=0.9)
+            item = PathPatch(path(np.array([row])), fill=False, ec=colour, lw=1.8, ls=style, alpha=0.9)
             value = typeset(float(outcome.values[row]))
-            picture.tell(axes.add_patch(one), kind, f"{lines.uids[row]}: {outcome.name} {value}")
-    for i, (x, coordinate) in enumerate(zip(at, shown, strict=True)):
+            picture.tell(axes.add_patch(item), kind, f"{lines.uids[row]}: {outcome.name} {value}")
+    for i, (x, coordinate) in enumerate(zip(at, coordinates, strict=True)):
         row = i % 2 if two else None
         _draw_axis(picture, coordinate, (x, top, bottom, each), row, last=coordinate is outcome)
     _legend(picture, len(drawn.best), lines.ends)
     picture.described = (
-        f"Parallel coordinates of {drawn.all:,} of {drawn.runs:,} runs: {', '.join(c.name for c in shown)}. "
+        f"Parallel coordinates of {drawn.all:,} of {drawn.runs:,} runs: {', '.join(c.name for c in coordinates)}. "
         f"The {lines.ends[0]} {len(drawn.best)} and the {lines.ends[1]} {len(drawn.worst)} stand out."
     )
     return picture
@@ -181,20 +185,20 @@ def parallel_picture(identity: str, lines: Lines, width: float) -> Picture:
 def _draw_axis(
     picture: Picture,
     coordinate: Coordinate,
-    place: tuple[float, float, float, float],
+    box: tuple[float, float, float, float],
     row: int | None,
     *,
     last: bool,
 ) -> None:
     from matplotlib.lines import Line2D
 
-    x, top, bottom, each = place
+    x, top, bottom, each = box
     width, height = picture.width, picture.height
     line = Line2D([x / width] * 2, [1 - top / height, 1 - bottom / height], color=INK, lw=2 if last else 1.2)
     picture.tell(picture.figure.add_artist(line), "coordinate", coordinate.name)
-    # names that have no room take turns in two lines
+    # Names without enough space alternate between two lines.
     room = each - 6 if row is None else 2 * each - 10
-    # the outermost ones stay inside
+    # The outermost names stay inside.
     half = width_of(fitted(coordinate.label, room)) / 2
     centre = min(max(x, half + 4), width - half - 4)
     weight = "bold" if last else "normal"

@@ -1,4 +1,4 @@
-"""The plane of Morris: mean effect against its spread; and the heat map of interactions."""
+"""Morris' plane of mean effects against their spread, and the heat map of interactions."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from .canvas import (
 
 _Box = tuple[float, float, float, float]
 _LONGEST = 130.0
-# room for the names of columns, which are turned
+# Height for the rotated names of columns.
 _TURNED = 90.0
-# the darkest cell is at least such a share: what is next to nothing shall not look like much
+# Smallest value of the darkest cell, so that negligible interactions do not look large.
 _FAINT = 0.1
-# how opaque the cells of nothing and of the most are; numbers can be read on both
+# Opacity of the cells with the smallest and the largest value; numbers are legible on both.
 _SHADES = (0.04, 0.6)
-#: of more factors, names would be too small to be read
+#: limit on factors; the names of more would be too small to read
 MOST_CELLS = 20
 
 
 def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, float]], width: float) -> Picture:
-    """Return factors in the plane of mu* (a mark) and sigma.
+    """Draw factors in the plane of mu* (a mark) and sigma.
 
-    The lines sigma = 0.1, 0.5 and 1 mu* part effects that are almost linear, monotonic, almost
+    The lines sigma = 0.1, 0.5 and 1 mu* separate effects that are almost linear, monotonic, almost
     monotonic, and not monotonic or interacting (Garcia Sanchez et al. 2014, Energy and
     Buildings 68).
     """
@@ -51,7 +51,7 @@ def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, floa
     y_axis(axes, up, "sigma: spread of the effects")
     x_axis(axes, across, "mu*: mean size of the effects", box[1] - box[0])
 
-    def place(x: float, y: float) -> tuple[float, float]:
+    def position_of(x: float, y: float) -> tuple[float, float]:
         return (
             box[0] + (x - across[0]) / (across[1] - across[0]) * (box[1] - box[0]),
             box[3] - (y - up[0]) / (up[1] - up[0]) * (box[3] - box[2]),
@@ -60,41 +60,43 @@ def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, floa
     for slope in (0.1, 0.5, 1.0):
         end = min(across[1], up[1] / slope)
         axes.plot([0, end], [0, slope * end], color=QUIET, lw=0.9, ls=(0, (3, 3)))
-        shown = "sigma = mu*" if slope == 1 else f"sigma = {slope} mu*"
-        x, y = place(end, slope * end)
-        # above the axes is its label
+        text = "sigma = mu*" if slope == 1 else f"sigma = {slope} mu*"
+        x, y = position_of(end, slope * end)
+        # Above the axes is their label.
         y = y + 13 if y < box[2] + 12 else y - 3
-        picture.text(min(x, box[1]) - 6, y, shown, 120, size=SMALL, ha="right", color=QUIET, bbox=BACK)
-    known = [(name, mark, sigma) for name, mark, sigma in rows if mark.known and math.isfinite(sigma)]
-    known.sort(key=lambda row: (-row[1].value, row[0]))
-    taken = [_covered(place, mark, sigma) for _, mark, sigma in known]
-    for i, (name, mark, sigma) in enumerate(known):
+        picture.text(min(x, box[1]) - 6, y, text, 120, size=SMALL, ha="right", color=QUIET, bbox=BACK)
+    points = [(name, mark, sigma) for name, mark, sigma in rows if mark.known and math.isfinite(sigma)]
+    points.sort(key=lambda row: (-row[1].value, row[0]))
+    taken = [_covered(position_of, mark, sigma) for _, mark, sigma in points]
+    for i, (name, mark, sigma) in enumerate(points):
         if mark.spread:
             axes.plot([mark.low, mark.high], [sigma, sigma], color=SERIES[0], lw=1.6, clip_on=False)
         (point,) = axes.plot([mark.value], [sigma], "o", color=SERIES[0], ms=8, clip_on=False)
         picture.tell(point, "point", f"{name}: mu* {mark}, sigma {typeset(sigma, 3)}")
-        free = _free_place(taken[i], place(mark.value, sigma), fitted(name, _LONGEST), taken, box)
+        free = _free_place(taken[i], position_of(mark.value, sigma), fitted(name, _LONGEST), taken, box)
         if free is not None:
             picture.text(*free, name, _LONGEST)
-    told = "; ".join(f"{name}: mu* {mark}, sigma {typeset(sigma, 3)}" for name, mark, sigma in known[:20])
-    picture.described = f"mu* to the right, sigma upwards. {told}"
+    descriptions = "; ".join(
+        f"{name}: mu* {mark}, sigma {typeset(sigma, 3)}" for name, mark, sigma in points[:20]
+    )
+    picture.described = f"mu* to the right, sigma upwards. {descriptions}"
     return picture
 
 
-def _covered(place: object, mark: Mark, sigma: float) -> _Box:
-    """Return what a point covers with its interval."""
-    ends = [place(end, sigma) for end in (mark.low, mark.value, mark.high) if math.isfinite(end)]  # type: ignore[operator]
+def _covered(position_of: object, mark: Mark, sigma: float) -> _Box:
+    """Return the box that a point covers with its interval."""
+    ends = [position_of(end, sigma) for end in (mark.low, mark.value, mark.high) if math.isfinite(end)]  # type: ignore[operator]
     return min(x for x, _ in ends) - 5, ends[0][1] - 5, max(x for x, _ in ends) + 5, ends[0][1] + 5
 
 
 def _free_place(
-    own: _Box, point: tuple[float, float], text: str, taken: list[_Box], box: Sequence[float]
+    point_box: _Box, point: tuple[float, float], text: str, taken: list[_Box], box: Sequence[float]
 ) -> tuple[float, float] | None:
-    """Return where a name beside the point covers nothing, and take that place; ``None`` if nowhere."""
+    """Return a position for a name beside the point that covers nothing, and reserve it; None if there is no space."""
     width, (x, y) = width_of(text), point
     for left, base in (
-        (own[2] + 2, y + 4),
-        (own[0] - 2 - width, y + 4),
+        (point_box[2] + 2, y + 4),
+        (point_box[0] - 2 - width, y + 4),
         (x - width / 2, y - 9),
         (x - width / 2, y + 18),
         (x + 5, y - 8),
@@ -122,9 +124,7 @@ def _overlap(a: _Box, b: _Box) -> bool:
 def heat_map(
     identity: str, title: str, names: Sequence[str], pairs: Mapping[tuple[str, str], Mark], what: str
 ) -> Picture:
-    """Return a cell for each pair of ``names``: the darker, the larger; framed where the interval
-    lies above zero.
-    """
+    """Draw a cell for each pair of ``names``, darker for larger values, with a frame if the interval is above zero."""
     from matplotlib.patches import Rectangle
 
     most = max([_FAINT, *(mark.value for mark in pairs.values() if mark.known)])
@@ -160,8 +160,8 @@ def heat_map(
             if sure:
                 axes.add_patch(Rectangle((x + 1, y + 1), size - 2, size - 2, fill=False, ec=INK, lw=1.4))
             if size >= 34 and mark.known:
-                shown = typeset(round(mark.value, 3), 2)
-                picture.text(x + size / 2, y + size / 2 + 4, shown, size, size=SMALL, ha="center")
+                text = typeset(round(mark.value, 3), 2)
+                picture.text(x + size / 2, y + size / 2 + 4, text, size, size=SMALL, ha="center")
     for j, column in enumerate(columns):
         picture.text(
             left + (j + 0.5) * size,

@@ -22,17 +22,17 @@ from .canvas import (
     x_axis,
 )
 
-#: of more single values, so many are drawn
+#: limit on the single values of a row
 MOST_DOTS = 200
 _LINE, _NAME, _HEAD, _AXIS = 13.0, 16.0, 30.0, 38.0
 _MARKS, _SYMBOLS = ("o", "D", "s", "^"), "●◆■▲"
-# names are beside the values in pictures that are at least so wide
+# Smallest width of a picture with names beside the values.
 _BESIDE = 500
 
 
 @dataclass(frozen=True)
 class Row:
-    """A name with a mark for each series; ``dots``: single values behind the first one."""
+    """A name with a mark for each series; ``dots``: single values behind the first series."""
 
     name: str
     marks: tuple[Mark, ...]
@@ -43,8 +43,14 @@ class Row:
 class Block:
     """Rows that share an axis.
 
-    ``origin`` is marked by a line, and the axis holds it, and ``ends``. ``stems``: values are measured from the
-    origin, as bars are.
+    Attributes:
+        title: the heading.
+        axis: the label of the axis.
+        rows: the rows.
+        series: the names of the marks of each row.
+        origin: the position of a line, which the axis includes.
+        ends: further values that the axis includes.
+        stems: whether values are drawn as bars from the origin.
     """
 
     title: str
@@ -63,22 +69,22 @@ class Block:
 
 
 def rows_picture(identity: str, title: str, blocks: Sequence[Block], width: float) -> Picture:
-    """Return the blocks one below the other, each with its axis."""
+    """Draw the blocks one below the other, each with its axis."""
     beside = width >= _BESIDE
     sizes = [_HEAD + _room(block, beside) + _AXIS for block in blocks]
     picture = Picture(identity, title, width, sum(sizes))
     top = 0.0
-    for place, block in enumerate(blocks):
-        _draw(picture, block, top, beside, place)
-        top += sizes[place]
-    told = (
+    for index, block in enumerate(blocks):
+        _draw(picture, block, top, beside, index)
+        top += sizes[index]
+    descriptions = (
         f"{block.title}, {block.axis}: "
         + "; ".join(
             f"{row.name} {', '.join(map(_told, _series(block), row.marks))}" for row in block.rows[:20]
         )
         for block in blocks
     )
-    picture.described = f"Points with intervals. {'. '.join(told)}."
+    picture.described = f"Points with intervals. {'. '.join(descriptions)}."
     return picture
 
 
@@ -94,20 +100,20 @@ def _room(block: Block, beside: bool) -> float:
     return len(block.rows) * (max(26.0, block.height - _NAME + 6) if beside else block.height)
 
 
-def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) -> None:
+def _draw(picture: Picture, block: Block, top: float, beside: bool, index: int) -> None:
     height = _room(block, beside)
     each = height / max(1, len(block.rows))
-    known = [end for row in block.rows for m in row.marks for end in (m.value, m.low, m.high)]
+    values_on_axis = [end for row in block.rows for m in row.marks for end in (m.value, m.low, m.high)]
     behind = [_thinned(row.dots) for row in block.rows]
-    known += [float(value) for values in behind for value in values]
-    # where nothing tells how values scatter, an axis from the least to the largest would make much of any difference
+    values_on_axis += [float(value) for values in behind for value in values]
+    # If values have no known scatter, an axis from the least to the largest would exaggerate any difference.
     scatters = any(m.spread for row in block.rows for m in row.marks) or any(
         len(np.unique(values)) > 1 for values in behind
     )
-    # where values that do not scatter are the same, they have no place of their own
+    # Equal values without scatter would have no position on an axis that does not begin at zero.
     zero = not scatters or block.stems
     origin = [] if block.origin is None else [block.origin]
-    span = limits([*known, *block.ends, *origin], zero=zero)
+    span = limits([*values_on_axis, *block.ends, *origin], zero=zero)
     texts = _texts(block)
     left, right = 8.0, picture.width - 8.0
     if beside:
@@ -159,12 +165,14 @@ def _draw(picture: Picture, block: Block, top: float, beside: bool, place: int) 
 
 
 def _texts(block: Block) -> list[str]:
-    """Return what stands beside each row: the last mark, with the unit of the axis."""
+    """Return the texts beside the rows: the last mark of each, in the unit of the axis."""
     marks = [row.marks[-1] for row in block.rows]
-    # what the axis holds anyway has a say in the unit
-    shown = column([*marks, *map(Mark, block.ends)]).texts
+    # The ends of the axis influence its unit.
+    formatted = column([*marks, *map(Mark, block.ends)]).texts
     name = f"{block.series[-1]} " if len(block.series) > 1 else ""
-    return [f"{name}{text}" if mark.known else "unknown" for mark, text in zip(marks, shown, strict=False)]
+    return [
+        f"{name}{text}" if mark.known else "unknown" for mark, text in zip(marks, formatted, strict=False)
+    ]
 
 
 def _legend(picture: Picture, series: Sequence[str], top: float) -> None:
@@ -183,5 +191,5 @@ def _legend(picture: Picture, series: Sequence[str], top: float) -> None:
 def _thinned(values: FloatArray) -> FloatArray:
     """Return at most ``MOST_DOTS`` of the values, evenly spread over their ranks."""
     ordered = np.sort(values[np.isfinite(values)])
-    places = np.linspace(0, len(ordered) - 1, min(len(ordered), MOST_DOTS)).round().astype(int)
-    return np.asarray(ordered[places])
+    indices = np.linspace(0, len(ordered) - 1, min(len(ordered), MOST_DOTS)).round().astype(int)
+    return np.asarray(ordered[indices])

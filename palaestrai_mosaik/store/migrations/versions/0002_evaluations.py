@@ -75,7 +75,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("brains")
-    # What the older schema has no place for: evaluations.
+    # The older schema cannot hold evaluations.
     for table in ("outcomes", "episodes", "streams"):
         op.execute(f"DELETE FROM {table} WHERE evaluation")
     with _altered("outcomes") as batch:

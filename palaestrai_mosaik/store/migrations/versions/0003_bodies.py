@@ -11,7 +11,7 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-# An agent had one body, in the one environment that offers its channels, if it is one.
+# An agent had one body, in the environment that offers its channels, if there is just one.
 _ONE_BODY = """
 INSERT INTO bodies
     (phase_id, agent_id, body_group, name, first, count, number, environment, muscle, objective, proposed)
@@ -83,7 +83,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_index(op.f("ix_bodies_phase_id"), table_name="bodies")
     op.drop_table("bodies")
-    # What the older schema has no place for: all groups but the first.
+    # The older schema holds only the first group.
     for table in ("channels", "streams"):
         op.execute(f"DELETE FROM {table} WHERE body_group > 0")
     with _altered("streams") as batch:

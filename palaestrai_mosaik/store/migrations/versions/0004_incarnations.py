@@ -1,4 +1,4 @@
-"""In which incarnations bodies sit, where these do not follow each other."""
+"""The incarnations of bodies, if they are not consecutive."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What a run document computes, whatever its uid is: by it a run is found after its design has grown."""
+"""The hash of a run document's computation without its uid, to find its runs after its design has grown."""
 
 import json
 from contextlib import suppress

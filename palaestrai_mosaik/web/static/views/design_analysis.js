@@ -188,10 +188,10 @@ const PAIRS = [
   { title: "Lost", number: true, value: (row) => number(row.lost) },
   { title: "Difference", number: true, value: (row) => number(row.difference) },
   { title: "Interval", value: (row) => between(row.difference_low, row.difference_high) },
-  { title: "Improvement", number: true, value: (row) => number(row.improvement) },
-  { title: "Interval", value: (row) => between(row.improvement_low, row.improvement_high) },
-  { title: "Effect", number: true, value: (row) => `${number(row.rank_effect)}${row.rank_effect_name ? ` (${row.rank_effect_name})` : ""}` },
   { title: "p", number: true, value: (row) => number(row.p, 3) },
   { title: "p (Holm)", number: true, value: (row) => number(row.p_holm, 3) },
   { title: "Better", value: (row) => row.favours || "" },
+  { title: "Improvement", number: true, value: (row) => number(row.improvement) },
+  { title: "Interval", value: (row) => between(row.improvement_low, row.improvement_high) },
+  { title: "p", number: true, value: (row) => number(row.improvement_p, 3) },
 ];

@@ -14,9 +14,9 @@ const percent = (value) => `${number(100 * value, 3)} %`;
 export function boxes(found, keep, cautions) {
   const refused = found.refused ? [`no box: ${found.refused}`] : [];
   const drawn = found.boxes.slice(0, MOST_DRAWN).filter((one) => one.plane);
-  return [h("h3", {}, `Where does it hold: ${found.condition}?`), h("p", {}, `${found.title}.`), cautions([...refused, ...found.notes]),
+  return [h("h3", {}, `Where does it hold: ${found.condition}?`), h("p", {}, `${found.title}${found.nothing_found && `; ${found.nothing_found}`}.`), cautions([...refused, ...found.notes]),
     found.boxes.length > 0 && [
-      table(BOXES, found.boxes, `Boxes in which ${found.condition}; intervals of the boxes of resamples`),
+      table(BOXES, found.boxes, `Boxes in which ${found.condition}; shares and intervals from settings that did not choose the box`),
       drawn.map((one) => keep(plane(one, found.groups))),
       drawn.length < found.boxes.length && h("p", { class: "quiet" }, `Drawn are ${drawn.length} of ${found.boxes.length} boxes.`),
       h("details", {}, h("summary", {}, "The limits of each box"), found.boxes.map((one) => table(LIMITS, rowsOf(one.limits), one.name))),

@@ -107,15 +107,19 @@ export function searched(model, signal) {
     const fresh = found.best.some((entry) => Object.keys(entry.confirmed).length);
     const confirmed = (entry, name) => {
       const figures = entry.confirmed[name];
-      return figures ? `${number(figures.mean)} ± ${number(figures.std)} (n=${figures.seeds})` : "";
+      if (!figures) return "";
+      const finished = figures.seeds < figures.planned ? `${figures.seeds} of ${figures.planned} finished` : `n=${figures.seeds}`;
+      return figures.seeds ? `${number(figures.mean)} ± ${number(figures.std)} (${finished})` : finished;
     };
+    const lost = found.best.some((entry) => Object.values(entry.confirmed).some((figures) => figures.seeds < figures.planned));
     fill(best, found.best.length > 0 && [h("h3", {}, one ? "Best settings" : "Pareto front"), table([
       { title: "Setting", number: true, value: settingLink }, ...factorColumns(),
       ...names.map((name) => ({ title: name, number: true, value: (setting) => number(told.get(setting).values[name], 6) })),
       ...(fresh ? names.map((name) => ({ title: `${name}, fresh seeds`, value: (setting) => confirmed(told.get(setting), name) })) : []),
     ], [...told.keys()]),
-    h("p", { class: "quiet" }, fresh ? "Fresh seeds: mean ± standard deviation over seeds that the search has not used; trust these."
-      : "The search has chosen them by these figures, which are therefore too good.")]);
+    h("p", { class: "quiet" }, fresh ? `Fresh seeds: mean ± standard deviation over seeds that the search has not used${lost
+      ? ", of the runs that finished. A setting that lost runs ranks behind all that lost none." : "; trust these."}`
+      : "The search has chosen them by these figures, which may therefore be too good.")]);
   }
   function drawList() {
     const { settings, states, objectives } = found;

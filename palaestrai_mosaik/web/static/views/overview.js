@@ -12,17 +12,17 @@ const MOST_STATISTICS = 4;
 
 export async function show(element, { run, facts, signal, failed }) {
   // (bodies take longer to read: what is known without them is drawn first)
-  let { version, phases, curves, unread } = await get(`run/${run}/curves`, offline ? {} : { bands: 0 }, signal);
+  let { version, phases, warnings, curves, unread } = await get(`run/${run}/curves`, offline ? {} : { bands: 0 }, signal);
   let fold = "mean";
   const timeline = h("div", { class: "phases" }), figures = h("div", { class: "grid" }), drawn = new Map();
-  const problem = h("div", {});
+  const problem = h("div", {}), warned = h("div", { class: "warnings" });
   const choice = h("select", { onchange: () => { fold = choice.value; draw(false); } },
     h("option", { value: "mean" }, "mean"), h("option", { value: "sum" }, "sum"));
   const pattern = h("input", { type: "search", placeholder: "such as loss", oninput: () => draw(false) });
   const statistics = h("label", {}, "Statistics", pattern);
   const episodes = h("details", { class: "card episodes" }, h("summary", {}, "Episodes as a table"), h("div", {}));
   episodes.addEventListener("toggle", () => episodes.open && list().catch(failed));
-  fill(element, problem, h("h2", {}, "Phases"), timeline, h("h2", {}, "Curves"),
+  fill(element, problem, h("h2", {}, "Phases"), timeline, warned, h("h2", {}, "Curves"),
     h("div", { class: "controls" }, h("label", {}, "Of an episode's values, the", choice), statistics), figures, !offline && episodes);
   signal.addEventListener("abort", () => drawn.forEach((one) => one.close()));
 
@@ -69,6 +69,9 @@ export async function show(element, { run, facts, signal, failed }) {
           h("i", { style: { "margin-left": `${100 * (from - begin) / (end - begin)}%`, width: `${Math.max(0.5, 100 * (to - from) / (end - begin))}%` } })));
     }));
   }
+  function showWarnings() {
+    fill(warned, warnings.length > 0 && [h("h2", {}, "Warnings"), h("ul", {}, warnings.map((text) => h("li", {}, text)))]);
+  }
   async function list() {
     const { columns, values, rows: count } = await get(`run/${run}/episodes`, {}, signal);
     const table = windowTable({ caption: "Episodes, the newest first", key: (i) => i, sorted: () => {}, columns: columns.map((name) => ({
@@ -82,12 +85,14 @@ export async function show(element, { run, facts, signal, failed }) {
     fill(problem, h("p", { class: "problem" }, facts.error, " ", has(`run/${run}/record`) && h("a", { href: `#/run/${encodeURIComponent(run)}/record` }, "Traceback")));
   }
   showPhases();
+  showWarnings();
   draw(false);
   if (offline) return;
   async function readAgain() {
     const now = await get(`run/${run}/curves`, { known: version }, signal);
-    phases = now.phases;
+    ({ phases, warnings } = now);
     showPhases();
+    showWarnings();
     if (now.curves) {
       ({ version, curves } = now);
       draw(true);

@@ -1,0 +1,224 @@
+"""Validate boxes beyond the runs that chose them: by chance, and in other settings.
+
+A method selects the best of very many boxes, so the best looks good on the runs that chose it, even in noise. There are
+two remedies:
+
+- *Chance*: the outcomes are permuted among the settings, and boxes are searched for in the same way. A box counts if
+  hardly any of these searches finds a box with the same correlation with the condition (permutation test with the
+  maximum of a statistic: Westfall and Young 1993, "Resampling-Based Multiple Testing").
+- *Held-out settings*: boxes are found without a part of the settings and measured on that part (repeated, adjusted
+  cross-validation). The interval is that of Clopper and Pearson with the effective number of settings (Korn and
+  Graubard 1998, "Confidence intervals for proportions with small expected number of positive counts estimated from
+  survey data", Survey Methodology 24).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from palaestrai_mosaik.types.arrays import BoolVector, FloatVector, IntVector
+
+from .algorithms import MOST_BOXES, FoundLimits, Points, correlations
+from .boxes import Box
+from .stability import NO_INTERVAL, Interval, jaccard
+
+#: number of searches in permuted outcomes, and level of the test
+PERMUTATIONS, LEVEL = 99, 0.02
+#: total number of held-out parts, and the number of parts in a division of the settings
+PARTS, FOLDS = 30, 10
+
+Find = Callable[[Points, int], list[FoundLimits]]
+
+
+# --- chance -------------------------------------------------------------------------------
+
+
+def beyond_chance(
+    points: Points, boxes: Sequence[Box], find: Find, generator: np.random.Generator
+) -> BoolVector:
+    """Return whether each box is better than boxes found in permuted outcomes.
+
+    In noise, the share :data:`LEVEL` of the searches has such a box. The outcomes of a setting stay together, so
+    repetitions need not be independent.
+
+    Args:
+        points: the runs that the boxes were found in.
+        boxes: the boxes.
+        find: the method that found them.
+        generator: permutes the outcomes.
+
+    Returns:
+        (boxes,) True for boxes that chance does not explain.
+    """
+    statistics = np.array([_correlation(points, box) for box in boxes])
+    as_good = np.zeros(len(boxes))
+    for _ in range(PERMUTATIONS):
+        if (as_good >= LEVEL * (PERMUTATIONS + 1)).all():
+            break
+        dealt = _dealt(points, generator)
+        as_good += statistics <= max(
+            (_correlation(dealt, candidate.box) for candidate in find(dealt, MOST_BOXES)), default=0.0
+        )
+    beyond: BoolVector = as_good + 1 <= LEVEL * (PERMUTATIONS + 1)
+    return beyond
+
+
+def _correlation(points: Points, box: Box) -> float:
+    inside = points.inside(box)
+    n, k = np.array([inside.sum()], dtype=float), np.array([points.holds[inside].sum()], dtype=float)
+    return float(correlations(n, k, points.holds)[0])
+
+
+def _dealt(points: Points, generator: np.random.Generator) -> Points:
+    """Exchange the outcomes of settings with equal numbers of runs."""
+    order = np.argsort(points.setting, kind="stable")
+    _, begins, sizes = np.unique(points.setting[order], return_index=True, return_counts=True)
+    holds = points.holds.copy()
+    for size in np.unique(sizes):
+        indices = order[begins[sizes == size][:, None] + np.arange(size)]
+        holds[indices] = points.holds[generator.permutation(indices)]
+    return Points(points.columns, points.row, holds, points.setting)
+
+
+# --- held-out settings --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The quality of a box in settings that did not choose it.
+
+    Attributes:
+        coverage: the share of the runs with the condition that are in the box, and its interval.
+        density: the share of the runs in the box with the condition, and its interval.
+    """
+
+    coverage: tuple[float, Interval]
+    density: tuple[float, Interval]
+
+
+def folds(points: Points, generator: np.random.Generator, number: int = FOLDS) -> Iterator[BoolVector]:
+    """Yield the held-out points of :data:`PARTS` parts, (points,) each.
+
+    The points of a setting are in one part. Parts have about the same number of settings in which the condition holds.
+
+    Args:
+        points: the runs.
+        generator: divides the settings.
+        number: number of parts in each division of the settings, a divisor of :data:`PARTS`.
+    """
+    settings, setting_of = np.unique(points.setting, return_inverse=True)
+    share = np.bincount(setting_of, weights=points.holds) / np.bincount(setting_of)
+    part: IntVector = np.empty(len(settings), dtype=np.int64)
+    for _ in range(PARTS // number):
+        part[np.lexsort((generator.random(len(settings)), share))] = np.arange(len(settings)) % number
+        for i in range(number):
+            yield part[setting_of] == i
+
+
+def held_out(
+    points: Points,
+    box: Box,
+    parts: Sequence[tuple[BoolVector, Sequence[Box]]],
+    measured: Points,
+    weight: FloatVector,
+    confidence: float,
+) -> HeldOut:
+    """Return coverage and density of a box in settings that did not choose it; NaN if no part finds a box.
+
+    The estimate is from cross-validation, adjusted because its boxes are found in fewer settings (Davison and Hinkley
+    1997, "Bootstrap Methods and their Application", equation 6.48). The interval extends at least to the share among
+    the points that chose the box, which is too high if anything. With cross-validation alone, the interval would
+    exclude a box with all cases if the outermost case is outside the box found without it.
+
+    Args:
+        points: the runs.
+        box: the box that was found in all of them.
+        parts: for each part, the held-out points, and the boxes that were found without them. The one with the most
+            points in common with ``box`` represents it.
+        measured: the points that the box was found in: the runs, or the points that replace them.
+        weight: (points,) the weight of a point in the design's distribution.
+        confidence: confidence level of the intervals.
+    """
+    holds, rows = points.holds.astype(float), box.contains(measured.columns)
+    tested, times = np.zeros(len(holds)), np.zeros(len(holds))
+    whole = []
+    for left, candidates in parts:
+        shares = [jaccard(rows, other.contains(measured.columns)) for other in candidates]
+        if shares and max(shares) > 0:
+            inside = points.inside(candidates[int(np.argmax(shares))])
+            tested, times = tested + left, times + (left & inside)
+            whole.append(_shares(inside.astype(float), holds, weight))
+    if not whole:
+        return HeldOut((np.nan, NO_INTERVAL), (np.nan, NO_INTERVAL))
+    on_all_runs = _shares(points.inside(box).astype(float), holds, weight)
+    apparent = _shares(
+        measured.inside(box).astype(float), measured.holds.astype(float), np.ones(len(measured.holds))
+    )
+    member, tested_weight = times / np.maximum(tested, 1), weight * (tested > 0)
+    estimate = np.clip(
+        _shares(member, holds, tested_weight) - np.nanmean(np.array(whole) - on_all_runs, axis=0), 0, 1
+    )
+    _, setting_of = np.unique(points.setting, return_inverse=True)
+    spread = np.nanvar(whole, axis=0)
+    sizes = (
+        _settings(setting_of, tested_weight * holds, member, tested_weight * holds, float(spread[0])),
+        _settings(setting_of, tested_weight * member, holds, tested_weight, float(spread[1])),
+    )
+    coverage, density = (
+        (float(estimate[i]), _interval(float(estimate[i]), sizes[i], float(apparent[i]), confidence))
+        for i in range(2)
+    )
+    return HeldOut(coverage, density)
+
+
+def _shares(member: FloatVector, holds: FloatVector, weight: FloatVector) -> FloatVector:
+    """Return coverage (NaN without cases) and density (NaN for an empty box)."""
+    inside, cases = (weight * member).sum(), (weight * member * holds).sum()
+    all_cases = (weight * holds).sum()
+    return np.array(
+        [
+            cases / all_cases if all_cases > 0 else np.nan,
+            cases / inside if inside > 0 else np.nan,
+        ]
+    )
+
+
+def _settings(
+    setting_of: IntVector, weight: FloatVector, value: FloatVector, whole: FloatVector, spread: float
+) -> float:
+    """Return the effective number of settings: of independent ones with the same information on a weighted mean.
+
+    Args:
+        setting_of: (points,) the number of the setting.
+        weight: (points,) the weight of a point.
+        value: (points,) from 0 to 1.
+        whole: (points,) its weight, not reduced by the probability of being in the box.
+        spread: the part of the variance that is due to differences between the boxes of the parts.
+    """
+    total = float(weight.sum())
+    if total <= 0:
+        return 0.0
+    each = np.bincount(setting_of, weights=weight)
+    most = total**2 / float((each * np.bincount(setting_of, weights=whole)).sum())
+    mean = float((weight * value).sum() / total)
+    deviations = np.bincount(setting_of, weights=weight * (value - mean)) / total
+    variance = float((deviations**2).sum()) * len(each) / max(1, len(each) - 1)
+    most_variance = mean * (1 - mean)
+    if variance <= 0 or most_variance <= 0:
+        return most
+    return most_variance / (max(variance, most_variance / most) + spread)
+
+
+def _interval(mean: float, settings: float, apparent: float, confidence: float) -> Interval:
+    """Return Clopper and Pearson's interval of a ``mean`` over ``settings``, extended to ``apparent``."""
+    from scipy.special import betaincinv
+
+    if not np.isfinite(mean):
+        return NO_INTERVAL
+    tail, cases = (1 - confidence) / 2, mean * settings
+    low = float(betaincinv(cases, settings - cases + 1, tail)) if cases > 0 else 0.0
+    high = float(betaincinv(cases + 1, settings - cases, 1 - tail)) if cases < settings else 1.0
+    return min(low, mean), max(high, mean, apparent)

@@ -1,0 +1,218 @@
+"""The file of a search's journal: Optuna's backend for it, which follows no link and names damaged lines.
+
+Optuna's own backend opens the file by its name for every line, and would write to whatever has that name by then. The
+format is the same: one JSON object per line. A lock file beside the journal excludes other writers. It is created
+exclusively, which works on NFS 3 and later, and has the name that Optuna's own lock has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from palaestrai_mosaik import files
+from palaestrai_mosaik.errors import ExecutionError
+
+#: seconds after which the lock of a process that was killed is removed; a holder needs milliseconds
+GRACE = 30.0
+#: seconds between two attempts to lock: at first, and at most
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 1.0
+#: bytes of the longest line; the lines of a setting with 10,000 runs have a few MB
+_LONGEST_LINE = 1 << 26
+#: the operations that a search writes: it deletes no study (1), and discards no trials (10)
+_OPERATIONS = (0, *range(2, 10))
+#: bytes that are read at a time to find the end of the last whole line
+_BLOCK = 1 << 16
+
+#: tells a file from another one that had its name before: device, inode, time of its last change in ns
+_Identity = tuple[int, int, int]
+
+
+class JournalFile:
+    """Reads and appends the lines of a journal, as ``optuna.storages.journal.BaseJournalBackend``.
+
+    Several processes may append to one file. A line that a killed process has not finished is ignored by readers, and
+    removed by the next writer.
+
+    Args:
+        path: the file, below a root of :mod:`palaestrai_mosaik.files`. It is created if it is missing.
+
+    Raises:
+        OSError: the file cannot be written: a link or a second name of another file is in its place.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        #: where each known line begins, and the next one will
+        self._begins = [0]
+        os.close(files.open_append(path))
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """Yield the entries from number ``log_number_from`` on, counted from 0.
+
+        Raises:
+            ExecutionError: the file cannot be read, a line is damaged, or lines that were read before are gone.
+        """
+        number = min(log_number_from, len(self._begins) - 1)
+        try:
+            with files.open_read(self.path) as file:
+                self._refuse_shorter(file.seek(0, os.SEEK_END))
+                file.seek(self._begins[number])
+                while line := self._next_line(file, number):
+                    entry = _parse(line)
+                    if entry is None:
+                        entry = self._parse_again(number)
+                    if number + 1 == len(self._begins):
+                        self._begins.append(self._begins[number] + len(line))
+                    if number >= log_number_from:
+                        yield entry
+                    number += 1
+        except OSError as error:
+            raise ExecutionError(f"cannot read {self.path}: {error.strerror}") from error
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append entries, all of them or none; they are on the disk when this returns.
+
+        Raises:
+            ExecutionError: the file cannot be written, or lines that were read before are gone.
+        """
+        data = b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs)
+        try:
+            with _locked(self.path):
+                handle = files.open_update(self.path)
+                try:
+                    self._append(handle, data)
+                finally:
+                    os.close(handle)
+        except OSError as error:
+            raise ExecutionError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def refuse_line(self, number: int, error: Exception | None = None) -> NoReturn:
+        """Raise :class:`ExecutionError` for the damaged entry ``number``, counted from 0."""
+        raise ExecutionError(
+            f"{self.path}:{number + 1}: this line of the search's journal is damaged; put back a copy of the file, or "
+            "delete the lines from there on: the search then continues with what stands before"
+        ) from error
+
+    def _append(self, handle: int, data: bytes) -> None:
+        """Append ``data`` to the open file, whose lock is held."""
+        size = _whole_size(handle)
+        self._refuse_shorter(size)
+        if size != os.fstat(handle).st_size:
+            os.ftruncate(handle, size)
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(handle, left) :]
+            os.fsync(handle)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(handle, size)
+            raise
+
+    def _next_line(self, file: BinaryIO, number: int) -> bytes:
+        """Return the next whole line; empty at the end, or if the last line is not finished."""
+        line = file.readline(_LONGEST_LINE)
+        if line.endswith(b"\n"):
+            return line
+        if len(line) == _LONGEST_LINE:
+            self.refuse_line(number)
+        return b""
+
+    def _parse_again(self, number: int) -> dict[str, Any]:
+        """Return an entry that could not be read while others may have been writing it."""
+        # on NFS, a reader may see the new size of a file before its new content
+        with _locked(self.path), files.open_read(self.path) as file:
+            file.seek(self._begins[number])
+            entry = _parse(self._next_line(file, number))
+        if entry is None:
+            self.refuse_line(number)
+        return entry
+
+    def _refuse_shorter(self, size: int) -> None:
+        if size < self._begins[-1]:
+            raise ExecutionError(
+                f"{self.path}: lines that were read from the search's journal are gone: another process has replaced or "
+                "shortened the file; end this command and start it again"
+            )
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """Return the entry of a line; ``None`` if it is damaged."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and entry.get("op_code") in _OPERATIONS else None
+
+
+def _whole_size(handle: int) -> int:
+    """Return how many bytes of an open file belong to finished lines."""
+    end = os.fstat(handle).st_size
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        os.lseek(handle, begin, os.SEEK_SET)
+        found = os.read(handle, end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the journal at ``path``. Raises ``OSError`` if it cannot be created."""
+    lock = path.with_name(f"{path.name}.lock")
+    own = _create(lock)
+    try:
+        yield
+    finally:
+        # another process may have taken the lock of a process that was stopped for a while
+        if _identity(lock) == own:
+            with suppress(FileNotFoundError):
+                files.remove(lock)
+
+
+def _create(lock: Path) -> _Identity:
+    """Create the file of a lock once nobody holds it, and return its identity."""
+    seen: _Identity | None = None
+    since, pause = time.monotonic(), _SHORTEST_PAUSE
+    while True:
+        try:
+            with files.open_new(lock) as file:
+                status = os.fstat(file.fileno())
+            return status.st_dev, status.st_ino, status.st_mtime_ns
+        except FileExistsError:
+            found = _identity(lock)
+        if found != seen:
+            seen, since, pause = found, time.monotonic(), _SHORTEST_PAUSE
+        elif found is not None and time.monotonic() - since > GRACE:
+            _remove_stale(lock, found)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _remove_stale(lock: Path, stale: _Identity) -> None:
+    """Remove the lock of a process that was killed, unless another process has just done so."""
+    aside = files.temporary_path(lock)
+    with suppress(FileNotFoundError):
+        files.move(lock, aside)
+        if _identity(aside) != stale:
+            # this is the lock of a process that writes right now
+            with suppress(FileExistsError):
+                files.link(aside, lock)
+        files.remove_tree(aside)
+
+
+def _identity(path: Path) -> _Identity | None:
+    """Return the identity of what has a name, ``None`` if nothing has it."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns

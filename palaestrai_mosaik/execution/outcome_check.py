@@ -1,0 +1,138 @@
+"""Checks that runs have what the outcomes of a design name, before any of them is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from palaestrai_mosaik.design.model import DesignSpec, OutcomeSpec
+from palaestrai_mosaik.design.outcomes import is_meant, rewards_meant
+from palaestrai_mosaik.errors import Problem, did_you_mean
+from palaestrai_mosaik.experiment import PhaseSpec
+from palaestrai_mosaik.runner.descriptions import phase_records
+from palaestrai_mosaik.runner.preflight import Inspection
+from palaestrai_mosaik.store import AgentRecord, BodyRecord, EnvironmentRecord
+from palaestrai_mosaik.store.records import channel_columns
+from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.types import Mode
+
+# So many names are listed in a message.
+_MOST_NAMES = 20
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What is recorded of a phase; ``replayed``: rewards of recorded episodes, whose names are not known here."""
+
+    phase: PhaseSpec
+    environments: Sequence[EnvironmentRecord]
+    agents: Sequence[AgentRecord]
+    replayed: bool
+
+    def of(self, name: str | None) -> list[AgentRecord]:
+        """Return the agent ``name``; ``None``: all agents."""
+        return [agent for agent in self.agents if name in (None, agent.name)]
+
+
+class OutcomeCheck:
+    """Finds outcomes of a design that no run has.
+
+    Args:
+        spec: the design.
+    """
+
+    def __init__(self, spec: DesignSpec):
+        self._spec = spec
+        self._missing: dict[str, str] = {}
+        self._ambiguous: dict[str, str] = {}
+        self._sound: set[str] = set()
+
+    def look(self, inspection: Inspection) -> None:
+        """Look for the outcomes in a run document without problems, whose environments are set up."""
+        recorded: dict[int, _Recorded] = {}
+        for outcome in self._spec.outcomes:
+            phase = _phase(inspection.phases, outcome.phase)
+            if phase is None:
+                continue
+            if phase.index not in recorded:
+                recorded[phase.index] = _recorded(inspection, phase)
+            there = recorded[phase.index]
+            several, missing = _several(outcome, there), _missing(outcome, there)
+            if several:
+                self._ambiguous.setdefault(outcome.name, several)
+            if missing:
+                self._missing.setdefault(outcome.name, missing)
+            else:
+                self._sound.add(outcome.name)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield each outcome that none of the documents has, or that is not clear in one of them."""
+        for outcome in self._spec.outcomes:
+            message = self._ambiguous.get(outcome.name)
+            if message is None and outcome.name not in self._sound:
+                message = self._missing.get(outcome.name)
+            if message is not None:
+                yield self._spec.problem(message, "outcomes", outcome.name, "of")
+
+
+def _phase(phases: Sequence[PhaseSpec], wanted: int | str | None) -> PhaseSpec | None:
+    """Return the phase with this index or name, ``None`` where there is none; by default the last one."""
+    if wanted is None:
+        return phases[-1] if phases else None
+    return next((phase for phase in phases if wanted in (phase.index, phase.name)), None)
+
+
+def _recorded(inspection: Inspection, phase: PhaseSpec) -> _Recorded:
+    handles = [inspection.handle(spec) for spec in phase.environments]
+    return _Recorded(phase, *phase_records(phase, handles), any(handle.replays for handle in handles))
+
+
+def _several(outcome: OutcomeSpec, there: _Recorded) -> str:
+    """Return why it is not clear whose objective an outcome is; empty where it is clear."""
+    if outcome.of != "objective" or outcome.agent is not None:
+        return ""
+    able = [agent.name for agent in there.agents if agent.objective is not None]
+    names = able or [agent.name for agent in there.agents]
+    if len(names) < 2:
+        return ""
+    which = "have an objective" if able else "get rewards, and none has an objective"
+    return f"several agents of the phase {there.phase.name!r} {which}: name one under `agent` ({', '.join(names)})"
+
+
+def _missing(outcome: OutcomeSpec, there: _Recorded) -> str:
+    """Return why runs do not have an outcome; empty where they have it, or where that is not known."""
+    name = there.phase.name
+    if outcome.evaluation and not (there.phase.evaluate_every and there.phase.mode is Mode.TRAIN):
+        return (
+            f"the phase {name!r} has no evaluation episodes; "
+            "they need mode: train and evaluate_every in its phase_config"
+        )
+    source, _, wanted = outcome.of.partition(".")
+    agents = there.of(outcome.agent)
+    if source == "reward" and not there.replayed:
+        known = [reward for agent in agents for body in agent.bodies for reward in body.rewards]
+        if not rewards_meant(wanted, known):
+            return _unknown(source, wanted, known, name)
+    if source in ("reading", "setpoint"):
+        if source == "reading":
+            owners: Sequence[EnvironmentRecord | BodyRecord] = there.environments
+            if outcome.agent is not None:
+                owners = _bodies(agents)
+            channels = [channel_columns("", owner.sensors) for owner in owners]
+        else:
+            channels = [channel_columns("", body.actuators) for body in _bodies(agents)]
+        known = [column.removeprefix(".") for columns in channels for column in columns]
+        if not any(is_meant(one, wanted) for one in known):
+            return _unknown(source, wanted, known, name)
+    return ""
+
+
+def _bodies(agents: Sequence[AgentRecord]) -> list[BodyRecord]:
+    return [body for agent in agents for body in agent.bodies]
+
+
+def _unknown(source: str, wanted: str, known: Sequence[str], phase: str) -> str:
+    names = list(dict.fromkeys(known))
+    near = did_you_mean(wanted, [*(name.partition(".")[2] for name in names), *names])
+    kind = {"reward": "reward", "reading": "reading", "setpoint": "set-point"}[source]
+    return f"the phase {phase!r} has no {kind} {wanted!r}{near}; there are: {listed(names, _MOST_NAMES) or 'none'}"
