@@ -67,6 +67,8 @@ class OutcomesWriter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.outcomes.add(report)
+        if report.failed:  # at once: a job that is stopped prints no summary
+            print(f"\n{report.when} of {report.nodeid} failed:\n{report.longreprtext}", flush=True)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         self.outcomes.add(report)
