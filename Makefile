@@ -131,7 +131,7 @@ clean:
 .venv-bare/ready: pyproject.toml
 	test -x .venv-bare/bin/pip || $(PYTHON) -m venv .venv-bare
 	.venv-bare/bin/pip install --disable-pip-version-check --quiet --editable . 'mosaik==3.5.*' \
-	    pytest pytest-xdist hypothesis
+	    pytest pytest-xdist pytest-timeout hypothesis
 	touch $@
 
 .venv-peer/ready: pyproject.toml tests/peer/requirements.txt

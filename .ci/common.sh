@@ -10,7 +10,9 @@ PYTHON=$(command -v "${PYTHON:-python3}")
 PYTHON=$("$PYTHON" -c 'import sys; print(sys.executable)') # (a shim on PATH needs more than its own file)
 CI_WORK=$(realpath -m "${CI_WORK:-build/ci}")
 OUTCOMES=$(realpath -m "${OUTCOMES:-$CI_WORK/outcomes.jsonl}")
-export PYTHON CI_WORK OUTCOMES CI=${CI:-true} OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# (a test that takes ten minutes hangs)
+PYTEST_ADDOPTS="--outcomes=$OUTCOMES --timeout=600"
+export PYTEST_ADDOPTS PYTHON CI_WORK OUTCOMES CI=${CI:-true} OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 unset VIRTUAL_ENV PYTHONPATH PYTHONDONTWRITEBYTECODE
 mkdir -p "$CI_WORK"
 chmod 755 "$CI_WORK" # the server's user must get through

@@ -15,6 +15,7 @@ import yaml
 from execution.folders import make_folder, markers, statuses
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 from support.learning import digests
+from support.processes import children
 from support.waiting import until
 
 from palaestrai_mosaik.design.design import Design
@@ -53,10 +54,9 @@ def recorded(folder):
     return found
 
 
-def no_process_left(folder):
-    """Whether no marker is left, nor a process of this one that is not its own."""
-    assert markers(folder.path) == {}
-    return not psutil.Process().children(recursive=True)
+def nothing_left(folder, before):
+    """Whether no marker is left, and no process but those of ``before``."""
+    return markers(folder.path) == {} and children() <= before
 
 
 class Ends(FolderProgress):
@@ -71,6 +71,7 @@ class Ends(FolderProgress):
 
 
 def test_a_run_that_fails_or_dies_is_lost_alone(tmp_path, monkeypatch):
+    before = children()
     monkeypatch.setattr(local, "PATIENCE", 0.5)
     what = ["slow", "raise", "exit", "kill", "print", "stubborn", "well"]
     folder = make_folder(tmp_path / "f", what, steps=20)
@@ -102,7 +103,7 @@ def test_a_run_that_fails_or_dies_is_lost_alone(tmp_path, monkeypatch):
     assert [found[run.uid] for run in folder.runs] == [
         *("finished", "failed", "lost", "lost", "finished", "lost", "finished")
     ]
-    assert no_process_left(folder)
+    assert nothing_left(folder, before)
 
 
 def test_runs_that_share_a_process_are_lost_alone_too(tmp_path):
@@ -170,6 +171,7 @@ def test_long_runs_share_no_process(tmp_path, monkeypatch):
 
 
 def test_all_executors_give_the_same_results(tmp_path, monkeypatch):
+    before = children()
     found = []
     for name, settings in {
         "inline": {"executor": "inline"},
@@ -185,7 +187,7 @@ def test_all_executors_give_the_same_results(tmp_path, monkeypatch):
     assert found[0] == found[1] == found[2]
     assert all(len(streams) == 2 for streams in found[0].values())
     assert len({str(streams) for streams in found[0].values()}) == 1  # common random numbers
-    assert no_process_left(folder)
+    assert nothing_left(folder, before)
 
 
 def test_what_failed_is_left_out_until_it_is_asked_for(tmp_path):
@@ -286,11 +288,12 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch, caplog):
 
 
 def test_runs_end_with_the_process_that_starts_them(tmp_path):
+    before = children()
     folder = make_folder(tmp_path / "f", ["hang", "slow"], steps=1000)
 
     def kill_server():
         until(lambda: len(markers(folder.path)) == 2)
-        (server,) = psutil.Process().children()
+        (server,) = children() - before
         server.kill()
 
     killer = threading.Thread(target=kill_server)
@@ -304,6 +307,7 @@ def test_runs_end_with_the_process_that_starts_them(tmp_path):
 
 
 def test_two_signals_kill_what_does_not_end(tmp_path):
+    before = children()
     folder = make_folder(tmp_path / "f", ["hang", "well", "well"])
 
     def press(record):
@@ -317,7 +321,7 @@ def test_two_signals_kill_what_does_not_end(tmp_path):
     assert statuses(folder.path)[0] == "interrupted"
     assert job_records(folder)["doing-0-r0"].exit_code == -signal.SIGKILL
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-    assert no_process_left(folder)
+    assert nothing_left(folder, before)
 
 
 def test_a_marker_of_a_process_that_is_gone_or_another_one_is_dead(tmp_path):
