@@ -13,9 +13,9 @@ from typing import Any
 import mosaik
 import mosaik_api_v3
 import numpy as np
-import psutil
 import pytest
 from support.engine import make_coordinator, run_episodes
+from support.processes import children
 
 from palaestrai_mosaik import MosaikEnvironment
 from palaestrai_mosaik.agent import Muscle
@@ -355,10 +355,10 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_simulator_in_another_process_fails_while_the_world_is_built(
     remote: None, how: str, message: str
 ) -> None:
-    before = set(psutil.Process().children())
+    before = children()
     with pytest.raises(SimulatorError, match=message):
         seen_of(world(x=how, simulation_timeout=1))
-    assert set(psutil.Process().children()) == before
+    assert children() == before
 
 
 @pytest.mark.parametrize("where", ["process", "thread"])

@@ -16,6 +16,7 @@ import pytest
 from execution.folders import drive, make_folder, markers, statuses
 from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 from support.learning import digests
+from support.processes import children
 from support.waiting import until
 
 from palaestrai_mosaik.design.folder import RESULTS
@@ -107,7 +108,7 @@ def executed(tmp_path_factory):
     folder = make_folder(path / "f", ["slow", "raise", "hang", "slow", "slow"], gate=str(gate))
     killing = Killing(folder, folder.runs[2].uid, gate)
     before, here = threading.active_count(), os.getcwd()
-    children = set(psutil.Process().children())
+    processes = children()
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     os.chdir(path)
     try:
@@ -116,7 +117,7 @@ def executed(tmp_path_factory):
         os.chdir(here)
     killing.join()
     assert threading.active_count() == before - 1, "threads are left"
-    assert set(psutil.Process().children()) <= children, "processes are left"
+    assert children() <= processes, "processes are left"
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     return folder, summary, killing
 

@@ -8,6 +8,7 @@ import time
 import psutil
 from support.documents import VANILLA_RUN, named, phase
 from support.learning import HERE, digests, learner, track
+from support.processes import children
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.design import Design
@@ -107,6 +108,7 @@ class Killer(threading.Thread):
         super().__init__(daemon=True)
         self._delays = list(delays)
         self._end = threading.Event()
+        self._before = children()
         #: how many were killed
         self.killed = 0
 
@@ -120,10 +122,9 @@ class Killer(threading.Thread):
 
     def run(self):
         due, seen = {}, set()
-        me = psutil.Process()
         while not self._end.wait(0.003):
             clock = time.monotonic()
-            for server in me.children():
+            for server in children() - self._before:
                 for process in _children(server):
                     if process.pid not in seen and self._delays:
                         seen.add(process.pid)

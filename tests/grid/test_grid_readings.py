@@ -80,21 +80,19 @@ def two_slacks() -> Any:
 
 
 MADE = {net.__name__: net for net in (all_kinds, with_zip_loads, two_slacks)}
-_MADE = [(name, way) for name in MADE for way in WAYS if (name, way) != ("with_zip_loads", "batch")]
 #: some of each kind; ``benchmarks/grid_readings.py`` compares all nets of pandapower and simbench
 _PUBLIC = (
     *("case9", "case57", "mv_oberrhein", "example_multivoltage"),
     *("1-LV-rural1--0-sw", "1-MV-rural--2-sw", "1-EHV-mixed--1-sw"),
 )
 #: the batched solver refuses these nets (test_batch_grid.py)
-_NOT_BATCHED = [("example_multivoltage", "batch"), ("1-EHV-mixed--1-sw", "batch")]
-_READ = [(name, way) for name in _PUBLIC for way in WAYS if (name, way) not in _NOT_BATCHED]
+_NOT_BATCHED = {"with_zip_loads", "example_multivoltage", "1-EHV-mixed--1-sw"}
+_READ = [
+    (name, way) for name in (*MADE, *_PUBLIC) for way in WAYS if way != "batch" or name not in _NOT_BATCHED
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "way"),
-    [(name, way) for name in (*MADE, *_PUBLIC) for way in WAYS if way != "batch" or name not in _NOT_BATCHED],
-)
+@pytest.mark.parametrize(("name", "way"), _READ)
 def test_readings_are_those_of_pandapower(name: str, way: str, tmp_path: Path) -> None:
     if way != "batch":
         needs_gymnasium()

@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from mosaik.async_scenario import AsyncWorld
+from support.processes import children
 
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.agent import Brain, Muscle
@@ -221,10 +222,10 @@ def test_what_a_muscle_raises_stops_the_script(
     # tasks that other tests have left in this process are not reported here
     gc.collect()
     caplog.clear()
-    before = set(psutil.Process().children())
+    before = children()
     world, battery = storage(starter="Remote")
-    children = set(psutil.Process().children()) - before
-    assert children
+    started = children() - before
+    assert started
     agents = attach_agents(world, charge(battery, error), step_size=HOUR)
     expected: Any = SimulationError if isinstance(error, SystemExit) else type(error)
     with pytest.raises(expected, match=r"no|SystemExit\(3\)"), world if block else nullcontext():
@@ -232,7 +233,7 @@ def test_what_a_muscle_raises_stops_the_script(
     assert world.loop.is_closed()
     assert agents.result.ended_by == ("interrupted" if type(error) is KeyboardInterrupt else "failed")
     agents.close()
-    assert not psutil.wait_procs(children, timeout=120)[1]
+    assert not psutil.wait_procs(started, timeout=120)[1]
     del world, battery, agents
     gc.collect()
     assert "destroyed" not in caplog.text
@@ -240,14 +241,14 @@ def test_what_a_muscle_raises_stops_the_script(
 
 def test_a_remote_simulator_that_fails_is_no_silent_end() -> None:
     """mosaik's own run returns as if nothing had happened."""
-    before = set(psutil.Process().children())
+    before = children()
     with mosaik.World(CONFIG, skip_greetings=True, configure_logging=False) as world:
         mortal = world.start("Mortal", how="raise", after=3, step_size=1).Mortal()
         one = Agent("owner", Fixed(1.0), sensors={mortal: "value"}, actuators={mortal: {"x": Box(-1, 1)}})
         attach_agents(world, one)
         with pytest.raises(SimulatorError, match="Mortal-0"):
             world.run(until=100, print_progress=False)
-    assert not psutil.wait_procs(set(psutil.Process().children()) - before, timeout=120)[1]
+    assert not psutil.wait_procs(children() - before, timeout=120)[1]
 
 
 def test_results_reach_the_store(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ import pytest
 from loguru import logger
 from mosaik.exceptions import ScenarioError, SimulationError
 from mosaik_api_v3.connection import RemoteException
+from support.processes import children
 
 from palaestrai_mosaik.simulation.scheduler import run_world, stepwise
 
@@ -58,9 +59,9 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    before = children()
     yield
-    left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
+    left = children() - before
     _, alive = psutil.wait_procs(left, timeout=120)
     assert alive == []
 

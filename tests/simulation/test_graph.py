@@ -5,8 +5,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import networkx as nx
-import psutil
 import pytest
+from support.processes import children
 
 from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError
 from palaestrai_mosaik.experiment import from_mapping, load
@@ -165,10 +165,10 @@ def test_many_entities_and_connections_become_one_row_and_one_arrow(tmp_path):
 
 def test_remote_simulators_are_started_and_ended(tmp_path):
     starter = {"cmd": f"%(python)s {SIMULATORS / 'battery_sim.py'} %(addr)s"}
-    before = set(psutil.Process().children())
+    before = children()
     graph = world_graph(coupled(starter=starter))
     assert "battery_sim.py" in graph.graph["simulators"]["0-net-storage"]
-    assert set(psutil.Process().children()) == before
+    assert children() == before
 
 
 def test_environments_are_shut_down(monkeypatch):

@@ -22,6 +22,7 @@ import pytest
 import yaml
 from support.documents import document, named, phase
 from support.learning import digests
+from support.processes import children
 
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import (
@@ -51,9 +52,9 @@ SOON = 15.0
 
 @pytest.fixture(autouse=True)
 def _leaves_no_process() -> Iterator[None]:
-    before = set(psutil.Process().children(recursive=True))
+    before = children()
     yield
-    assert not set(psutil.Process().children(recursive=True)) - before
+    assert not children() - before
 
 
 def world(

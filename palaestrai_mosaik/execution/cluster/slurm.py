@@ -376,7 +376,7 @@ def _call(program: str, *arguments: str, environment: dict[str, str] | None = No
         said = _quoted(done.stderr or done.stdout) or f"exit code {done.returncode}"
         hint = (
             "; 'scontrol ping' says whether its controller is up"
-            if re.search("contact|connect", said)
+            if re.search("contact|connect", said, re.IGNORECASE)
             else ""
         )
         raise SchedulerError(f"{program} says: {said}{hint}")
