@@ -15,9 +15,11 @@ until the phase has ended.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from errno import ELOOP
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,7 +229,7 @@ def open_part(path: Path, ask: Callable[[Any], Any]) -> Any:
         if not path.is_file():
             _refuse_unreadable(path.parent)
             raise StoreError(f"{path} is missing")
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with _opened(path) as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
             _refuse_large(path, file.metadata)
             return ask(file)
     except (OSError, pa.ArrowException) as error:
@@ -235,6 +237,16 @@ def open_part(path: Path, ask: Callable[[Any], Any]) -> Any:
         if getattr(error, "errno", None) is not None:
             raise UnreadableError(f"{path} cannot be read: {error}") from error
         raise StoreError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    """Open a part. Raises :class:`StoreError` if a link leads out of the store, else ``OSError``."""
+    try:
+        return files.open_read(path)
+    except OSError as error:
+        if error.errno == ELOOP:
+            raise StoreError(f"{path} is not read: {error.strerror}") from None
+        raise
 
 
 def _refuse_large(path: Path, metadata: Any) -> None:
@@ -277,6 +289,8 @@ def open_parts(paths: Sequence[Path]) -> Any:
         rows = rows.drop_columns([name for name in rows.schema.names if name == "wall"])
     whole = [str(_closed(path)) for path in (paths if rows is None else paths[:-1])]
     with damage_reported(paths):
+        for name in whole:
+            _opened(Path(name)).close()
         # dictionaries: a repeated text takes its bytes only once
         schema = pq.read_schema(whole[0]) if whole else ()
         texts = [field.name for field in schema if _is_text(field.type)]

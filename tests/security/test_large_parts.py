@@ -78,3 +78,22 @@ def test_an_open_part_that_is_long_is_refused(tmp_path, monkeypatch):
     path.write_bytes(b"\0" * 1001)
     with pytest.raises(StoreError, match="it has 1,001 bytes; a part has at most 1,000"):
         read_parts([path], everything)
+
+
+@pytest.mark.parametrize("where", ["part", "folder"])
+def test_a_link_in_the_place_of_a_part_leads_nowhere(tmp_path, where):
+    """The rows of somebody else's file are neither shown nor copied."""
+    made = document(phase([environment()], [agent()], episodes=1))
+    with Store(tmp_path / "s", create=True) as store:
+        execute(made, store=store)
+        (part,) = part_files(next(store.directory.glob("instances/*/trajectories/phase-0/agent-a")))
+        place = part if where == "part" else part.parent
+        place.rename(tmp_path / "moved")
+        place.symlink_to(tmp_path / "moved")
+        message = rf"part-000000\.parquet is not read: {place.name} is a link, and links below .* are not followed"
+        for query in (store.steps, store.recorded_episodes):
+            with pytest.raises(StoreError, match=message):
+                query("latest")
+        with pytest.raises(StoreError, match=message):
+            list(store.export("latest", tmp_path / "exported"))
+        assert any("is a link" in damage for damage in verify(store, "latest").damage)
