@@ -90,7 +90,9 @@ def test_a_link_in_the_place_of_a_part_leads_nowhere(tmp_path, where):
         place = part if where == "part" else part.parent
         place.rename(tmp_path / "moved")
         place.symlink_to(tmp_path / "moved")
-        message = rf"part-000000\.parquet is not read: {place.name} is a link, and links below .* are not followed"
+        message = (
+            rf"part-000000\.parquet is not read: {place.name} is a link, and links below .* are not followed"
+        )
         for query in (store.steps, store.recorded_episodes):
             with pytest.raises(StoreError, match=message):
                 query("latest")
