@@ -1,9 +1,11 @@
-"""The wording of the pages (:mod:`tests.support.prose`), which ``make lint`` checks, too."""
+"""The wording of pages and code (:mod:`tests.support.prose`), which ``make lint`` checks, too."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from support.prose import ROOT, findings, pages
+from support.prose import ROOT, findings, marked, pages
 
 
 @pytest.mark.parametrize("page", sorted(pages()))
@@ -36,3 +38,19 @@ def test_code_and_quoted_messages_are_left_alone(text: str) -> None:
 def test_lint_checks_the_wording() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "-m tests.support.prose" in makefile.partition("\nlint:")[2].partition("\n\n")[0]
+
+
+def test_docstrings_and_comments_with_a_marker_are_counted(tmp_path: Path) -> None:
+    lines = [
+        '"""Tell what is there."""',
+        "# (a reason)",
+        "# fine",
+        "def f():",
+        '    """Return the sum."""',
+        '    return "whose"  # as it is',
+    ]
+    (tmp_path / "module.py").write_text("\n".join(lines) + "\n")
+    expected = [f"{tmp_path.name}/module.py:{line}" for line in (1, 2, 6)]
+    found, share = marked(tmp_path)
+    assert [line.rpartition(":")[0] for line in found] == expected
+    assert share == 3 / 5
