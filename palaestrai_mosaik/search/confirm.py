@@ -6,6 +6,7 @@ repetitions each. It is executed, resumed, analysed and compared like any other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from palaestrai_mosaik.design.folder import CONFIRM, DesignFolder
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.run_names import run_file
 from palaestrai_mosaik.design.settings_table import SettingRecord
-from palaestrai_mosaik.errors import DocumentError, ExecutionError
+from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution import FolderProgress, Settings, Summary, run_folder
 from palaestrai_mosaik.seeding import integer_seed
 
@@ -92,12 +93,17 @@ def confirming_design(spec: DesignSpec, path: Path, numbers: Sequence[int]) -> D
 
 
 def confirmed_rows(path: Path) -> tuple[DesignFolder, list[int]] | None:
-    """Return the confirming design of the search in ``path``, and the setting of each of its rows; None if missing."""
+    """Return the confirming design of the search in ``path``, and the setting of each of its rows; None if missing.
+
+    Raises :class:`DocumentError` if the folder is there and cannot be opened (it may be a link).
+    """
     try:
         lines = files.read_text(path / ROWS).splitlines()[1:]
-        return DesignFolder.open(path / CONFIRM), [int(line.partition(",")[2]) for line in lines]
-    except (FileNotFoundError, DocumentError):
+    except FileNotFoundError:
         return None
+    if not os.path.lexists(path / CONFIRM):
+        return None
+    return DesignFolder.open(path / CONFIRM), [int(line.partition(",")[2]) for line in lines]
 
 
 def write_winner(path: Path, spec: DesignSpec, number: int | None) -> str | None:

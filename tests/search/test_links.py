@@ -51,6 +51,8 @@ def test_a_search_confirms_in_its_own_folder_only(capsys):
         ("run", "f/confirm", *INLINE),
         ("status", "f"),
         ("status", "f/confirm"),
+        ("analyse", "f"),
+        ("report", "f"),
     ):
         assert main(list(command)) in (1, 2), command
         said = capsys.readouterr().err
