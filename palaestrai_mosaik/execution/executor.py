@@ -85,8 +85,8 @@ class Executor(ABC):
 class InlineExecutor(Executor):
     """Executes jobs in this process, one after the other.
 
-    The standard streams are not redirected, so ``breakpoint()`` works in users' code. The full traceback of a failure is
-    printed and written to the log. There is no time limit, and a crash ends all runs.
+    The standard streams are not redirected, so ``breakpoint()`` works in users' code. The full traceback of a failure
+    is printed and written to the log. There is no time limit, and a crash of the process ends all runs.
     """
 
     processes = 1
