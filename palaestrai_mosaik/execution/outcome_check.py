@@ -107,12 +107,12 @@ def _missing(outcome: OutcomeSpec, there: _Recorded) -> str:
             f"the phase {name!r} has no evaluation episodes; "
             "they need mode: train and evaluate_every in its phase_config"
         )
-    source, _, wanted = outcome.of.partition(".")
+    source, _, quantity = outcome.of.partition(".")
     agents = there.of(outcome.agent)
     if source == "reward" and not there.replayed:
         names = [reward for agent in agents for body in agent.bodies for reward in body.rewards]
-        if not rewards_meant(wanted, names):
-            return _unknown(source, wanted, names, name)
+        if not rewards_meant(quantity, names):
+            return _unknown(source, quantity, names, name)
     if source in ("reading", "setpoint"):
         if source == "reading":
             owners: Sequence[EnvironmentRecord | BodyRecord] = there.environments
@@ -122,8 +122,8 @@ def _missing(outcome: OutcomeSpec, there: _Recorded) -> str:
         else:
             channels = [channel_columns("", body.actuators) for body in _bodies(agents)]
         names = [column.removeprefix(".") for columns in channels for column in columns]
-        if not any(is_meant(column_name, wanted) for column_name in names):
-            return _unknown(source, wanted, names, name)
+        if not any(is_meant(column_name, quantity) for column_name in names):
+            return _unknown(source, quantity, names, name)
     return ""
 
 
