@@ -229,7 +229,7 @@ class _Signals:
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
         for number in numbers:
             signal.signal(number, self._handle)
-        # handle the signals that the parent process blocked
+        # the command blocks these signals until they can be handled
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -66,5 +66,5 @@ class Scheduler(ABC):
             now: kill running tasks.
 
         Raises:
-            SchedulerError: the scheduler does not answer.
+            SchedulerError: the tasks cannot be cancelled.
         """
