@@ -170,7 +170,7 @@ def _is_gone(path: Path, found: Marker | None, marker: Marker) -> bool:
     if found is None:  # incomplete: being written, or left by a machine failure
         return is_stale(path, _WRITING)
     if found.of_this_host:
-        # this process executes nothing yet, so its own marker is one that it failed to remove
+        # this process executes nothing yet, so a marker of its own is one that it failed to remove
         return not found.alive or (found.pid, found.pid_started) == (marker.pid, marker.pid_started)
     return (found.task is not None and found.task == marker.task) or is_stale(path)
 

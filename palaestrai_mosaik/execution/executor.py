@@ -35,7 +35,7 @@ from palaestrai_mosaik.runner import Interrupt, Progress
 from .job import Job, JobRecord
 from .task import execute_job, open_log
 
-#: module, class and parameters of a class of this package that runs use
+#: a class of this package that runs use: its module, name and parameters
 PreloadedClass = tuple[str, str, dict[str, Any]]
 _OURS = re.compile(r"(palaestrai_mosaik\.(?:environment|agent)\.[\w.]+):(\w+)")
 #: modules not preloaded, because their imports take seconds and start threads

@@ -50,7 +50,7 @@ _ALWAYS = (
     "palaestrai_mosaik.simulation.conditions",
 )
 _POLL = 0.05
-#: the number of the process that triggers the warm-up; a driver that starts so many starts more
+#: the start with this number triggers the warm-up, because a driver with that many starts will make more
 _MANY = 4
 #: the document of the warm-up run: one recorded step of this package's own classes
 _WARM_UP_RUN: dict[str, Any] = {

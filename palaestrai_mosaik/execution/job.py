@@ -108,7 +108,7 @@ class Job:
         task: the scheduler's name of the cluster task that executes the run.
         allow_modules: prefixes of the modules with classes that the document may name; ``None``: all.
         shares_process: whether another run may follow in the same process, even if a document has named users' code.
-        reporting: the reports of the run to a search, which may stop it early.
+        reporting: how the run reports to a search, which may stop it early; ``None``: it does not.
     """
 
     run: str
@@ -165,7 +165,7 @@ class JobRecord:
         seconds: the time between start and end.
         exit_code: 0, 1 or 130 if the run ended by itself, else that of its process (negative: the signal that killed
             it).
-        error: the error message, with one line or a few.
+        error: the error message, of one or a few lines.
         host: the host of the process.
         pid: the id of the process.
         attempt: the number of the attempt, from 1.
@@ -284,7 +284,7 @@ class Marker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs. Processes of other hosts are assumed to."""
+        """Whether the process still runs. Processes of other hosts are assumed to run."""
         return not self.of_this_host or still_runs(self.pid, self.pid_started, _START_TOLERANCE)
 
 

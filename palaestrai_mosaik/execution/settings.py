@@ -132,7 +132,7 @@ def _refuse_modules(before: Any, user: Any) -> None:
 def _refuse_commands(
     author: tuple[str, str], said: Mapping[str, Any], user: Mapping[str, Any], *instead: Mapping[str, Any]
 ) -> None:
-    """Raise :class:`ExecutionError` for a command of ``said``, unless ``user`` has the same, or ``instead`` any."""
+    """Raise :class:`ExecutionError` for a command of ``said`` that ``user`` does not share or ``instead`` override."""
     for name, table in (("slurm", SLURM), ("parsl", PARSL)):
         here, users = said.get(name) or {}, user.get(name) or {}
         for key in COMMANDS:

@@ -69,8 +69,8 @@ class RunState:
     Attributes:
         planned: the run.
         status: its status.
-        record: the record in ``jobs/`` for its document, or for a document that differs only in its uid, which is then
-            ``record.run``.
+        record: the record in ``jobs/`` for its document, or for a document that differs only in its uid
+            (``record.run``).
         marker: the marker in ``jobs/`` for its document.
         instances: its instances in the store, the newest last.
         assignment: the newest task of a cluster that has it.

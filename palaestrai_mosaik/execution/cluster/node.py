@@ -101,7 +101,7 @@ def execute_task(  # noqa: PLR0913 (each caller knows something else)
         launcher: starts the processes of the runs, and stays open; ``None``: a new one with ``method``.
         method: the start method of a new launcher.
         should_end: called once a second; the runs are asked to stop when it returns true.
-        reporting: the reports to a search of the task's only run.
+        reporting: how the task's only run reports to a search; ``None``: it does not.
 
     Raises:
         ExecutionError: the folder does not have the task.

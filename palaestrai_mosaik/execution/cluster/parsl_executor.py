@@ -312,7 +312,7 @@ def execute(
         number: the number of the submission.
         task: the number of the task in the submission.
         name: a unique name of this try.
-        reporting: the reports of the task's run to a search.
+        reporting: how the task's run reports to a search; ``None``: it does not.
 
     Returns:
         The fields of the :class:`~palaestrai_mosaik.execution.cluster.node.TaskOutcome`; ``None`` if the runs had been

@@ -45,8 +45,8 @@ from palaestrai_mosaik.runner.worker_process import THREADS
 from ..local import available_cores
 from .settings import ParslSettings
 
-#: seconds between two heartbeats of a pilot, which are also those between two checks of its workers; and seconds
-#: without a heartbeat after which a pilot and the interchange consider each other gone
+#: seconds between two heartbeats of a pilot, and between two checks of its workers; seconds without a heartbeat after
+#: which a pilot and the interchange consider each other gone
 HEARTBEAT_PERIOD, HEARTBEAT_THRESHOLD = 2, 20
 #: seconds without a touch of the driver's file after which a pilot considers the driver gone
 _GONE = 30
