@@ -507,7 +507,7 @@ def task_run(state: RunState) -> TaskRun:
 def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
     """Return the executor of ``settings`` for the runs of ``folder``.
 
-    For a search, jobs are taken one by one, because each depends on the results of earlier runs.
+    Runs of a search share no process or task, because each depends on the results of earlier ones.
 
     Args:
         settings: settings of the execution.

@@ -132,7 +132,10 @@ def _refuse_modules(before: Any, user: Any) -> None:
 def _refuse_commands(
     author: tuple[str, str], said: Mapping[str, Any], user: Mapping[str, Any], *instead: Mapping[str, Any]
 ) -> None:
-    """Raise :class:`ExecutionError` for a command of ``said`` that ``user`` does not share or ``instead`` override."""
+    """Raise :class:`ExecutionError` for a command of ``said`` that is not trusted.
+
+    A command is trusted if ``user`` has the same one. It is ignored if one of ``instead`` overrides it.
+    """
     for name, table in (("slurm", SLURM), ("parsl", PARSL)):
         here, users = said.get(name) or {}, user.get(name) or {}
         for key in COMMANDS:
