@@ -1,8 +1,8 @@
-"""Executes the runs of a generated design folder: on local cores, or on a cluster (:mod:`.cluster`).
+"""Executes the runs of a generated design folder on local cores or on a cluster (:mod:`.cluster`).
 
-:func:`run_folder` executes what is missing and returns a :class:`Summary`;
-:func:`run_states` says how far all runs are, :func:`job_records` how those ended that ran.
-:mod:`.executor` is the contract of executors, :mod:`.job` describes the files in ``jobs/``.
+:func:`run_folder` executes the missing runs and returns a :class:`Summary`. :func:`run_states` returns the status of
+each run, :func:`job_records` the records of ended runs. :mod:`.executor` defines the interface of executors,
+:mod:`.job` describes the files in ``jobs/``.
 """
 
 from palaestrai_mosaik.store.location import StoreLocation

@@ -1,15 +1,14 @@
-"""Which process executes a run: one at a time, on any host, may have its marker.
+"""Claims: at most one process, on any host, executes a run. It holds the run's marker file.
 
-A marker is put in place only where there is none, or in place of one whose process is gone:
+A process may create a missing marker, or replace the marker of a dead process:
 
-- a process of this host is gone when it does not run any more;
-- one of another host, when the marker has not been touched for
-  :data:`~palaestrai_mosaik.execution.job.STALE_AFTER` seconds, or when it belongs to an earlier start of the very task
-  that this process belongs to: a scheduler ends a task before it starts it again.
+- A process of this host is dead if it does not run any more.
+- A process of another host is considered dead if its marker has not been touched for
+  :data:`~palaestrai_mosaik.execution.job.STALE_AFTER` seconds, or if it belongs to an earlier start of this process's
+  own task, because a scheduler ends a task before it starts it again.
 
-Two processes that find the marker of a dead one must not both replace it. To replace it, a process holds a
-second file meanwhile, which is won in the same way as the marker itself; so nothing is stuck where a
-process is killed in between.
+At most one process may replace a marker. To do so, it first claims a second file in the same way, so a process that is
+killed in between does not block others.
 """
 
 from __future__ import annotations
@@ -31,18 +30,22 @@ from palaestrai_mosaik.runner import Interrupt
 
 from .job import HEARTBEAT_INTERVAL, Job, JobRecord, Marker, is_stale
 
-#: what file systems without hard links say
+#: errors of file systems without hard links
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
-#: seconds within which a marker is written whole where there are no hard links
+#: seconds within which a marker is completely written on file systems without hard links
 _WRITING = 10.0
 _POLL = 0.1
 
 
 def claim(job: Job) -> Marker | None:
-    """Make this process the one that executes ``job``, and return its marker, which is in place then.
+    """Claim the run of ``job`` for this process.
 
-    ``None``: another process executes the run, or has recorded this attempt or a later one meanwhile.
-    Raises :class:`ExecutionError` where the marker cannot be written.
+    Returns:
+        The marker of this process, which has been written; ``None`` if another process executes the run, or has
+        meanwhile recorded this attempt or a later one.
+
+    Raises:
+        ExecutionError: the marker cannot be written.
     """
     marker = Marker.of_this_process(job)
     try:
@@ -58,9 +61,9 @@ def claim(job: Job) -> Marker | None:
 
 
 def is_taken_over(job: Job, marker: Marker) -> bool:
-    """Whether another process has taken the place of ``marker``, because it was silent for too long."""
-    found = Marker.read(job.marker)
-    return found is not None and (found.host, found.pid, found.pid_started) != (
+    """Whether another process has replaced ``marker``, because this process did not touch it for too long."""
+    current = Marker.read(job.marker)
+    return current is not None and (current.host, current.pid, current.pid_started) != (
         marker.host,
         marker.pid,
         marker.pid_started,
@@ -68,17 +71,22 @@ def is_taken_over(job: Job, marker: Marker) -> bool:
 
 
 def wait_for_exits(markers: Iterable[Path], seconds: float, of: Callable[[Marker], bool]) -> None:
-    """Wait while processes of this host have those of the markers that ``of`` chooses.
+    """Wait until no live process of this host holds one of the markers.
 
-    They are those of a driver that is gone: they notice, and end within seconds.
+    The processes of a dead driver notice its end, and exit within seconds.
+
+    Args:
+        markers: the paths of the markers.
+        seconds: the maximum time to wait.
+        of: selects the markers to wait for.
     """
     waiting = list(markers)
     until = time.monotonic() + seconds
     while waiting and time.monotonic() < until:
-        found = [(path, Marker.read(path)) for path in waiting]
+        pairs = [(path, Marker.read(path)) for path in waiting]
         waiting = [
             path
-            for path, marker in found
+            for path, marker in pairs
             if marker is not None and marker.of_this_host and marker.alive and of(marker)
         ]
         if waiting:
@@ -86,10 +94,11 @@ def wait_for_exits(markers: Iterable[Path], seconds: float, of: Callable[[Marker
 
 
 class Heartbeat:
-    """While entered, touches the marker of a run every :data:`~palaestrai_mosaik.execution.job.HEARTBEAT_INTERVAL` seconds.
+    """Touches the marker of a run at regular intervals while its block is executed.
 
-    Where another process has taken the run over (this one was held up for longer than
-    :data:`~palaestrai_mosaik.execution.job.STALE_AFTER`), the run is asked to stop.
+    The interval is :data:`~palaestrai_mosaik.execution.job.HEARTBEAT_INTERVAL`. If another process has taken over the
+    run, because this one was suspended for longer than :data:`~palaestrai_mosaik.execution.job.STALE_AFTER`, the run is
+    asked to stop.
     """
 
     def __init__(self, job: Job, marker: Marker, interrupt: Interrupt):
@@ -106,7 +115,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._over.wait(HEARTBEAT_INTERVAL):
-            # a file system that does not answer, or is full, is no reason to end the run
+            # do not end the run because a file system is full or does not respond
             with suppress(OSError):
                 if is_taken_over(self._job, self._marker):
                     self._interrupt.request()
@@ -115,17 +124,17 @@ class Heartbeat:
 
 
 def _take(path: Path, marker: Marker) -> bool:
-    """Put ``marker`` in place at ``path``, whole; false if another process has that place."""
+    """Atomically write ``marker`` to ``path``; return false if another process holds it."""
     temporary = files.temporary_path(path)
     try:
         files.write_text(temporary, json.dumps(asdict(marker), indent=1) + "\n", durable=False)
         while not _link(temporary, path):
-            found = Marker.read(path)
-            if found is None and not os.path.lexists(path):
-                continue  # it has ended in between
-            if not _is_gone(path, found, marker):
+            other = Marker.read(path)
+            if other is None and not os.path.lexists(path):
+                continue  # the other process has just removed it
+            if not _is_gone(path, other, marker):
                 return False
-            return _replace(temporary, path, found, marker)
+            return _replace(temporary, path, other, marker)
         return True
     finally:
         with suppress(OSError):
@@ -133,11 +142,11 @@ def _take(path: Path, marker: Marker) -> bool:
 
 
 def _link(temporary: Path, path: Path) -> bool:
-    """Give the file ``temporary`` the name ``path`` too; false if something has that name."""
+    """Link the file ``temporary`` to ``path``; return false if ``path`` exists."""
     try:
         files.link(temporary, path)
     except FileExistsError:
-        # over a network the answer may have been lost, and the question put again
+        # a network file system may have repeated a successful request after losing the reply
         return os.stat(temporary).st_nlink > 1
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -157,17 +166,17 @@ def _create(path: Path, content: bytes) -> bool:
 
 
 def _is_gone(path: Path, found: Marker | None, marker: Marker) -> bool:
-    """Whether the process of the marker ``found`` at ``path`` executes nothing any more."""
-    if found is None:  # being written, or left half-written by a fault of the machine
+    """Whether the process of the marker ``found`` at ``path`` is dead."""
+    if found is None:  # incomplete: being written, or left by a machine failure
         return is_stale(path, _WRITING)
     if found.of_this_host:
-        # (this process executes nothing yet: it has failed to remove one)
+        # this process executes nothing yet, so a marker of its own is one that it failed to remove
         return not found.alive or (found.pid, found.pid_started) == (marker.pid, marker.pid_started)
     return (found.task is not None and found.task == marker.task) or is_stale(path)
 
 
 def _replace(temporary: Path, path: Path, found: Marker | None, marker: Marker) -> bool:
-    """Put ``temporary`` in the place of the marker ``found``; false if another process was faster."""
+    """Replace the marker ``found`` by ``temporary``; return false if another process was faster."""
     right = path.with_name(f".{path.name[:200]}.taking")
     if not _take(right, marker):
         return False

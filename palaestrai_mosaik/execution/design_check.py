@@ -1,4 +1,4 @@
-"""Checks run documents of a design as ``palaestrai-mosaik check`` does, before any of them is executed."""
+"""Checks run documents of a design like ``palaestrai-mosaik check``, before any of them is executed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from palaestrai_mosaik.runner.preflight import Inspection, SharedEnvironments
 
 from .outcome_check import OutcomeCheck
 
-#: which rows of a design are checked
+#: the rows of a design to check
 Extent = Literal["levels", "all", "none"]
 EXTENTS: dict[Extent, str] = {
     "levels": "rows that have each level and each extreme value at least once",
@@ -29,7 +29,7 @@ EXTENTS: dict[Extent, str] = {
 
 
 class Checked(NamedTuple):
-    """How many rows were checked; of a search, ``failing`` has what is wrong with some of its possible settings."""
+    """The number of checked rows, and the problems of some possible settings of a search (``failing``)."""
 
     rows: int
     failing: tuple[Problem, ...] = ()
@@ -38,12 +38,17 @@ class Checked(NamedTuple):
 def check_design(
     spec: DesignSpec, extent: Extent = "levels", progress: ProgressCallback | None = None
 ) -> Checked:
-    """Check the documents of rows of ``spec``: classes, environments, sensors and actuators, set-up of agents, outcomes.
+    """Check the documents of a design: classes, environments, sensors, actuators, set-up of agents, outcomes.
 
-    ``progress`` is called with the number of rows that are checked and of those that will be. Raises
-    :class:`~palaestrai_mosaik.errors.DocumentError` with each problem once: the first row that has it, and the factor
-    that sets the place where it is. Of a search, this is raised if all rows have problems, or one has no document:
-    any other setting with problems fails in the search, which goes on.
+    Args:
+        spec: the design.
+        extent: the rows to check.
+        progress: called with the number of checked rows, and their total.
+
+    Raises:
+        DocumentError: documents have problems. Each problem is reported once, with its first row and the factor that
+            causes it. For a search, this is only raised if all rows have problems, or a row has no document; any other
+            setting with problems fails during the search, which continues.
     """
     if extent == "none":
         return Checked(0)
@@ -78,7 +83,7 @@ def _problems(
     environments: SharedEnvironments,
     outcomes: OutcomeCheck,
 ) -> tuple[list[Problem], bool]:
-    """Return what is wrong with a row, and whether its factors make a document at all."""
+    """Return the problems of a row, and whether its factors yield a document."""
     uid = run_uid(expansion.spec.uid, number, 0)
     try:
         data = expansion.mapping(values, uid, 0)
@@ -96,14 +101,14 @@ def _problems(
 
 
 def _located(expansion: Expansion, values: Mapping[str, Any], problem: Problem) -> Problem:
-    """Return ``problem`` with the line of the design: of the factor that sets what is wrong, else of the base."""
+    """Return ``problem`` with the design's line of the factor that causes it, else with the line of the base."""
     spec = expansion.spec
     try:
         factor = expansion.factor_at(problem.path, values)
     except DocumentError:
-        return problem  # the path of a factor leads nowhere, which is the problem
+        return problem  # the problem is that a factor's path does not exist
     if factor is not None:
         return replace(problem, line=spec.problem("", "factors", factor.name).line)
     if spec.base is None:
-        return problem  # written in arsenAI's form, in which the document has other places
+        return problem  # in arsenAI's form, the document has other paths
     return spec.problem(problem.message, "base", *problem.path.split("."))

@@ -1,9 +1,9 @@
-"""What a run of a search reports while it goes on, and whether it is worth going on.
+"""Early stopping: reports intermediate outcomes of a search's run, and asks the pruner whether to continue.
 
-After every episode (or evaluation, where the outcome is of evaluations) it reports what its outcome would be if it
-ended now, as the mean with those of the setting's runs that have ended before. The pruner compares that with what
-other settings had reported at the same place. All of it is in the journal, decisions included: a run that is executed
-once more, after it was killed, does not ask again about what it has reported already.
+After every episode (or evaluation, if the outcome is measured in evaluations), a run reports its outcome so far,
+averaged with those of the setting's earlier runs. The pruner compares this value with the reports of other settings at
+the same step. The journal has all reports and decisions, so a run that is executed again after it was killed does not
+repeat them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,24 @@ from palaestrai_mosaik.store import Store
 
 from .journal import Journal, make_pruner, open_journal, quiet
 
-#: the attribute of a trial that says where the pruner has stopped it
+#: the attribute of a trial with the report at which the pruner stopped it
 STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """What a run of a search reports, and where; plain data.
+    """The outcome that a run of a search reports, and the journal for the reports; plain data.
 
-    ``folder``, ``study`` and ``direction`` name the journal, ``trial`` the setting in it. ``outcome`` is what is sought
-    in the phase with the index ``phase``. ``earlier`` are the outcomes of the setting's runs that have ended before,
-    and ``first`` is the number of the first report of this one.
+    Attributes:
+        folder: the design folder.
+        study: the name of the study in the journal.
+        direction: ``minimize`` or ``maximize``.
+        trial: the number of the setting's trial.
+        outcome: the outcome that the search optimizes.
+        phase: the index of the outcome's phase.
+        prune: the name of the pruner.
+        earlier: the outcomes of the setting's earlier runs.
+        first: the number of the first report of this run.
     """
 
     folder: Path
@@ -49,7 +56,7 @@ class Reporting:
 
 
 class EarlyStopping:
-    """Reports for one run, and asks ``interrupt`` to prune it."""
+    """Reports the outcomes of one run, and has ``interrupt`` stop it if the pruner decides so."""
 
     def __init__(self, reporting: Reporting, interrupt: Interrupt):
         self._reporting, self._interrupt = reporting, interrupt
@@ -59,13 +66,13 @@ class EarlyStopping:
         self._next = reporting.first
 
     def resumed(self, store: Store, instance: str) -> None:
-        """Take in what a run that is resumed had recorded before; of a new one that is nothing."""
+        """Load the recorded episodes of a resumed run. A new run has none."""
         outcome = self._reporting.outcome
         kind, _, name = outcome.of.partition(".")
         phase = self._reporting.phase
         if name:
             names = store.reward_names_across([instance], phase)
-            name = next((one for one in names if _is_reward(one, name)), name)
+            name = next((reward for reward in names if _is_reward(reward, name)), name)
         frame = store.outcomes_across([instance], kind, name, phase, evaluation=outcome.evaluation)
         if outcome.agent is not None:
             frame = frame[frame["agent"] == outcome.agent]
@@ -75,7 +82,7 @@ class EarlyStopping:
         self._next += len(set(frame["episode"]))
 
     def reports(self, phase: PhaseSpec, reports: Sequence[EpisodeReport]) -> None:
-        """Report what the run has, now that these episodes are over."""
+        """Report the outcome of the run after these episodes."""
         outcome = self._reporting.outcome
         if phase.index != self._reporting.phase or reports[0].evaluation != outcome.evaluation:
             return
@@ -88,59 +95,59 @@ class EarlyStopping:
             self._report(step, value)
 
     def _report(self, step: int, value: float) -> None:
-        given = self._reporting
+        reporting = self._reporting
         if self._journal is None:
-            self._journal = open_journal(given.folder, given.study, (given.direction,))
-        journal, number = self._journal, given.trial
+            self._journal = open_journal(reporting.folder, reporting.study, (reporting.direction,))
+        journal, number = self._journal, reporting.trial
         trial = journal.trial(number)
         stopped = trial.user_attrs.get(STOPPED)
-        if stopped is not None and given.first <= stopped["report"] <= step:
-            # an earlier attempt was killed between this decision and its end
+        if stopped is not None and reporting.first <= stopped["report"] <= step:
+            # an earlier attempt was killed after this decision, before it ended
             self._stop(stopped["report"], stopped["value"])
             return
         if step in trial.intermediate_values:
-            # an earlier attempt has, and went on
+            # an earlier attempt reported this step, and continued
             return
         id_ = journal.trial_id(number)
         journal.storage.set_trial_intermediate_value(id_, step, value)
-        if asks_to_stop(journal, number, given.prune):
+        if asks_to_stop(journal, number, reporting.prune):
             journal.storage.set_trial_user_attr(id_, STOPPED, {"report": step, "value": value})
             self._stop(step, value)
 
     def _stop(self, step: int, value: float) -> None:
-        given = self._reporting
+        reporting = self._reporting
         self._interrupt.prune(
-            f"{given.prune} stops setting {given.trial} at its report {step + 1}: {value:.6g}"
+            f"{reporting.prune} stops setting {reporting.trial} at its report {step + 1}: {value:.6g}"
         )
 
 
 def asks_to_stop(journal: Journal, number: int, prune: Pruner) -> bool:
-    """Whether the pruner stops the trial ``number``, by the last that it has reported."""
+    """Whether the pruner stops the trial ``number`` at its last report."""
     with quiet():
         return bool(make_pruner(prune).prune(journal.study, journal.trial(number)))
 
 
 def _value(report: EpisodeReport, outcome: OutcomeSpec) -> float:
-    """Return the outcome of one episode; NaN where no agent, or several, have it."""
+    """Return the outcome of one episode; NaN if no agent has it, or if several have an objective."""
     source, _, name = outcome.of.partition(".")
     agents = [outcome.agent] if outcome.agent is not None else list(report.outcomes)
-    found = []
+    values = []
     for agent in agents:
         of_agent = report.outcomes.get(agent, {})
         if source == "objective":
             aggregate = of_agent.get("objective")
         else:
             rewards = of_agent.get("rewards", {})
-            key = next((one for one in rewards if _is_reward(one, name)), None)
+            key = next((reward for reward in rewards if _is_reward(reward, name)), None)
             aggregate = None if key is None else rewards[key]
         value = math.nan if aggregate is None else float(aggregate[outcome.step])
         if not math.isnan(value):
-            found.append(value)
+            values.append(value)
     if source == "reward":
-        return found[0] if found else math.nan
-    return found[0] if len(found) == 1 else math.nan
+        return values[0] if values else math.nan
+    return values[0] if len(values) == 1 else math.nan
 
 
 def _is_reward(whole: str, name: str) -> bool:
-    """Whether ``name`` means the reward ``whole``: the environment's uid before it may be left out."""
+    """Whether ``name`` means the reward ``whole``, with or without the prefix of its environment's uid."""
     return whole == name or whole.endswith(f".{name}")

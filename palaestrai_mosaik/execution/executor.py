@@ -1,4 +1,4 @@
-"""What an executor of runs is, and the one that executes them in this process.
+"""The interface of executors, and the executor that runs jobs in this process.
 
 ::
 
@@ -6,16 +6,15 @@
     for record in executor.run(jobs):      # in the order in which they end
         print(record.run, record.status)
 
-Rules for all of them:
+All executors follow these rules:
 
-- ``jobs`` is taken lazily: a job is taken when it can be started (or handed to the
-  scheduler of a cluster), so that the caller can stop yielding jobs.
-- Every job that was taken gives exactly one record, and its file is in place before it is
-  yielded. None is given for jobs that had not begun where the executor was cancelled, or where one
-  failed and ``fail_fast`` is wanted, and for
-  those whose run another process executes, or has executed meanwhile (:mod:`.claim`): they are in ``left_out``.
-- A job's failure, the death of its process included, is a record, never an exception.
-- When the iteration ends, or is left, no process of a run is left.
+- ``jobs`` is consumed lazily: a job is taken when it can be started, or submitted to the scheduler of a cluster, so
+  that the caller can stop yielding jobs.
+- Each job that was taken yields exactly one record, and its file is written before. There are two exceptions: jobs
+  that had not begun when the executor was cancelled, or when a job failed with ``fail_fast``; and jobs with a run that
+  another process executes or has executed meanwhile (:mod:`.claim`), which are listed in ``left_out``.
+- The failure of a job, including the death of its process, yields a record and never raises an exception.
+- When the iteration ends, or the caller leaves it, no process of a run remains.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from palaestrai_mosaik.runner import Interrupt, Progress
 from .job import Job, JobRecord
 from .task import execute_job, open_log
 
-#: module, class and parameters of a part of this package that runs are made of
+#: a class of this package that runs use: its module, name and parameters
 PreloadedClass = tuple[str, str, dict[str, Any]]
 _OURS = re.compile(r"(palaestrai_mosaik\.(?:environment|agent)\.[\w.]+):(\w+)")
-#: modules that import what takes seconds and starts threads
+#: modules not preloaded, because their imports take seconds and start threads
 _LEFT_OUT = re.compile(r"palaestrai_mosaik\.agent\.library\.sb3")
 
 
 class Executor(ABC):
-    """Executes jobs somewhere. See the rules of this module."""
+    """Executes jobs, following the rules of this module."""
 
     def __init__(self) -> None:
         self._cancelled = 0
-        #: runs that were left out, by uid: another process executes them
+        #: the uids of runs that were skipped, because another process executes them
         self.left_out: list[str] = []
 
     @abstractmethod
@@ -56,7 +55,7 @@ class Executor(ABC):
         """Execute jobs.
 
         Args:
-            jobs: is taken lazily, job by job, as each can be started.
+            jobs: an iterable, consumed lazily as jobs can be started.
 
         Yields:
             The record of each job as it ends.
@@ -65,7 +64,7 @@ class Executor(ABC):
     @property
     @abstractmethod
     def processes(self) -> int:
-        """How many runs are executed at the same time, at most."""
+        """The maximum number of concurrent runs."""
 
     @property
     def cancelled(self) -> bool:
@@ -75,7 +74,7 @@ class Executor(ABC):
     def cancel(self, *, now: bool = False) -> None:
         """Start no more runs, and stop the current ones.
 
-        Only notes the wish, so a signal handler or another thread may call it.
+        Only sets a flag, so signal handlers and other threads may call it.
 
         Args:
             now: kill the current runs.
@@ -86,9 +85,8 @@ class Executor(ABC):
 class InlineExecutor(Executor):
     """Executes jobs in this process, one after the other.
 
-    Standard streams stay as they are, so ``breakpoint()`` works in users' code. The traceback
-    of a failure is printed whole and written to the log. There is no time limit, and a
-    process that dies takes all with it.
+    The standard streams are not redirected, so ``breakpoint()`` works in users' code. The full traceback of a failure
+    is printed and written to the log. There is no time limit, and a crash of the process ends all runs.
     """
 
     processes = 1
@@ -98,11 +96,11 @@ class InlineExecutor(Executor):
         for job in jobs:
             if self.cancelled:
                 return
-            done = execute_job(job, Interrupt(), Progress())
-            if done is None:
+            result = execute_job(job, Interrupt(), Progress())
+            if result is None:
                 self.left_out.append(job.run)
                 continue
-            record, trace = done
+            record, trace = result
             if trace:
                 write(f"run {job.run!r} failed:\n{trace}", sys.stderr, end="")
                 with os.fdopen(open_log(job), "a", encoding="utf-8", errors="backslashreplace") as log:
@@ -115,11 +113,14 @@ class InlineExecutor(Executor):
 
 
 def classes_to_preload(design: Mapping[str, Any]) -> list[PreloadedClass]:
-    """Return the classes of this package that a design names, with their parameters, each once.
+    """Return the distinct classes of this package that a design names, with their parameters.
 
-    Those are left out that import torch, or that another interpreter imports; users' classes always are.
+    Users' classes are left out, as are classes that import torch or run in another interpreter.
+
+    Args:
+        design: the resolved design.
     """
-    found: dict[str, PreloadedClass] = {}
+    classes: dict[str, PreloadedClass] = {}
     for topic, entry in _mappings(design):
         name = str(entry.get("name"))
         if topic in SHORT_NAMES:
@@ -128,12 +129,12 @@ def classes_to_preload(design: Mapping[str, Any]) -> list[PreloadedClass]:
         if match and not _LEFT_OUT.match(match[1]) and entry.get("interpreter") is None:
             params = entry.get("params")
             params = dict(params) if isinstance(params, Mapping) else {}
-            found.setdefault(f"{match[0]} {params!r}", (match[1], match[2], params))
-    return [found[key] for key in sorted(found)]
+            classes.setdefault(f"{match[0]} {params!r}", (match[1], match[2], params))
+    return [classes[key] for key in sorted(classes)]
 
 
 def _mappings(value: Any, topic: str = "") -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    """Yield all mappings in ``value``, each with the key that it lies under, in the singular: what it describes."""
+    """Yield all nested mappings in ``value``, each with its topic: its key, in the singular."""
     if isinstance(value, Mapping):
         yield topic, value
         for key, part in value.items():

@@ -1,10 +1,9 @@
-"""The fork server: a process that has imported what runs need, and forks one for each.
+"""The fork server: a process that imports the modules of runs once, and forks a process for each run.
 
-It has set up, once, environments whose later set-ups gain by that, executes a short run of this
-package's own before it forks many (:func:`warm_up`), and does nothing else: no thread, no connection
-to a store that is kept, no users' code. A fork costs a
-few milliseconds, where an interpreter would need a second (with the grid: four) to start and
-import. It ends with the driver, and its runs with it.
+It sets up environments once if this speeds up later set-ups, and executes a short run of this package's own classes
+before it forks many processes (:func:`warm_up`). It has no threads, keeps no connection to a store, and runs no users'
+code. A fork takes a few milliseconds, while a new interpreter needs a second (with the grid: four) to start and
+import. The server and its runs end with the driver.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from .job import Job
 from .run_store import empty_database
 from .task import GRACE, execute_jobs, exit_process
 
-#: what every run imports, beside what this module does
+#: modules that every run imports, in addition to those imported here
 _ALWAYS = (
     "mosaik",
     "numpy.ma",
@@ -51,9 +50,9 @@ _ALWAYS = (
     "palaestrai_mosaik.simulation.conditions",
 )
 _POLL = 0.05
-#: a driver that starts so many processes starts more: from then on it pays to have executed a run before they are forked
+#: the start with this number triggers the warm-up, because a driver with that many starts will make more
 _MANY = 4
-#: what is executed then: a step of this package's own classes, recorded
+#: the document of the warm-up run: one recorded step of this package's own classes
 _WARM_UP_RUN: dict[str, Any] = {
     **{"uid": "rehearsal", "seed": 0, "version": DOCUMENT_VERSION},
     "schedule": [
@@ -95,14 +94,14 @@ _WARM_UP_RUN: dict[str, Any] = {
         }
     },
 }
-#: signals that a scheduler or a lost terminal may send to all processes of a task; this one waits for the runs
+#: signals that a scheduler or a lost terminal may send to all processes of a task; ignored, to wait for the runs
 _IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
 class _Server:
     def __init__(self, connection: Connection, lifeline: int):
         self._connection, self._lifeline = connection, lifeline
-        #: the driver's key of every process that has not ended
+        #: the driver's key of each live process, by process id
         self._keys: dict[int, int] = {}
         self._starts = 0
         self._wakeup, self._woken = os.pipe()
@@ -129,19 +128,19 @@ class _Server:
         if what == "start":
             self._starts += 1
             if self._starts == _MANY:
-                # what fails here fails in the runs, too, and they tell
+                # a failure here also fails the runs, which report it
                 with contextlib.suppress(Exception):
                     warm_up()
             self._start(key, content)
             return
         number, whole = content
-        for pid, known in self._keys.items():
-            if known == key:
+        for pid, key_of_process in self._keys.items():
+            if key_of_process == key:
                 _send_signal(pid, number, whole=whole)
 
     def _start(self, key: int, jobs: Sequence[Job]) -> None:
         with warnings.catch_warnings():
-            # Python counts a thread of pyarrow's allocator, which knows how to be forked
+            # Python warns of a thread of pyarrow's allocator, which is safe to fork
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid:
@@ -151,7 +150,7 @@ class _Server:
 
     def _run(self, jobs: Sequence[Job]) -> NoReturn:
         try:
-            # a group of its own: what the run has started can be ended with it
+            # a process group of its own, so that the run's child processes can be killed with it
             os.setsid()
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, *_IGNORED_SIGNALS):
@@ -167,21 +166,21 @@ class _Server:
 
     def _reap(self) -> list[tuple[int, int, int]]:
         """Return the key, exit code and id of every process that has ended."""
-        found = []
+        processes = []
         while self._keys:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
                 break
-            # before its number may be given to another: what it has left behind
+            # kill its remaining children before its process id can be reused
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(ended.si_pid, signal.SIGKILL)
             _, status = os.waitpid(ended.si_pid, 0)
             code = os.waitstatus_to_exitcode(status)
-            found.append((self._keys.pop(ended.si_pid), code, ended.si_pid))
-        return found
+            processes.append((self._keys.pop(ended.si_pid), code, ended.si_pid))
+        return processes
 
     def _end_all(self) -> None:
-        """The driver is gone: the runs notice and end; kill those that do not."""
+        """Wait until the runs have ended after the loss of the driver, and kill those that have not."""
         until = time.monotonic() + GRACE + 1.0
         while self._keys and time.monotonic() < until:
             self._reap()
@@ -191,7 +190,7 @@ class _Server:
 
 
 def _send_signal(pid: int, number: int, *, whole: bool) -> None:
-    # not reaped, so the number is still that process's; its group may not be there yet
+    # the process is not reaped yet, so its id is still valid; its group may not exist yet
     if whole:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, number)
@@ -200,15 +199,15 @@ def _send_signal(pid: int, number: int, *, whole: bool) -> None:
 
 
 def _prepare(module: str, name: str, params: dict[str, Any]) -> None:
-    """Import a class; set it up once if it is an environment whose later set-ups gain by that.
+    """Import a class; set up an environment once if this speeds up later set-ups.
 
-    What its parameters name of other packages is left to the runs, which know what is allowed to them.
+    Modules of other packages in its parameters are left to the runs, which know their allowed modules.
     """
     with only_modules(()):
-        found = load(f"{module}:{name}")
-        if not (isinstance(found, type) and issubclass(found, World) and found.shares_setup):
+        loaded = load(f"{module}:{name}")
+        if not (isinstance(loaded, type) and issubclass(loaded, World) and loaded.shares_setup):
             return
-        environment = found(**params)
+        environment = loaded(**params)
         try:
             environment.setup()
         finally:
@@ -216,10 +215,10 @@ def _prepare(module: str, name: str, params: dict[str, Any]) -> None:
 
 
 def warm_up() -> None:
-    """Execute a short run of this package's own classes, recorded in a store that is thrown away.
+    """Execute a short run of this package's own classes, recorded in a temporary store.
 
-    What is made at first use (caches of SQLAlchemy and pyarrow, attributes of classes) is there for all runs then,
-    instead of being made by each: more than a tenth of the time of a short run.
+    It fills the caches of SQLAlchemy and pyarrow and computes class attributes for all runs. Otherwise, each run would
+    do so, which takes more than a tenth of the time of a short run.
     """
     with (
         only_modules(()),
@@ -227,20 +226,25 @@ def warm_up() -> None:
         StoreLocation(folder).open(create=True, journal="delete") as store,
     ):
         execute(from_mapping(_WARM_UP_RUN, text=""), store=store)
-    # as in :func:`serve`
+    # see :func:`serve`
     gc.collect()
     gc.freeze()
 
 
 def main() -> None:
-    """Run the fork server in an interpreter of its own: ``connection lifeline`` on the command line."""
+    """Run the fork server in a new interpreter, with ``connection lifeline`` on the command line."""
     connection, lifeline = Connection(int(sys.argv[1])), int(sys.argv[2])
     sys.argv[1:] = []
     serve(connection, lifeline)
 
 
 def serve(connection: Connection, lifeline: int) -> None:
-    """Run the fork server until the driver is gone; what to prepare comes as the first message."""
+    """Run the fork server until the driver is gone.
+
+    Args:
+        connection: the connection to the driver, which first sends the classes to prepare.
+        lifeline: a file descriptor that is closed at the other end when the driver is gone.
+    """
     for number in _IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     for module in _ALWAYS:
@@ -253,12 +257,12 @@ def serve(connection: Connection, lifeline: int) -> None:
         # the run that needs a missing or faulty part reports it
         with contextlib.suppress(Exception):
             _prepare(*part)
-    # what else is done once in a process
+    # other work that is done once per process
     package_versions()
     configure_mappers()
-    with contextlib.suppress(Exception):  # as above
+    with contextlib.suppress(Exception):  # the runs report it
         empty_database()
-    # what is there now is shared by all runs: the collector must not touch, and so copy, it
+    # all runs share the current objects; the garbage collector must not touch them, which would copy their pages
     gc.collect()
     gc.freeze()
     _Server(connection, lifeline).serve()

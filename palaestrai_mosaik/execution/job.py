@@ -1,19 +1,18 @@
-"""A job (one planned run that is to be executed), its files, and what is known of it afterwards.
+"""Jobs, which are planned runs to be executed, and their files.
 
-Each run of a design folder has up to three files in ``jobs/``, named as its document::
+Each run of a design folder has up to three files in ``jobs/``, named like its document::
 
     jobs/
       <slug>.json       the record: how the run ended; renamed into place at its end
-      <slug>.running    the marker: which process runs it now
-      <slug>.log        what the run printed, and the traceback of its failure
+      <slug>.running    the marker: which process executes it now
+      <slug>.log        the output of the run, and the traceback of its failure
       .lock             held by the command that executes the folder
 
-The process of a run writes marker and record itself. A process that died leaves its marker;
-the process that notices writes the record. A record that belongs to another document (its ``hash``) or
-cannot be read does not count.
+The process of a run writes marker and record itself. If it dies, its marker remains, and the process that notices
+this writes the record. Records of other documents (by ``hash``) and unreadable records are ignored.
 
-While a run is executing, its process touches the marker every :data:`HEARTBEAT_INTERVAL` seconds: another host can see
-nothing else of it.
+During a run, its process touches the marker every :data:`HEARTBEAT_INTERVAL` seconds, which is the only sign of life
+that other hosts can see.
 """
 
 from __future__ import annotations
@@ -41,9 +40,15 @@ if TYPE_CHECKING:
 
 
 def write_file(path: Path, text: str, *, durable: bool = True) -> None:
-    """Put ``text`` in place at ``path``: whole, or not at all; ``durable``: and on the disk.
+    """Atomically write ``text`` to ``path``. A link at ``path`` is replaced, not followed.
 
-    A link at ``path`` is replaced, not followed. Raises :class:`ExecutionError`.
+    Args:
+        path: the file.
+        text: its content.
+        durable: flush the file to disk.
+
+    Raises:
+        ExecutionError: the file cannot be written.
     """
     try:
         files.write_text(path, text, durable=durable)
@@ -55,7 +60,8 @@ def write_file(path: Path, text: str, *, durable: bool = True) -> None:
 def held(lock: FileLock, folder: Path) -> Iterator[None]:
     """Hold a lock of the design folder ``folder``.
 
-    Raises :class:`ExecutionError` where another process holds it, or it cannot be made.
+    Raises:
+        ExecutionError: another process holds the lock, or it cannot be created.
     """
     with ExitStack() as stack:
         try:
@@ -68,7 +74,7 @@ def held(lock: FileLock, folder: Path) -> Iterator[None]:
 
 
 RecordStatus = Literal["finished", "failed", "interrupted", "pruned"]
-#: annotation of a field of a record or marker -> the types of its value in JSON
+#: the JSON types of a record's or marker's field, by the field's annotation
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "str | None": (str, type(None)),
@@ -76,29 +82,33 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
 }
-#: seconds between two touches of a marker by the process of its run
+#: seconds between two touches of a marker
 HEARTBEAT_INTERVAL = 30.0
-#: seconds after which a marker of another host that has not been touched belongs to a dead process
+#: seconds after which the process of an untouched marker of another host is considered dead
 STALE_AFTER = 10 * HEARTBEAT_INTERVAL
-#: seconds by which the start of a process may differ that an older release wrote down
+#: seconds by which the start of a process may differ from the value that an older release recorded
 _START_TOLERANCE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One planned run that is to be executed; plain data, to be sent to another process.
+    """A planned run to be executed; plain data that can be sent to another process.
 
-    ``run`` is the run's uid, ``hash`` that of its document, which lies at ``document``;
-    ``path`` is that of its files in ``jobs/``, without a suffix. ``attempt`` counts from 1.
-    ``resume`` is the instance in the store to resume from its checkpoint, if there is one;
-    ``checkpoint_every`` are the seconds between two of them (0: none).
-
-    ``own_store``: ``store`` is that of this run alone. It is made where it is missing, and the run goes
-    on from the newest checkpoint that it finds there. ``task`` is what the scheduler of a
-    cluster calls the task that executes the run. ``allow_modules`` are the beginnings of modules'
-    names of which the document may name classes (``None``: all). ``shares_process``: another run may follow
-    in its process even if a document has named users' code there. ``reporting``: what the run tells a search while
-    it goes on, which may stop it early.
+    Attributes:
+        run: the uid of the run.
+        hash: the hash of the run's document.
+        document: the path of the document.
+        path: the path of the run's files in ``jobs/``, without a suffix.
+        store: the store for the results.
+        attempt: the number of the attempt, from 1.
+        resume: the instance in the store to resume from its checkpoint, if any.
+        checkpoint_every: seconds between two checkpoints; 0: no checkpoints.
+        own_store: whether ``store`` belongs to this run alone. It is then created if it is missing, and the run resumes
+            from the newest checkpoint in it.
+        task: the scheduler's name of the cluster task that executes the run.
+        allow_modules: prefixes of the modules with classes that the document may name; ``None``: all.
+        shares_process: whether another run may follow in the same process, even if a document has named users' code.
+        reporting: how the run reports to a search, which may stop it early; ``None``: it does not.
     """
 
     run: str
@@ -136,19 +146,30 @@ class Job:
         return with_suffix(self.path, ".log")
 
     def is_covered_by(self, found: JobRecord | Marker) -> bool:
-        """Whether ``found`` is of this attempt at the document, or of a later one."""
+        """Whether ``found`` belongs to this attempt at the document, or to a later one."""
         return found.hash == self.hash and found.attempt >= self.attempt
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """How an attempt at a run ended.
+    """The end of an attempt at a run.
 
-    ``started`` and ``ended`` are UTC in ISO 8601, ``seconds`` the time between.
-    ``exit_code`` is 0, 1 or 130 where the run ended by itself, else that of its process
-    (negative: the signal that killed it). ``error`` is what went wrong, one line or a few.
-    ``instance`` is the run's id in ``store``, ``None`` where it had not begun. ``task`` is that of
-    the :class:`Job`.
+    Attributes:
+        run: the uid of the run.
+        hash: the hash of the run's document.
+        status: how the attempt ended.
+        instance: the run's uid in ``store``; ``None`` if it had not begun.
+        store: the store with the results.
+        started: the start, UTC in ISO 8601.
+        ended: the end, UTC in ISO 8601.
+        seconds: the time between start and end.
+        exit_code: 0, 1 or 130 if the run ended by itself, else that of its process (negative: the signal that killed
+            it).
+        error: the error message, of one or a few lines.
+        host: the host of the process.
+        pid: the id of the process.
+        attempt: the number of the attempt, from 1.
+        task: see :class:`Job`.
     """
 
     run: str
@@ -167,7 +188,7 @@ class JobRecord:
     task: str | None = None
 
     def write(self, path: Path) -> None:
-        """Put the record in place: whole, and on the disk, or not at all."""
+        """Atomically write the record, and flush it to disk."""
         write_file(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
@@ -181,9 +202,15 @@ class JobRecord:
         exit_code: int,
         error: str,
     ) -> JobRecord:
-        """Return the record of a run whose process is gone, and which left ``marker`` (``None``: nothing).
+        """Return the record of a run after the death of its process.
 
-        A marker of an attempt before that of ``job`` says nothing of it.
+        Args:
+            job: the job.
+            marker: the marker that the process left, if any. A marker of an earlier attempt is ignored.
+            status: how the attempt ended.
+            seconds: its duration.
+            exit_code: the exit code of the process.
+            error: the error message.
         """
         if marker is not None and not job.is_covered_by(marker):
             marker = None
@@ -208,13 +235,13 @@ class JobRecord:
     @classmethod
     def read(cls, path: Path) -> JobRecord | None:
         """Read the record at ``path``; ``None`` if it is missing or unreadable."""
-        found = _read(path, cls)
-        return None if found is None else cls(**found)
+        values = _read(path, cls)
+        return None if values is None else cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Which process executes a run, since when, and as which instance once that is known."""
+    """The process that executes a run, its start, and the instance once it is known."""
 
     run: str
     hash: str
@@ -228,7 +255,7 @@ class Marker:
 
     @classmethod
     def of_this_process(cls, job: Job) -> Marker:
-        """Return the marker of ``job`` for this process, from now on."""
+        """Return a new marker of ``job`` for this process, with the current time."""
         return cls(
             job.run,
             job.hash,
@@ -241,58 +268,58 @@ class Marker:
         )
 
     def write(self, path: Path) -> None:
-        """Put the marker in place, whole."""
+        """Atomically write the marker."""
         write_file(path, json.dumps(asdict(self), indent=1) + "\n", durable=False)
 
     @classmethod
     def read(cls, path: Path) -> Marker | None:
         """Read the marker at ``path``; ``None`` if it is missing or unreadable."""
-        found = _read(path, cls)
-        return None if found is None else cls(**found)
+        values = _read(path, cls)
+        return None if values is None else cls(**values)
 
     @property
     def of_this_host(self) -> bool:
-        """Whether the process is one of this host."""
+        """Whether the process belongs to this host."""
         return self.host == socket.gethostname()
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs; of another host it is believed."""
+        """Whether the process still runs. Processes of other hosts are assumed to run."""
         return not self.of_this_host or still_runs(self.pid, self.pid_started, _START_TOLERANCE)
 
 
 def is_stale(marker: Path, seconds: float = STALE_AFTER) -> bool:
-    """Whether the file ``marker`` has not been touched for ``seconds`` (or is gone).
+    """Whether the file ``marker`` is missing, or has not been touched for ``seconds``.
 
-    The clock is that of the file system, which may be another host's: a file beside it is made for that.
+    A temporary file next to it gives the file system's time, because its clock may be that of another host.
     """
     try:
         return files.file_system_time(marker) - marker.stat().st_mtime > seconds
     except FileNotFoundError:
         return True
-    except OSError:  # a folder that cannot be written: this host's clock has to do
+    except OSError:  # the folder is not writable, so use this host's clock
         return time.time() - marker.stat().st_mtime > seconds
 
 
 def with_suffix(path: Path, suffix: str) -> Path:
-    """Return ``path`` with ``suffix`` added (names of runs may hold dots)."""
+    """Append ``suffix`` to ``path``, because ``Path.with_suffix`` would cut run names that contain dots."""
     return path.with_name(path.name + suffix)
 
 
 def now() -> str:
-    """Return the time, UTC, in ISO 8601."""
+    """Return the current time, UTC in ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _read(path: Path, kind: type[JobRecord | Marker]) -> dict[str, Any] | None:
-    """Return the fields of a ``kind`` that the file holds, ``None`` if it holds no such thing."""
+    """Read the fields of a record or marker; return ``None`` if the file is missing or invalid."""
     try:
-        found = json.loads(files.read_text(path))
+        values = json.loads(files.read_text(path))
     except (FileNotFoundError, ValueError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         return None
     types = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
-    # older releases wrote no task
-    whole = found.keys() <= types.keys() and types.keys() - found.keys() <= {"task"}
-    return found if whole and all(isinstance(found[name], types[name]) for name in found) else None
+    # files of older releases lack the task
+    whole = values.keys() <= types.keys() and types.keys() - values.keys() <= {"task"}
+    return values if whole and all(isinstance(values[name], types[name]) for name in values) else None

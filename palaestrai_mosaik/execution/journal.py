@@ -1,7 +1,7 @@
 """The journal of a search: Optuna's log in the design folder, the only state that workers of a search share.
 
-It is a file to which whole lines are appended under a lock that works on file systems that nodes share
-(:mod:`.journal_file`): no server, no network. It has every setting that was proposed, by which process, what was reported of it, and what became of it.
+It is a file to which lines are appended under a lock that works on shared file systems (:mod:`.journal_file`), without
+a server or a network connection. It has every proposed setting with its process, its reports and its result.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from palaestrai_mosaik.installation import install_extra
 
 from .journal_file import JournalFile
 
-#: the folder of a search in its design's folder, and its journal
+#: the folder of a search in its design folder, and its journal
 FOLDER, JOURNAL = "search", "journal.log"
 
 
 @cache
 def optuna() -> ModuleType:
-    """Import and return Optuna, which then says nothing by itself.
+    """Import Optuna, silence its log, and return it.
 
-    Raises :class:`ExecutionError` where it is not installed.
+    Raises:
+        ExecutionError: Optuna is not installed.
     """
     try:
         import optuna as found
@@ -43,7 +44,7 @@ def optuna() -> ModuleType:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Leave out what Optuna warns of: that parts of it are experimental, which its version pins here."""
+    """Suppress Optuna's warnings of experimental features, which are safe to use because its version is pinned."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -51,39 +52,39 @@ def quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Journal:
-    """The journal of a search, opened: Optuna's ``storage``, and the ``study`` in it."""
+    """The open journal of a search: Optuna's ``storage``, and the ``study`` in it."""
 
     path: Path
     storage: Any
     study: Any
 
     def trial(self, number: int) -> Any:
-        """Return the trial ``number`` as it is now."""
+        """Return the current state of the trial ``number``."""
         return self.storage.get_trial(self.trial_id(number))
 
     def trial_id(self, number: int) -> int:
-        """Return what the storage calls the trial ``number``."""
-        found: int = self.storage.get_trial_id_from_study_id_trial_number(self.study._study_id, number)
-        return found
+        """Return the id of the trial ``number`` in the storage."""
+        trial: int = self.storage.get_trial_id_from_study_id_trial_number(self.study._study_id, number)
+        return trial
 
     def trials(self) -> list[Any]:
-        """Return all trials as they are now, in order; they are not to be changed."""
-        found: list[Any] = self.storage.get_all_trials(self.study._study_id, deepcopy=False)
-        return found
+        """Return the current state of all trials, in order. The caller must not modify them."""
+        trials: list[Any] = self.storage.get_all_trials(self.study._study_id, deepcopy=False)
+        return trials
 
 
 def open_journal(folder: Path, name: str, directions: tuple[str, ...]) -> Journal:
-    """Open the journal of the search in the design folder ``folder``, which is made where it is missing.
+    """Open the journal of the search in a design folder, creating it if it is missing.
 
     Args:
         folder: the design folder.
         name: the name of the study.
-        directions: ``minimize`` or ``maximize``, for each objective.
+        directions: ``minimize`` or ``maximize`` for each objective.
 
     Raises:
         ExecutionError: Optuna is not installed, or the journal cannot be read or written.
     """
-    found = optuna()
+    module = optuna()
     path = folder.absolute() / FOLDER / JOURNAL
     try:
         trust(folder)
@@ -93,27 +94,27 @@ def open_journal(folder: Path, name: str, directions: tuple[str, ...]) -> Journa
         raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
     with quiet():
         storage = _storage_class()(backend)
-        study = found.create_study(
+        study = module.create_study(
             storage=storage,
             study_name=name,
             directions=list(directions),
             load_if_exists=True,
-            sampler=found.samplers.RandomSampler(seed=0),
-            pruner=found.pruners.NopPruner(),
+            sampler=module.samplers.RandomSampler(seed=0),
+            pruner=module.pruners.NopPruner(),
         )
     return Journal(path, storage, study)
 
 
 @cache
 def _storage_class() -> Any:
-    """Return Optuna's class of journals, which names the line that it cannot apply."""
+    """Return a subclass of Optuna's journal storage that names the line that it cannot apply."""
 
     class Storage(optuna().storages.JournalStorage):  # type: ignore[misc]
         def _sync_with_backend(self) -> None:
             try:
                 super()._sync_with_backend()
             except optuna().exceptions.OptunaError:
-                # of this process's own entry: the study is there already, a trial has ended
+                # about this process's own entry, such as an existing study, or a trial that has ended
                 raise
             except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
                 self._backend.refuse_line(self._replay_result.log_number_read - 1, error)
@@ -122,7 +123,7 @@ def _storage_class() -> Any:
 
 
 def make_pruner(name: Pruner) -> Any:
-    """Return Optuna's pruner of this name, with its defaults."""
+    """Return Optuna's pruner of this name with its default settings."""
     pruners = optuna().pruners
     with quiet():
         if name == "halving":

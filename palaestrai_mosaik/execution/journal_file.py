@@ -1,8 +1,8 @@
-"""The file of a search's journal: Optuna's backend for it, which follows no link and names damaged lines.
+"""The file of a search's journal: a backend for Optuna that follows no links and names damaged lines.
 
-Optuna's own backend opens the file by its name for every line, and would write to whatever has that name by then. The
+Optuna's own backend opens the file by its name for every line, so it would write to a file that has replaced it. The
 format is the same: one JSON object per line. A lock file beside the journal excludes other writers. It is created
-exclusively, which works on NFS 3 and later, and has the name that Optuna's own lock has.
+exclusively, which works on NFS 3 and later, and has the same name as Optuna's lock.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 1.0
 _LONGEST_LINE = 1 << 26
 #: the operations that a search writes: it deletes no study (1), and discards no trials (10)
 _OPERATIONS = (0, *range(2, 10))
-#: bytes that are read at a time to find the end of the last whole line
+#: bytes read at a time to find the end of the last whole line
 _BLOCK = 1 << 16
 
-#: tells a file from another one that had its name before: device, inode, time of its last change in ns
+#: distinguishes a file from an earlier one with the same name: device, inode, modification time in ns
 _Identity = tuple[int, int, int]
 
 
@@ -43,12 +43,12 @@ class JournalFile:
         path: the file, below a root of :mod:`palaestrai_mosaik.files`. It is created if it is missing.
 
     Raises:
-        OSError: the file cannot be written: a link or a second name of another file is in its place.
+        OSError: the file cannot be written, or is a symbolic or hard link to another file.
     """
 
     def __init__(self, path: Path):
         self.path = path
-        #: where each known line begins, and the next one will
+        #: the offset of each known line, and of the next one
         self._begins = [0]
         os.close(files.open_append(path))
 
@@ -76,7 +76,7 @@ class JournalFile:
             raise ExecutionError(f"cannot read {self.path}: {error.strerror}") from error
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append entries, all of them or none; they are on the disk when this returns.
+        """Append all entries or none, and flush them to disk.
 
         Raises:
             ExecutionError: the file cannot be written, or lines that were read before are gone.
@@ -100,7 +100,7 @@ class JournalFile:
         ) from error
 
     def _append(self, handle: int, data: bytes) -> None:
-        """Append ``data`` to the open file, whose lock is held."""
+        """Append ``data`` to the open file; the caller holds the lock."""
         size = _whole_size(handle)
         self._refuse_shorter(size)
         if size != os.fstat(handle).st_size:
@@ -152,14 +152,14 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _whole_size(handle: int) -> int:
-    """Return how many bytes of an open file belong to finished lines."""
+    """Return the number of bytes of an open file up to the end of its last finished line."""
     end = os.fstat(handle).st_size
     while end > 0:
         begin = max(0, end - _BLOCK)
         os.lseek(handle, begin, os.SEEK_SET)
-        found = os.read(handle, end - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        index = os.read(handle, end - begin).rfind(b"\n")
+        if index >= 0:
+            return begin + index + 1
         end = begin
     return 0
 
@@ -168,18 +168,18 @@ def _whole_size(handle: int) -> int:
 def _locked(path: Path) -> Iterator[None]:
     """Hold the lock of the journal at ``path``. Raises ``OSError`` if it cannot be created."""
     lock = path.with_name(f"{path.name}.lock")
-    own = _create(lock)
+    identity = _create(lock)
     try:
         yield
     finally:
         # another process may have taken the lock of a process that was stopped for a while
-        if _identity(lock) == own:
+        if _identity(lock) == identity:
             with suppress(FileNotFoundError):
                 files.remove(lock)
 
 
 def _create(lock: Path) -> _Identity:
-    """Create the file of a lock once nobody holds it, and return its identity."""
+    """Wait until the lock is free, create its file, and return its identity."""
     seen: _Identity | None = None
     since, pause = time.monotonic(), _SHORTEST_PAUSE
     while True:
@@ -188,11 +188,11 @@ def _create(lock: Path) -> _Identity:
                 status = os.fstat(file.fileno())
             return status.st_dev, status.st_ino, status.st_mtime_ns
         except FileExistsError:
-            found = _identity(lock)
-        if found != seen:
-            seen, since, pause = found, time.monotonic(), _SHORTEST_PAUSE
-        elif found is not None and time.monotonic() - since > GRACE:
-            _remove_stale(lock, found)
+            current = _identity(lock)
+        if current != seen:
+            seen, since, pause = current, time.monotonic(), _SHORTEST_PAUSE
+        elif current is not None and time.monotonic() - since > GRACE:
+            _remove_stale(lock, current)
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -210,7 +210,7 @@ def _remove_stale(lock: Path, stale: _Identity) -> None:
 
 
 def _identity(path: Path) -> _Identity | None:
-    """Return the identity of what has a name, ``None`` if nothing has it."""
+    """Return the identity of a file; ``None`` if it does not exist."""
     try:
         status = path.lstat()
     except FileNotFoundError:

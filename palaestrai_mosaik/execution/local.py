@@ -1,4 +1,4 @@
-"""Runs on the cores of this machine, each in a process of its own."""
+"""Executes runs in processes on the cores of this machine."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from .job import Job, JobRecord, Marker
 from .processes import DEFAULT_METHOD, Ended, Launcher, StartMethod, describe_exit, make_launcher
 from .task import EXIT_LEFT_OUT
 
-#: seconds between two looks at records, time limits and whether the end is wanted
+#: seconds between two checks of records, time limits and interrupts
 _POLL = 0.1
-#: seconds between two times that ``should_end`` is asked
+#: seconds between two calls of ``should_end``
 _SHOULD_END_POLL = 1.0
-#: seconds for which short runs share a process, by how it starts: much more than its start takes, and little enough for
-#: the cores to end at about the same time
+#: seconds for which short runs share a process, by start method: much longer than the start of a process, and short
+#: enough for all cores to end at about the same time
 SHARED_SECONDS: dict[StartMethod, float] = {"fork": 0.5, "fork here": 0.5, "spawn": 10.0}
-#: from so many runs is taken how long one takes
+#: number of newest runs used to estimate the duration of a run
 _NEWEST = 20
-#: seconds that a run has to end after it was asked to stop; after half of them it is asked again
+#: seconds within which a run must end after a request to stop; the request is repeated after half of them
 PATIENCE = 10.0
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class LocalExecutor(Executor):
-    """Executes jobs in several processes at the same time.
+    """Executes jobs in several concurrent processes.
 
-    A process that dies fails the run that it was at; the other runs that shared it get a new one.
+    If a process dies, its current run has failed; a new process executes its remaining runs.
 
     Args:
-        processes: how many runs at the same time, at most; ``None``: one per core.
-        timeout: seconds that a run may take; it is ended then, and has failed. ``None``: any.
-        runs_per_process: so many runs share a process, one after the other; saves some 30 ms per run where
-            processes are forked, and an interpreter's start where they are not. What a run leaves in the
-            globals of a module is then there for the next. ``None``: as many as take about
-            :data:`SHARED_SECONDS`, and only runs without users' code.
-        preload: what runs need of this package, prepared once.
-        method: how processes are started.
-        launcher: what starts the processes, ready for use and left so; ``None``: one is made for each call of
-            :meth:`run`, from ``preload`` and ``method``.
-        should_end: is asked once a second, and cancels the executor when it returns true.
+        processes: the maximum number of concurrent runs; ``None``: one per core.
+        timeout: the time limit of a run in seconds, after which it is ended and has failed; ``None``: no limit.
+        runs_per_process: the number of runs that share a process, one after the other. Sharing saves about 30 ms per
+            run if processes are forked, otherwise the start of an interpreter. Changes of a run to the globals of
+            modules remain for the next. ``None``: as many as take about :data:`SHARED_SECONDS`, and only runs without
+            users' code.
+        preload: classes of this package that runs use, to be prepared once.
+        method: the start method of processes.
+        launcher: a launcher to start the processes, which stays open; ``None``: each call of :meth:`run` makes one
+            from ``preload`` and ``method``.
+        should_end: called once a second; cancels the executor when it returns true.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class LocalExecutor(Executor):
         super().__init__()
         self._processes = available_cores() if processes is None else processes
         self._timeout, self._runs_per_process = timeout, runs_per_process
-        #: how long the newest runs have taken
+        #: the durations of the newest runs
         self._seconds: deque[float] = deque(maxlen=_NEWEST)
-        #: whether users' code takes part, so that no run may follow another one in a process
+        #: whether runs have users' code, and must therefore not share processes
         self._isolate_runs = False
         self._preload, self._method, self._launcher = preload, method, launcher
         self._should_end, self._asked = should_end, 0.0
@@ -97,7 +97,7 @@ class LocalExecutor(Executor):
                 if not running:
                     return
                 for ended in launcher.ended(_POLL):
-                    # what asks this process to end may have reached that one first
+                    # the signal that ends this process may have reached the run's process first
                     self._ask(now=True)
                     process = running.pop(ended.key)
                     yield from self._noted(process.poll())
@@ -120,7 +120,7 @@ class LocalExecutor(Executor):
 
     @contextlib.contextmanager
     def _started(self, running: Mapping[int, _Process]) -> Iterator[Launcher]:
-        """Give a launcher; at the end, none of the processes ``running`` then is left."""
+        """Yield a launcher, and finally end all processes in ``running``."""
         if self._launcher is None:
             with contextlib.closing(make_launcher(self._method, self._preload)) as launcher:
                 yield launcher
@@ -155,21 +155,21 @@ class LocalExecutor(Executor):
 
 
 class _Process:
-    """A process that executes ``jobs``, the first of them now; those that are done leave."""
+    """A process and its remaining ``jobs``; it executes the first one now."""
 
     def __init__(self, launcher: Launcher, key: int, jobs: Iterable[Job], timeout: float | None):
         self.jobs = deque(jobs)
         self._launcher, self._key, self._timeout = launcher, key, timeout
         self._asked = time.monotonic()
-        #: when the marker of the first job was seen; what comes before does not count as its time
+        #: the time when the marker of the first job was seen, which counts as its start
         self._since: float | None = None
         self._done = 0
-        #: when it was asked to stop, and why
+        #: the time of the first request to stop, and its reason
         self._signalled_at: float | None = None
         self._timed_out = self._wanted = self._signalled_twice = self._killed = False
 
     def poll(self) -> Iterator[JobRecord]:
-        """Yield the records that have been written since the last poll."""
+        """Yield the records written since the last poll."""
         while self.jobs:
             job = self.jobs[0]
             if self._since is None and job.marker.exists():
@@ -186,9 +186,12 @@ class _Process:
             yield record
 
     def enforce_end(self, cancelled: int) -> None:
-        """End the process if its run takes too long or the user wants the end.
+        """End the process if its run exceeds the time limit, or the executor was cancelled.
 
-        The first signal ends the run between two steps, the second in the middle of one.
+        The first signal ends the run between two steps, the second within a step.
+
+        Args:
+            cancelled: 0 if the executor was not cancelled, 1 if it was, 2 to kill the process at once.
         """
         clock = time.monotonic()
         if self._signalled_at is None:
@@ -207,29 +210,33 @@ class _Process:
             self._launcher.kill(self._key)
 
     def is_left_out(self, process: Ended) -> bool:
-        """Whether the process has ended at a run that another one executes."""
+        """Whether the process has ended because another one executes its run."""
         if not self.jobs or self._marker(process) is not None:
             return False
         marker = Marker.read(self.jobs[0].marker)
         return process.code == EXIT_LEFT_OUT or (marker is not None and marker.alive)
 
     def _marker(self, process: Ended) -> Marker | None:
-        """Return the marker of the first job, if it is that of the process."""
+        """Return the marker of the first job if this process wrote it."""
         marker = Marker.read(self.jobs[0].marker)
         mine = marker is not None and marker.of_this_host and marker.pid == process.pid
         return marker if mine else None
 
     def end(self, process: Ended, *, cancelled: bool) -> Iterator[JobRecord]:
-        """Yield the record of the run at which the process has ended, if it was at one.
+        """Write and yield the record of the run that the process was executing when it ended, if any.
 
-        What is left in ``jobs`` had not begun. ``cancelled``: whether the end of all processes is wanted.
+        The jobs that remain in ``jobs`` had not begun.
+
+        Args:
+            process: the process that has ended.
+            cancelled: whether the executor was cancelled.
         """
         if not self.jobs:
             return
         self._wanted = self._wanted or (cancelled and not self._timed_out)
         job = self.jobs[0]
         marker = self._marker(process)
-        # a process that could not even begin must not be started again and again
+        # fail the first job of a process that wrote no marker, else it would be started over and over again
         if marker is None and (self._done or self._wanted):
             return
         self.jobs.popleft()
@@ -260,6 +267,6 @@ class _Process:
 
 
 def _belongs_to(record: JobRecord, job: Job) -> bool:
-    """Whether the record is that of a process of this host which was to execute ``job``."""
+    """Whether the record was written for this attempt at ``job`` by a process of this host."""
     here = (job.hash, job.attempt, job.task, socket.gethostname())
     return (record.hash, record.attempt, record.task, record.host) == here

@@ -1,4 +1,4 @@
-"""Checks that runs have what the outcomes of a design name, before any of them is executed."""
+"""Checks that runs record the outcomes of a design, before any of them is executed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from palaestrai_mosaik.store.records import channel_columns
 from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Mode
 
-# So many names are listed in a message.
+#: maximum number of names in a message
 _MOST_NAMES = 20
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What is recorded of a phase; ``replayed``: rewards of recorded episodes, whose names are not known here."""
+    """The records of a phase; if ``replayed``, its rewards are those of recorded episodes, with unknown names."""
 
     phase: PhaseSpec
     environments: Sequence[EnvironmentRecord]
@@ -30,12 +30,12 @@ class _Recorded:
     replayed: bool
 
     def of(self, name: str | None) -> list[AgentRecord]:
-        """Return the agent ``name``; ``None``: all agents."""
+        """Return the agent ``name``, or all agents for ``None``."""
         return [agent for agent in self.agents if name in (None, agent.name)]
 
 
 class OutcomeCheck:
-    """Finds outcomes of a design that no run has.
+    """Finds outcomes of a design that no run records.
 
     Args:
         spec: the design.
@@ -48,7 +48,7 @@ class OutcomeCheck:
         self._sound: set[str] = set()
 
     def look(self, inspection: Inspection) -> None:
-        """Look for the outcomes in a run document without problems, whose environments are set up."""
+        """Look for the outcomes in a valid run document after the set-up of its environments."""
         recorded: dict[int, _Recorded] = {}
         for outcome in self._spec.outcomes:
             phase = _phase(inspection.phases, outcome.phase)
@@ -56,8 +56,8 @@ class OutcomeCheck:
                 continue
             if phase.index not in recorded:
                 recorded[phase.index] = _recorded(inspection, phase)
-            there = recorded[phase.index]
-            several, missing = _several(outcome, there), _missing(outcome, there)
+            records = recorded[phase.index]
+            several, missing = _several(outcome, records), _missing(outcome, records)
             if several:
                 self._ambiguous.setdefault(outcome.name, several)
             if missing:
@@ -66,7 +66,7 @@ class OutcomeCheck:
                 self._sound.add(outcome.name)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield each outcome that none of the documents has, or that is not clear in one of them."""
+        """Yield a problem for each outcome that is missing in all documents, or ambiguous in one."""
         for outcome in self._spec.outcomes:
             message = self._ambiguous.get(outcome.name)
             if message is None and outcome.name not in self._sound:
@@ -76,7 +76,7 @@ class OutcomeCheck:
 
 
 def _phase(phases: Sequence[PhaseSpec], wanted: int | str | None) -> PhaseSpec | None:
-    """Return the phase with this index or name, ``None`` where there is none; by default the last one."""
+    """Return the phase with this index or name, by default the last one; ``None`` if it does not exist."""
     if wanted is None:
         return phases[-1] if phases else None
     return next((phase for phase in phases if wanted in (phase.index, phase.name)), None)
@@ -88,7 +88,7 @@ def _recorded(inspection: Inspection, phase: PhaseSpec) -> _Recorded:
 
 
 def _several(outcome: OutcomeSpec, there: _Recorded) -> str:
-    """Return why it is not clear whose objective an outcome is; empty where it is clear."""
+    """Return a message if several agents may have the objective of an outcome, else an empty string."""
     if outcome.of != "objective" or outcome.agent is not None:
         return ""
     able = [agent.name for agent in there.agents if agent.objective is not None]
@@ -100,19 +100,19 @@ def _several(outcome: OutcomeSpec, there: _Recorded) -> str:
 
 
 def _missing(outcome: OutcomeSpec, there: _Recorded) -> str:
-    """Return why runs do not have an outcome; empty where they have it, or where that is not known."""
+    """Return a message if runs do not have an outcome; empty if they do, or if this is unknown."""
     name = there.phase.name
     if outcome.evaluation and not (there.phase.evaluate_every and there.phase.mode is Mode.TRAIN):
         return (
             f"the phase {name!r} has no evaluation episodes; "
             "they need mode: train and evaluate_every in its phase_config"
         )
-    source, _, wanted = outcome.of.partition(".")
+    source, _, quantity = outcome.of.partition(".")
     agents = there.of(outcome.agent)
     if source == "reward" and not there.replayed:
-        known = [reward for agent in agents for body in agent.bodies for reward in body.rewards]
-        if not rewards_meant(wanted, known):
-            return _unknown(source, wanted, known, name)
+        names = [reward for agent in agents for body in agent.bodies for reward in body.rewards]
+        if not rewards_meant(quantity, names):
+            return _unknown(source, quantity, names, name)
     if source in ("reading", "setpoint"):
         if source == "reading":
             owners: Sequence[EnvironmentRecord | BodyRecord] = there.environments
@@ -121,9 +121,9 @@ def _missing(outcome: OutcomeSpec, there: _Recorded) -> str:
             channels = [channel_columns("", owner.sensors) for owner in owners]
         else:
             channels = [channel_columns("", body.actuators) for body in _bodies(agents)]
-        known = [column.removeprefix(".") for columns in channels for column in columns]
-        if not any(is_meant(one, wanted) for one in known):
-            return _unknown(source, wanted, known, name)
+        names = [column.removeprefix(".") for columns in channels for column in columns]
+        if not any(is_meant(column_name, quantity) for column_name in names):
+            return _unknown(source, quantity, names, name)
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Starting processes of runs: forked from a warm process, or each with its own interpreter."""
+"""Starts processes of runs, either forked from a warm process or with a new interpreter each."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .executor import PreloadedClass
 from .job import Job
 from .task import GRACE
 
-#: ``fork here``: from this process, which must have no other threads; see :class:`ForkLauncher`
+#: ``fork here`` forks from this process, which must have no other threads; see :class:`ForkLauncher`
 StartMethod = Literal["fork", "fork here", "spawn"]
-#: forking is not safe with the system libraries of macOS, and unknown to Windows
+#: forking is unsafe with the system libraries of macOS, and not available on Windows
 DEFAULT_METHOD: StartMethod = "fork" if hasattr(os, "fork") and sys.platform != "darwin" else "spawn"
 
 _SERVER = program("palaestrai_mosaik.execution.fork_server")
@@ -37,7 +37,7 @@ _POLL = 0.02
 
 
 class Ended(NamedTuple):
-    """A process that has ended: its key, its exit code (negative: the signal that killed it), its id."""
+    """A process that has ended: its key, its exit code (negative: the signal that killed it), and its process id."""
 
     key: int
     code: int
@@ -45,29 +45,29 @@ class Ended(NamedTuple):
 
 
 class Launcher(ABC):
-    """Starts processes that execute jobs. Each has a key; ``close`` leaves none."""
+    """Starts processes that execute jobs, and identifies each by a key. ``close`` ends all of them."""
 
     def __init__(self) -> None:
         self._numbers = count()
 
     @abstractmethod
     def start(self, jobs: Sequence[Job]) -> int:
-        """Start a process for ``jobs``, one after the other; return its key."""
+        """Start a process that executes ``jobs`` one after the other; return its key."""
 
     @abstractmethod
     def ended(self, timeout: float) -> list[Ended]:
-        """Return those that have ended since the last call; wait up to ``timeout`` s for one."""
+        """Return the processes that have ended since the last call; wait up to ``timeout`` seconds for the first."""
 
     @abstractmethod
     def terminate(self, key: int) -> None:
-        """Ask a process to end (SIGTERM)."""
+        """Send SIGTERM to a process."""
 
     @abstractmethod
     def kill(self, key: int) -> None:
-        """Kill a process and all that it has started."""
+        """Kill a process and its child processes."""
 
     def end(self, keys: Iterable[int]) -> None:
-        """End these processes, and return when they have ended: SIGTERM first, then SIGKILL."""
+        """End these processes with SIGTERM, then SIGKILL, and wait until they have ended."""
         left = set(keys)
         for key in left:
             self.terminate(key)
@@ -81,14 +81,16 @@ class Launcher(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End all remaining processes: SIGTERM first, then SIGKILL."""
+        """End all remaining processes with SIGTERM, then SIGKILL."""
 
 
 class ForkLauncher(Launcher):
-    """Has processes forked by a server (:mod:`.fork_server`) that has prepared ``preload``.
+    """Forks processes from a server (:mod:`.fork_server`).
 
-    ``here``: the server is forked from this process, which saves the start of an interpreter. This
-    process must have no other threads then.
+    Args:
+        preload: the classes that the server prepares.
+        here: fork the server from this process, which saves the start of an interpreter. This process must then have no
+            other threads.
     """
 
     def __init__(self, preload: Sequence[PreloadedClass] = (), *, here: bool = False):
@@ -110,7 +112,7 @@ class ForkLauncher(Launcher):
             stdout=subprocess.DEVNULL,
             env=child_environment(),
             pass_fds=(server_end.fileno(), lifeline),
-            # Ctrl-C is for this process, which tells the runs
+            # only this process gets the signal of Ctrl-C; it stops the runs
             process_group=0,
         )
 
@@ -118,7 +120,7 @@ class ForkLauncher(Launcher):
         from .fork_server import serve
 
         def run() -> None:
-            # else the server would itself hold what tells it that this process is gone
+            # close the server's copies of this process's ends, else it would not notice when this process is gone
             os.close(self._lifeline)
             self._connection.close()
             serve(server_end, lifeline)
@@ -131,13 +133,13 @@ class ForkLauncher(Launcher):
         return key
 
     def ended(self, timeout: float) -> list[Ended]:
-        found: list[Ended] = []
-        while wait([self._connection], 0 if found else timeout):
+        processes: list[Ended] = []
+        while wait([self._connection], 0 if processes else timeout):
             try:
-                found.append(Ended(*self._connection.recv()))
+                processes.append(Ended(*self._connection.recv()))
             except (EOFError, OSError):
                 raise self._gone() from None
-        return found
+        return processes
 
     def terminate(self, key: int) -> None:
         self._send(("signal", key, (signal.SIGTERM, False)))
@@ -166,16 +168,16 @@ class ForkLauncher(Launcher):
 
 
 class _Forked:
-    """A process that was forked from this one, to be handled like a :class:`subprocess.Popen`.
+    """A process forked from this one, with the interface of :class:`subprocess.Popen`.
 
-    It is the first of a process group, and prints only errors.
+    It leads its own process group, and prints only errors.
     """
 
     def __init__(self, run: Callable[[], None]):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         with warnings.catch_warnings():
-            # Python counts a thread of pyarrow's allocator, which knows how to be forked
+            # Python warns of a thread of pyarrow's allocator, which is safe to fork
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         self._code: int | None = None
@@ -210,7 +212,7 @@ class _Forked:
 
 
 class SpawnLauncher(Launcher):
-    """Starts every process with an interpreter of its own."""
+    """Starts each process with a new interpreter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,7 +229,7 @@ class SpawnLauncher(Launcher):
         )
         self._processes[key] = process
         assert process.stdin is not None
-        # if it has ended already, its exit code will tell
+        # the exit code of a process that has already ended is reported later
         with contextlib.suppress(OSError):
             write_frame(process.stdin, pickle.dumps(tuple(jobs), pickle.HIGHEST_PROTOCOL))
         return key
@@ -236,15 +238,15 @@ class SpawnLauncher(Launcher):
         until = time.monotonic() + timeout
         while True:
             codes = [(key, process.poll(), process.pid) for key, process in self._processes.items()]
-            found = [Ended(key, code, pid) for key, code, pid in codes if code is not None]
-            for key, _, _ in found:
+            processes = [Ended(key, code, pid) for key, code, pid in codes if code is not None]
+            for key, _, _ in processes:
                 process = self._processes.pop(key)
                 self._kill_group(process)
                 assert process.stdin is not None
                 with contextlib.suppress(OSError):
                     process.stdin.close()
-            if found or time.monotonic() >= until:
-                return found
+            if processes or time.monotonic() >= until:
+                return processes
             time.sleep(_POLL)
 
     def terminate(self, key: int) -> None:
@@ -267,12 +269,12 @@ class SpawnLauncher(Launcher):
 
 
 def make_launcher(method: StartMethod, preload: Sequence[PreloadedClass]) -> Launcher:
-    """Return what starts processes by ``method``."""
+    """Return a launcher that starts processes by ``method``; ``preload`` is only used for forking."""
     return SpawnLauncher() if method == "spawn" else ForkLauncher(preload, here=method == "fork here")
 
 
 def describe_exit(code: int) -> str:
-    """Return an exit code in words."""
+    """Describe an exit code in words."""
     if code >= 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The progress of the execution of a folder."""
+"""Displays the progress of executing a folder."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .job import JobRecord
 
 
 class FolderProgress:
-    """Is called with what happens to a folder that is executed. This one is silent."""
+    """Callbacks for the progress of executing a folder. This base class shows nothing."""
 
     def begin(self, total: int, processes: int) -> None:
-        """``total`` runs are to be executed, up to ``processes`` at the same time."""
+        """Begin the display of ``total`` runs, up to ``processes`` at the same time."""
 
     def ended(self, record: JobRecord) -> None:
-        """A run has ended."""
+        """Count a run that has ended."""
 
     def wait(self) -> None:
-        """The user has asked to stop; wait for the current runs. Called by a signal handler."""
+        """Announce the wait for the current runs after an interrupt. A signal handler calls this."""
 
     def end(self) -> None:
-        """No run is executing any more."""
+        """End the display."""
 
 
 class _Counting(FolderProgress):
@@ -33,7 +33,7 @@ class _Counting(FolderProgress):
         self.total = self.done = self.failed = 0
 
     def begin(self, total: int, processes: int) -> None:
-        # (a design that grows is executed in rounds)
+        # called once per round if the design grows
         self.total, self.done, self.failed = total, 0, 0
 
     def ended(self, record: JobRecord) -> None:
@@ -41,12 +41,12 @@ class _Counting(FolderProgress):
         self.failed += record.status == "failed"
 
     def wait(self) -> None:
-        # not by printing: the signal may have come in the middle of that
+        # not print(), because the signal may have interrupted a call to it
         os.write(2, b"\nwaiting for the current runs to end; press Ctrl-C again to kill them\n")
 
 
 class RunLines(_Counting):
-    """Plain lines, for a log: at most one every five seconds, and one at the end."""
+    """Prints plain lines for a log: at most one every five seconds, and one at the end."""
 
     def begin(self, total: int, processes: int) -> None:
         super().begin(total, processes)
@@ -74,7 +74,7 @@ class RunLines(_Counting):
 
 
 class RunBar(_Counting):
-    """A bar over the runs, with rate, time left and failures."""
+    """Shows a progress bar with the rate, remaining time and failures."""
 
     def begin(self, total: int, processes: int) -> None:
         super().begin(total, processes)
@@ -93,10 +93,10 @@ class RunBar(_Counting):
 
 
 def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> FolderProgress:
-    """Return what suits a stream: a bar on a terminal, else plain lines.
+    """Return a progress bar for a terminal, or plain lines for another stream.
 
     Args:
         quiet: show nothing.
-        stream: where to write; ``None``: standard error.
+        stream: the output stream; ``None``: standard error.
     """
     return choose(FolderProgress, RunBar, RunLines, quiet=quiet, stream=stream)

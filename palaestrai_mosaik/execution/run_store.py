@@ -1,4 +1,4 @@
-"""The store of one run, what earlier attempts have left in it, and stores that no run of the design has."""
+"""Stores of single runs: their creation, the results of earlier attempts, and stores without a run in the design."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from palaestrai_mosaik.store.recorder import put_marker
 
 from .job import JobRecord, with_suffix
 
-#: how a store in a folder names its database
+#: the database file in a store's folder
 _DATABASE = "store.db"
 
 
 class KnownInstance(NamedTuple):
-    """An execution of a run document: its id in the store, its status (also ``lost``), the document's hash."""
+    """An execution of a run document: its uid in the store, its status (may be ``lost``), and the document's hash."""
 
     uid: str
     status: str
@@ -50,9 +50,12 @@ class KnownInstance(NamedTuple):
 def instances_of(
     store: Store, hashes: Sequence[str], contents: Contents | None = None
 ) -> dict[str, list[KnownInstance]]:
-    """Return the instances of the documents with these hashes, by hash, the newest last.
+    """Return the instances of each document by its hash, the newest last.
 
-    With ``contents``, also those of documents with the same content, where none of its own has finished.
+    Args:
+        store: the store.
+        hashes: the hashes of the documents.
+        contents: if given, a document without a finished instance also gets those of documents with the same content.
     """
     return store.database.repeat(lambda _: _instances_of(store, hashes, contents))
 
@@ -61,19 +64,21 @@ def _instances_of(
     store: Store, hashes: Sequence[str], contents: Contents | None
 ) -> dict[str, list[KnownInstance]]:
     with store.database.reading() as session:
-        found = executions(store.lookup, session, hashes, contents)
+        rows_by_hash = executions(store.lookup, session, hashes, contents)
         return {
-            hash_: [KnownInstance(one.uid, status_of(one), one.hash) for one in several]
-            for hash_, several in found.items()
+            hash_: [KnownInstance(row.uid, status_of(row), row.hash) for row in rows]
+            for hash_, rows in rows_by_hash.items()
         }
 
 
 def open_run_store(location: StoreLocation) -> Store:
-    """Open the store of one run, whose process this is; it is made where it is missing.
+    """Open the store of the run that this process executes, creating it if it is missing.
 
-    Its database has no log beside it: that needs memory which hosts do not share over a network. One
-    that is damaged is moved aside, which the log tells, and a new one is made. Raises
-    :class:`~palaestrai_mosaik.errors.StoreError`.
+    Its database has no write-ahead log, which needs memory that hosts do not share over a network. A damaged store is
+    moved aside, with a message in the run's log, and replaced by a new one.
+
+    Raises:
+        StoreError: the store cannot be opened, created or moved.
     """
     folder = Path(location.location)
     damage = _damage(folder)
@@ -81,7 +86,7 @@ def open_run_store(location: StoreLocation) -> Store:
         aside = _move_aside(folder)
         write(f"{damage}; it is now {aside}, this run starts from the beginning", sys.stderr)
     file = folder / _DATABASE
-    # the store creates its database itself then, and reports what cannot be written
+    # on failure, the store creates the database itself and reports the error
     with suppress(OSError):
         files.make_folder(file.parent)
         if not os.path.lexists(file):
@@ -90,7 +95,7 @@ def open_run_store(location: StoreLocation) -> Store:
 
 
 def is_whole(folder: Path, instance: str) -> bool:
-    """Whether ``instance`` has finished in the own store ``folder``, in which no damage was found; nothing is read."""
+    """Whether ``instance`` has finished in the undamaged run store ``folder``, without opening its database."""
     try:
         if marked_status(folder / INSTANCES / instance) != "finished" or (folder / DAMAGE_NOTE).exists():
             return False
@@ -100,7 +105,7 @@ def is_whole(folder: Path, instance: str) -> bool:
 
 
 def _damage(folder: Path) -> str | None:
-    """Return why the own store ``folder`` cannot be used any more; ``None`` where it can, or is not there."""
+    """Return a message about the damage of the run store ``folder``; ``None`` if it is sound or missing."""
     with suppress(OSError):
         return files.read_text(folder / DAMAGE_NOTE, errors="replace").strip()
     file = folder / _DATABASE
@@ -108,16 +113,16 @@ def _damage(folder: Path) -> str | None:
         return f"the store {folder} has lost its database" if instance_uids(folder) else None
     try:
         with Store(folder, create=False) as store, store.database.reading() as session:
-            found = session.scalar(text("PRAGMA quick_check(1)"))
+            result = session.scalar(text("PRAGMA quick_check(1)"))
     except StoreError as error:
         if is_damage(error):
             return f"the store {folder} is damaged: {error}"
         raise
-    return None if found == "ok" else f"the store {folder} is damaged: {found}"
+    return None if result == "ok" else f"the store {folder} is damaged: {result}"
 
 
 def _move_aside(folder: Path) -> Path:
-    """Rename a damaged store so that nothing takes it for one; return its new path. Raises :class:`StoreError`."""
+    """Rename a damaged store so that it is no longer found as one; return its new path. Raises :class:`StoreError`."""
     number = 1
     while (aside := folder.with_name(f".damaged-{folder.name}-{number}")).exists():
         number += 1
@@ -130,41 +135,49 @@ def _move_aside(folder: Path) -> Path:
 
 @cache
 def empty_database() -> bytes:
-    """Return the database of a store that holds nothing yet: copying it is faster than making it."""
+    """Return the content of an empty store's database, because copying it is faster than creating one."""
     with tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-") as folder:
         StoreLocation(folder).open(create=True, journal="delete").close()
         return Path(folder, _DATABASE).read_bytes()
 
 
 class EarlierAttempts(NamedTuple):
-    """What earlier attempts left: the finished instance, or the one to resume; if any."""
+    """The finished instance of earlier attempts, or the one to resume, if any."""
 
     finished: str | None
     resumable: str | None
 
 
 def earlier_attempts(store: Store, hash: str) -> EarlierAttempts:
-    """Return what earlier attempts left of the document with ``hash`` in ``store``, its run's own.
+    """Return the results of earlier attempts at the document with ``hash`` in its run's own store.
 
-    The caller has the claim to the run, so none of them is still running, on any host:
-    instances of processes that died are marked as interrupted, which another host could not know.
+    The caller holds the claim to the run, so no attempt is still running on any host. Instances of dead processes are
+    therefore marked as interrupted, which other hosts could not detect.
+
+    Args:
+        store: the store of the run.
+        hash: the hash of the run's document.
     """
-    known = instances_of(store, [hash]).get(hash, [])
-    if any(one.status in ("running", "lost") for one in known):
+    instances = instances_of(store, [hash]).get(hash, [])
+    if any(instance.status in ("running", "lost") for instance in instances):
         with store.database.writing() as session:
             ended = {"status": "interrupted", "ended": utc_now()}
             session.execute(update(Instance).where(Instance.status == "running").values(ended))
-    finished = next((one.uid for one in known if one.status == "finished"), None)
+    finished = next((instance.uid for instance in instances if instance.status == "finished"), None)
     if finished is not None:
-        # its process may have been killed right before
+        # its process may have been killed just before this
         put_marker(store.instance_directory(finished))
-    return EarlierAttempts(finished, resumable(store, [(one.uid, "interrupted") for one in known]))
+    return EarlierAttempts(
+        finished, resumable(store, [(instance.uid, "interrupted") for instance in instances])
+    )
 
 
 def orphaned_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> dict[Path, str]:
-    """Return the stores of runs that have finished and are no run of the design any more, with the instance of each.
+    """Return the stores of finished runs that the design no longer has, with the instance of each.
 
-    ``records`` are those of the design's own runs, by uid.
+    Args:
+        folder: the design folder.
+        records: the records of the design's runs, by uid.
     """
     root = folder.path.absolute()
     try:
@@ -172,7 +185,7 @@ def orphaned_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> d
     except (FileNotFoundError, NotADirectoryError):
         return {}
     stems = {Path(run.file).stem for run in folder.documents if run.uid in records}
-    found = {}
+    orphans = {}
     for name in names:
         if name in stems or name.startswith("."):
             continue
@@ -180,27 +193,32 @@ def orphaned_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> d
         if record is None or record.status != "finished" or record.instance is None:
             continue
         if is_whole(root / STORES / name, record.instance):
-            found[root / STORES / name] = record.instance
-    return found
+            orphans[root / STORES / name] = record.instance
+    return orphans
 
 
 def uncollected_contents(orphans: Mapping[Path, str], store: Store | None) -> set[str]:
-    """Return the contents of the documents that were executed in these stores, and are not in ``store`` yet."""
+    """Return the contents of the documents in orphaned stores that ``store`` does not have yet.
+
+    Args:
+        orphans: the instance in each orphaned store.
+        store: the common store; ``None`` if it does not exist yet.
+    """
     collected: set[str] = set()
     if orphans and store is not None:
         collected = store.database.repeat(lambda _: _collected(store, list(orphans.values())))
-    found: set[str] = set()
+    contents: set[str] = set()
     with closing(StoreReader()) as reader:
         for path, instance in orphans.items():
             if instance in collected:
                 continue
-            # (problems are reported when it is collected)
+            # collecting the store reports its problems
             with suppress(StoreError), reader.reading(path) as session:
                 executed = select(RunDocument.content).join(Instance).where(Instance.uid == instance)
                 content = session.scalar(executed)
                 if content is not None:
-                    found.add(content)
-    return found
+                    contents.add(content)
+    return contents
 
 
 def _collected(store: Store, instances: Sequence[str]) -> set[str]:

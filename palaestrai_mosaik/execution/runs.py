@@ -1,4 +1,4 @@
-"""Executes the runs of a design folder: those that are missing, or those that are asked for."""
+"""Executes the missing or selected runs of a design folder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 #: executors that give each run a store of its own
 OWN_STORES = ("slurm", "parsl")
 
-#: statuses of records whose process has recorded the end of the run
+#: statuses of runs that recorded their end in the store
 _ENDED = ("finished", "pruned")
 
 RunsToExecute = Literal["missing", "unfinished", "failed"]
@@ -65,7 +65,7 @@ _MISSING = frozenset(
         RunStatus.CANCELLED,
     }
 )
-#: which states are executed
+#: the statuses of the runs to execute
 STATUSES_TO_EXECUTE: Mapping[RunsToExecute, frozenset[RunStatus]] = {
     "missing": _MISSING,
     "unfinished": _MISSING | _FAILED,
@@ -75,62 +75,70 @@ STATUSES_TO_EXECUTE: Mapping[RunsToExecute, frozenset[RunStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class RunSelection:
-    """``chosen``: the runs to be executed; ``before``: how many others have each status."""
+    """The runs to be executed (``chosen``), and the number of others by status (``before``)."""
 
     chosen: tuple[RunState, ...]
     before: dict[RunStatus, int]
 
     @property
     def considered(self) -> int:
-        """How many runs were asked about."""
+        """The number of runs considered."""
         return len(self.chosen) + sum(self.before.values())
 
 
 def select_by_status(states: States, which: RunsToExecute, considered: Collection[str]) -> RunSelection:
-    """Choose among the runs with the uids ``considered``.
+    """Select the runs to be executed by their status.
 
-    Raises :class:`SchedulerError` where a scheduler did not say whether it still has some of them.
+    Args:
+        states: the states of all runs of the design.
+        which: the statuses to select.
+        considered: the uids of the runs to select from.
+
+    Raises:
+        SchedulerError: it is unknown whether a scheduler still has some of the runs.
     """
     if states.problems:
         raise SchedulerError(
             f"it is unknown which runs the cluster still has: {'; '.join(states.problems)} "
             "(--ignore-queue treats them as lost)"
         )
-    asked = [state for state in states.runs if state.planned.uid in considered]
-    chosen = tuple(state for state in asked if state.status in STATUSES_TO_EXECUTE[which])
-    kept = Counter(state.status for state in asked if state.status not in STATUSES_TO_EXECUTE[which])
+    states_considered = [state for state in states.runs if state.planned.uid in considered]
+    chosen = tuple(state for state in states_considered if state.status in STATUSES_TO_EXECUTE[which])
+    kept = Counter(
+        state.status for state in states_considered if state.status not in STATUSES_TO_EXECUTE[which]
+    )
     return RunSelection(chosen, dict(kept))
 
 
 def select_runs(folder: DesignFolder, rows: Collection[int] | None) -> set[str]:
-    """Return the uids of the runs that are executed for some rows.
+    """Return the uids of the runs of some rows.
 
     Args:
         folder: the design folder.
         rows: numbers of rows of the design, from 0; ``None``: all.
 
     Raises:
-        ExecutionError: the design does not have a row.
+        ExecutionError: the design does not have one of the rows.
     """
     if rows is None:
         return {run.uid for run in folder.documents}
-    known = {run.row for run in folder.runs}
-    strange = sorted(set(rows) - known)
-    if strange:
-        have = f"rows 0 to {max(known)}" if known else "no rows"
-        raise ExecutionError(f"the design has no row {strange[0]}: it has {have}")
+    rows_of_design = {run.row for run in folder.runs}
+    unknown = sorted(set(rows) - rows_of_design)
+    if unknown:
+        have = f"rows 0 to {max(rows_of_design)}" if rows_of_design else "no rows"
+        raise ExecutionError(f"the design has no row {unknown[0]}: it has {have}")
     return {run.run for run in folder.runs if run.row in rows}
 
 
 def row_values(folder: DesignFolder, uids: Collection[str]) -> dict[str, Mapping[str, Any]]:
-    """Return what the factors are in the row of each run.
+    """Return the values of the factors in the row of each run.
 
     Args:
         folder: the design folder.
         uids: uids of runs.
 
     Returns:
-        The values of the factors by name, for each uid.
+        For each uid, the values of the factors by name.
     """
     if not uids:
         return {}
@@ -140,18 +148,20 @@ def row_values(folder: DesignFolder, uids: Collection[str]) -> dict[str, Mapping
 
 @dataclass
 class Summary:
-    """How the execution of a folder went.
+    """The result of executing a folder.
 
     Attributes:
-        considered: the runs that were asked about.
-        before: how many of them had each status and were left as they are.
-        ended: how many were executed, by how they ended.
-        not_begun: those that Ctrl-C or ``fail_fast`` came before.
-        left_out: those that another process executes.
-        failures: the records of those that failed now.
-        collected: what was brought from runs' own stores to the common one.
-        not_collected: why that could not be done.
-        not_read_back: why what was recorded now cannot be read back, if so.
+        considered: the number of runs considered.
+        before: the number of runs that were not executed, by status.
+        ended: the number of executed runs, by their new status.
+        not_begun: the number of runs that did not begin because of Ctrl-C or ``fail_fast``.
+        left_out: the number of runs skipped because another process executes them.
+        failures: the records of runs that failed now.
+        seconds: the duration of the execution.
+        interrupted: whether the execution was interrupted.
+        collected: the results copied from runs' own stores to the common one.
+        not_collected: the error if they could not be copied.
+        not_read_back: the error if results recorded now cannot be read back.
     """
 
     considered: int
@@ -168,12 +178,12 @@ class Summary:
 
     @property
     def finished(self) -> int:
-        """How many of the runs asked about have finished, now or earlier."""
+        """The number of considered runs that have finished, now or earlier."""
         return self.ended.get(RunStatus.FINISHED, 0) + self.before.get(RunStatus.FINISHED, 0)
 
     @property
     def whole(self) -> bool:
-        """Whether all runs asked about have finished, and can be read."""
+        """Whether all considered runs have finished and can be read back."""
         return self.finished == self.considered and self.not_read_back is None
 
 
@@ -189,24 +199,24 @@ def run_folder(
 ) -> Summary:
     """Execute runs of a design folder and record them.
 
-    An interrupted run resumes from its checkpoint, if it has one (and on a cluster, if it was interrupted
-    there). SIGINT, SIGTERM and SIGHUP stop the execution so that the next call can resume; a second one kills. On a
-    cluster each run has a store of its own, and what has finished is collected at the end.
+    An interrupted run resumes from its checkpoint, if it has one (and on a cluster, if it was interrupted there).
+    SIGINT, SIGTERM and SIGHUP stop the execution so that the next call can resume; a second SIGINT or SIGTERM kills the
+    runs. On a cluster, each run has its own store, and finished results are collected at the end.
 
     Args:
         folder: the design folder.
-        which: ``missing`` leaves out the runs that failed, ``unfinished`` does not, ``failed`` means these
-            alone. What runs now or has finished is always left out.
+        which: ``missing`` excludes failed runs, ``unfinished`` includes them, ``failed`` selects only them. Runs that
+            are executing or have finished are never selected.
         rows: numbers of rows of the design, from 0; ``None``: all.
-        store: where the runs are recorded; ``None``: ``results`` in the folder.
-        settings: how runs are executed; ``None``: as the design says.
-        progress: is called with what happens; ``None``: nothing is shown.
-        ignore_queue: treat what submissions to a cluster still have as gone, without asking.
+        store: the store for the results; ``None``: ``results`` in the folder.
+        settings: settings of the execution; ``None``: those of the design.
+        progress: displays the progress; ``None``: nothing is shown.
+        ignore_queue: treat the tasks of earlier submissions to a cluster as gone, without querying the scheduler.
 
     Raises:
-        ExecutionError: another process executes the folder, or a row does not exist. Nothing was executed.
-        SchedulerError: the scheduler of a submission does not answer. Nothing was executed.
-        DocumentError: a file of the folder was edited. Nothing was executed.
+        ExecutionError: another process executes the folder, or a row does not exist; nothing was executed.
+        SchedulerError: the scheduler of a submission does not answer; nothing was executed.
+        DocumentError: a file of the folder was edited; nothing was executed.
     """
     settings = settings or Settings.of(folder.spec.resolved.get("execution"))
     progress = progress or FolderProgress()
@@ -217,8 +227,10 @@ def run_folder(
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)
-        pilots = tuple(f"{one.name}:" for one in Submissions(folder.path).all() if one.executor == "parsl")
-        # those of a command that is gone, on this host
+        pilots = tuple(
+            f"{entry.name}:" for entry in Submissions(folder.path).all() if entry.executor == "parsl"
+        )
+        # wait for the processes of a dead command on this host
         wait_for_exits(
             (folder.path / JOBS).glob("*.running"),
             2 * GRACE,
@@ -226,13 +238,13 @@ def run_folder(
         )
         summary = Summary(len(considered))
         if orphaned_stores(folder, job_records(folder)):
-            # the runs that have their names now would hide them
+            # collect them first, because runs that now have the same names would hide them
             _collect(folder, location, summary)
         with location.open(create=True) as opened:
             states = run_states(folder, opened, held=True, ask=not ignore_queue)
             selection = select_by_status(states, which, considered)
             to_resume = {
-                state.planned.uid: resumable(opened, [one[:2] for one in state.instances])
+                state.planned.uid: resumable(opened, [entry[:2] for entry in state.instances])
                 for state in selection.chosen
             }
             _warn_of_unusable_checkpoints(opened, selection.chosen, to_resume)
@@ -255,7 +267,7 @@ def run_folder(
                         executor, jobs, len(selection.chosen), settings.fail_fast, progress, summary
                     )
             except ExecutionError:
-                # what has ended until then is not to be missed
+                # collect the runs that ended before the error
                 _collect(folder, location, summary)
                 raise
             summary.not_read_back = why_unreadable(location, recorded)
@@ -265,7 +277,7 @@ def run_folder(
 
 
 def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) -> None:
-    """Copy results from stores of single runs to the common one. Problems are reported, not raised."""
+    """Copy results from runs' own stores to the common one. Errors are stored in ``summary``, not raised."""
     collected, summary.not_collected = collect_stores(folder, location)
     if collected is not None:
         if summary.collected is not None:
@@ -274,10 +286,14 @@ def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) ->
 
 
 def collect_stores(folder: DesignFolder, location: StoreLocation) -> tuple[Collected | None, str | None]:
-    """Copy results from stores of single runs to the common one.
+    """Copy results from runs' own stores to the common one.
+
+    Args:
+        folder: the design folder.
+        location: the common store.
 
     Returns:
-        What was copied, ``None`` where no run has a store of its own; and why that was not possible, if so.
+        The copied results, or ``None`` if no run has its own store, and an error message or ``None``.
     """
     if not (folder.path / STORES).is_dir():
         return None, None
@@ -292,22 +308,27 @@ def collect_stores(folder: DesignFolder, location: StoreLocation) -> tuple[Colle
 def _warn_of_unusable_checkpoints(
     store: Store, chosen: Sequence[RunState], to_resume: Mapping[str, str | None]
 ) -> None:
-    """Warn, before they are executed, of runs that cannot be resumed: signed with another key, for instance."""
-    now, found = versions(), []
+    """Warn of runs with checkpoints that cannot be used, for example because they are signed with another key."""
+    now, reasons = versions(), []
     for state in chosen:
         instance = to_resume[state.planned.uid]
         if instance is not None:
-            hash_ = next(one.hash for one in state.instances if one.uid == instance)
-            found.append(why_unusable(store.instance_directory(instance), hash_, now))
-    whys = [why for why in found if why is not None]
-    if whys:
+            hash_ = next(
+                known_instance.hash for known_instance in state.instances if known_instance.uid == instance
+            )
+            reasons.append(why_unusable(store.instance_directory(instance), hash_, now))
+    errors = [reason for reason in reasons if reason is not None]
+    if errors:
         logger.warning(
-            "%d of %d interrupted runs will start from the beginning: %s", len(whys), len(found), whys[0]
+            "%d of %d interrupted runs will start from the beginning: %s",
+            len(errors),
+            len(reasons),
+            errors[0],
         )
 
 
 def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own_store: bool) -> Job:
-    """Return the job of a run. One that stopped in a store of its own is resumed there, wherever it is executed."""
+    """Return the job of a run. A run with a checkpoint in its own store resumes there, regardless of the executor."""
     planned = state.planned
     document = (folder.path / planned.file).absolute()
     run_store = run_store_location(folder.path, run_file_stem(planned))
@@ -325,7 +346,7 @@ def _execute(
     progress: FolderProgress,
     summary: Summary,
 ) -> list[JobRecord]:
-    """Execute jobs; return their records."""
+    """Execute jobs, update the summary, and return their records."""
     ended: Counter[RunStatus] = Counter()
     records: list[JobRecord] = []
 
@@ -352,11 +373,11 @@ def _execute(
 
 
 def why_unreadable(location: StoreLocation, records: Iterable[JobRecord]) -> str | None:
-    """Return why runs that were recorded at a location cannot be read back; ``None`` if they can.
+    """Return an error message if runs recorded at a location cannot be read back, else ``None``.
 
     Args:
         location: the store of the design.
-        records: of runs that have ended; those with a store of their own are left out.
+        records: records of ended runs. Runs with their own store are ignored.
     """
     runs = [
         record.instance
@@ -374,19 +395,24 @@ def why_unreadable(location: StoreLocation, records: Iterable[JobRecord]) -> str
 
 
 class Cancellable(Protocol):
-    """What Ctrl-C cancels."""
+    """An operation that Ctrl-C cancels."""
 
     @property
     def cancelled(self) -> bool:
         """Whether :meth:`cancel` was called."""
 
     def cancel(self, *, now: bool = False) -> None:
-        """Begin nothing more, and stop what goes on; ``now``: kill it."""
+        """Start no more runs and stop the current ones, or kill them if ``now``."""
 
 
 @contextmanager
 def signals_cancel(executor: Cancellable, progress: FolderProgress) -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP cancel the executor, a second SIGINT or SIGTERM at once."""
+    """Cancel the executor on SIGINT, SIGTERM and SIGHUP, and kill its runs on a second SIGINT or SIGTERM.
+
+    Args:
+        executor: the operation to cancel.
+        progress: asks the user to wait for the current runs.
+    """
     previous: dict[signal.Signals, Any] = {}
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -398,7 +424,7 @@ def signals_cancel(executor: Cancellable, progress: FolderProgress) -> Iterator[
             progress.wait()
         executor.cancel(now=executor.cancelled)
 
-    # (Python allows handlers in the main thread only)
+    # Python allows signal handlers only in the main thread
     if threading.current_thread() is threading.main_thread():
         previous = {number: signal.signal(number, handle) for number in ending_signals()}
     try:
@@ -410,13 +436,13 @@ def signals_cancel(executor: Cancellable, progress: FolderProgress) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class SubmitSummary:
-    """What was submitted.
+    """The result of a submission.
 
     Attributes:
-        submission: ``None`` where there was nothing to submit, or nothing should be (``dry_run``).
+        submission: the submission; ``None`` after a dry run, or if there were no runs to submit.
         runs: the runs of the submission.
-        considered: how many runs were asked about.
-        before: how many others of these have each status.
+        considered: the number of runs considered.
+        before: the number of runs that were not submitted, by status.
     """
 
     submission: Submission | None
@@ -435,21 +461,21 @@ def submit_missing(
     ignore_queue: bool = False,
     dry_run: bool = False,
 ) -> SubmitSummary:
-    """Submit runs of a design folder to Slurm. What a live task already has is left out.
+    """Submit runs of a design folder to Slurm, except those that a live task already has.
 
     Args:
         folder: the design folder.
-        which: as for :func:`~palaestrai_mosaik.execution.run_folder`.
+        which: see :func:`~palaestrai_mosaik.execution.run_folder`.
         rows: numbers of rows of the design, from 0; ``None``: all.
-        store: where results are collected; ``None``: ``results`` in the folder.
-        settings: how runs are executed.
-        ignore_queue: treat what earlier submissions have as gone, and do not ask Slurm.
+        store: the store that collects the results; ``None``: ``results`` in the folder.
+        settings: settings of the execution.
+        ignore_queue: treat the tasks of earlier submissions as gone, without querying Slurm.
         dry_run: submit nothing.
 
     Raises:
-        ExecutionError: another process executes the folder. Nothing was submitted.
-        SchedulerError: Slurm does not answer. Nothing was submitted.
-        DocumentError: a file of the folder was edited. Nothing was submitted.
+        ExecutionError: another process executes the folder; nothing was submitted.
+        SchedulerError: Slurm does not answer; nothing was submitted.
+        DocumentError: a file of the folder was edited; nothing was submitted.
     """
     from .cluster.collect import collect_folder
     from .cluster.submit import recover_submissions, submit_folder
@@ -463,7 +489,7 @@ def submit_missing(
         if not ignore_queue:
             recover_submissions(folder.path)
         if not dry_run and orphaned_stores(folder, job_records(folder)):
-            # the runs that have their names now would hide them
+            # collect them first, because runs that now have the same names would hide them
             collect_folder(folder, location)
         states = load_run_states(folder, location, held=True, ask=not ignore_queue)
         selection = select_by_status(states, which, considered)
@@ -473,13 +499,20 @@ def submit_missing(
 
 
 def task_run(state: RunState) -> TaskRun:
-    """Return the run of ``state`` for a task, as its next attempt."""
+    """Return the entry for the next attempt at the run of ``state`` in a task."""
     planned = state.planned
     return TaskRun(planned.uid, planned.hash, planned.file, state.attempts + 1)
 
 
 def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
-    """Return the executor of ``settings`` for the runs of ``folder``; of a search, each gives what comes next."""
+    """Return the executor of ``settings`` for the runs of ``folder``.
+
+    Runs of a search share no process or task, because each depends on the results of earlier ones.
+
+    Args:
+        settings: settings of the execution.
+        folder: the design folder.
+    """
     searching = folder.spec.search is not None
     if settings.executor == "inline":
         return InlineExecutor()
@@ -494,7 +527,7 @@ def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
     return LocalExecutor(
         settings.jobs,
         timeout=settings.timeout or None,
-        # a process that several runs share would begin the next one after a failure
+        # a shared process would start its next run after a failure
         runs_per_process=1 if settings.fail_fast or searching else settings.runs_per_process,
         preload=classes_to_preload(folder.spec.resolved),
     )

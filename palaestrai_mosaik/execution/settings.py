@@ -1,13 +1,13 @@
-"""How runs are executed: what the command line, the design and the user's configuration file say.
+"""Settings of the execution of runs, from the command line, the design and the user's configuration file.
 
-::
+A configuration file looks like this::
 
-    store: "@/home/me/.palaestrai-store"   # where results go if --store is not given
-    execution:                             # as in a design, which goes before it
+    store: "@/home/me/.palaestrai-store"   # the default of --store
+    execution:                             # as in a design, which overrides it
       slurm: {account: grid, partition: short, prologue: [module load python]}
 
-It is the file that ``$PALAESTRAI_MOSAIK_CONFIG`` names (empty: none at all), else ``palaestrai-mosaik/config.yml``
-in ``$XDG_CONFIG_HOME`` or ``~/.config``. There need not be one.
+Its path is ``$PALAESTRAI_MOSAIK_CONFIG`` (empty: no file is read), else ``palaestrai-mosaik/config.yml`` in
+``$XDG_CONFIG_HOME`` or ``~/.config``. The file is optional.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ __all__ = ["EXECUTORS", "Settings"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How runs are executed.
+    """Settings of the execution of runs.
 
     Args:
         executor: ``local``, ``inline``, ``slurm`` or ``parsl``.
-        jobs: runs at the same time on this machine; ``None``: one per core that this process may use.
-        timeout: seconds that a run may take; ``None`` or 0: any.
-        runs_per_process: runs that share a process, one after the other; ``None``: see
+        jobs: the number of concurrent runs on this machine; ``None``: one per core that this process may use.
+        timeout: the time limit of a run in seconds; ``None`` or 0: no limit.
+        runs_per_process: the number of runs that share a process, one after the other; ``None``: see
             :class:`~.local.LocalExecutor`.
-        fail_fast: start no more runs after a failure; no two share a process then.
-        checkpoint_every: seconds between the checkpoints of a run that trains; 0: none.
-        allow_modules: modules of which documents may name classes, those inside of them included; ``None``:
-            all.
-        slurm: settings of this executor.
-        parsl: settings of this executor.
+        fail_fast: start no more runs after a failure; runs then do not share processes.
+        checkpoint_every: seconds between the checkpoints of a training run; 0: no checkpoints.
+        allow_modules: the modules, including their submodules, with classes that documents may name; ``None``: all.
+        slurm: settings of the executor ``slurm``.
+        parsl: settings of the executor ``parsl``.
 
     Raises:
         ExecutionError: a value is not allowed.
@@ -74,30 +73,32 @@ class Settings:
         before: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Self:
-        """Return the settings that sections ``execution`` and keywords say; the first of these that gives a
-        value counts.
+        """Merge sections ``execution`` and keywords into settings. The first value of each setting counts.
 
-        The order is: ``given``, ``before``, ``section``, ``user``. The settings of ``slurm`` and ``parsl``
-        are joined key by key, so they may be given as mappings. Folders and designs come with their
-        documents: where ``allow_modules`` is given, is the user's, or was said before, the design's does not
-        count, and commands are taken neither from the design nor from before, unless the user says the same.
-        What was allowed before must be within what the user's section allows.
+        The order is: ``given``, ``before``, ``section``, ``user``. The settings of ``slurm`` and ``parsl`` may be
+        mappings, and are merged key by key.
+
+        Folders and designs may come from other users. Therefore, if ``given``, ``user`` or ``before`` has
+        ``allow_modules``, the value of the design is ignored, and commands of the design and of ``before`` are
+        refused unless the user gives the same ones. The modules that ``before`` allows must be allowed by ``user``.
 
         Args:
-            section: the section of the design; ``None``: it has none.
-            user: the section of the user's configuration file; ``None``: it has none.
-            before: the settings of a submission that is resumed, as the folder has them; ``None``: none is
-                resumed.
-            given: settings by name; ``None`` says nothing.
+            section: the section of the design; ``None``: the design has no such section.
+            user: the section of the user's configuration file; ``None``: the file has no such section.
+            before: the settings of a resumed submission, as read from the folder; ``None``: no submission is resumed.
+            given: settings by name; ``None`` values are ignored.
 
         Raises:
-            ExecutionError: a key is unknown, a value is not allowed, a command is not taken, or a module of
-                before is not allowed by the user's section.
+            ExecutionError: a key is unknown, a value is not allowed, a command is refused, or ``user`` does not allow
+                a module of ``before``.
         """
         design, user, before = dict(section or {}), dict(user or {}), dict(before or {})
         if given.get("allow_modules") is None:
             _refuse_modules(before.get("allow_modules"), user.get("allow_modules"))
-        if any(one.get("allow_modules") is not None for one in (given, user, before)):
+        if any(
+            section_or_keywords.get("allow_modules") is not None
+            for section_or_keywords in (given, user, before)
+        ):
             design.pop("allow_modules", None)
             _refuse_commands(_BEFORE, before, user, given)
             _refuse_commands(_DESIGN, design, user, given, before)
@@ -107,7 +108,7 @@ class Settings:
         return cls(**merged_sections(cls, given, before, design, user))
 
 
-#: who says a command, and what to do where it is not taken
+#: the source of a refused command, and the advice for the user
 _DESIGN = "the design gives", "on the command line or in the configuration file, or take it out of the design"
 _BEFORE = (
     "the submission was made with",
@@ -116,7 +117,7 @@ _BEFORE = (
 
 
 def _refuse_modules(before: Any, user: Any) -> None:
-    """Raise :class:`ExecutionError` for a module of ``before`` that ``user`` does not allow, where both say some."""
+    """Raise :class:`ExecutionError` if ``user`` does not allow a module of ``before``. ``None`` allows all modules."""
     if before is None or user is None:
         return
     with only_modules(Settings(allow_modules=user).allow_modules):
@@ -131,12 +132,15 @@ def _refuse_modules(before: Any, user: Any) -> None:
 def _refuse_commands(
     author: tuple[str, str], said: Mapping[str, Any], user: Mapping[str, Any], *instead: Mapping[str, Any]
 ) -> None:
-    """Raise :class:`ExecutionError` for a command that ``said`` gives, unless ``user`` or one of ``instead`` does."""
+    """Raise :class:`ExecutionError` for a command of ``said`` that is not trusted.
+
+    A command is trusted if ``user`` has the same one. It is ignored if one of ``instead`` overrides it.
+    """
     for name, table in (("slurm", SLURM), ("parsl", PARSL)):
         here, users = said.get(name) or {}, user.get(name) or {}
         for key in COMMANDS:
             value = here.get(key)
-            if not value or any(_says(one.get(name), key) for one in instead):
+            if not value or any(_says(section.get(name), key) for section in instead):
                 continue
             if not _is_same(table.keys[key], value, users.get(key)):
                 raise ExecutionError(
@@ -146,74 +150,88 @@ def _refuse_commands(
 
 
 def _says(section: Any, key: str) -> bool:
-    # (settings that are given whole leave nothing to others)
+    # settings that are not a mapping set every key
     return section is not None and (not isinstance(section, Mapping) or section.get(key) is not None)
 
 
 def _is_same(key: Field, one: Any, other: Any) -> bool:
-    """Whether both are sound values of ``key`` that settings keep as the same."""
+    """Whether both values of ``key`` are valid and convert to the same value."""
     if any(key.faults(one)) or any(key.faults(other)):
         return False
     return bool(key.convert(one) == key.convert(other))
 
 
-#: the environment variable that names the file
+#: the environment variable with the path of the configuration file
 CONFIG_VARIABLE = "PALAESTRAI_MOSAIK_CONFIG"
 _SECTION = Section("the configuration", {"store": MAYBE_TEXT, "execution": Field({})})
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the user's configuration file says: the ``store``, and the section ``execution``."""
+    """The user's configuration file: its ``store``, and its section ``execution``."""
 
     store: str | None = None
     execution: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_configuration(environment: Mapping[str, str] = os.environ) -> Configuration:
-    """Return what the user's configuration file says; nothing where there is none.
+    """Read the user's configuration file; return an empty configuration if there is no file.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` for a file that is not sound, and where
-    ``$PALAESTRAI_MOSAIK_CONFIG`` names one that is not there.
+    Args:
+        environment: the environment variables.
+
+    Raises:
+        DocumentError: the file is invalid, or the file ``$PALAESTRAI_MOSAIK_CONFIG`` does not exist.
     """
-    named = environment.get(CONFIG_VARIABLE)
-    if named == "":
+    value = environment.get(CONFIG_VARIABLE)
+    if value == "":
         return Configuration()
-    path = Path(named).expanduser() if named is not None else _default(environment)
-    if named is None and not path.exists():
+    path = Path(value).expanduser() if value is not None else _default(environment)
+    if value is None and not path.exists():
         return Configuration()
     data, source, lines = read_file(path)
-    found = Findings(source, lines)
-    parts = found.section(Located({} if data is None else data, ()), _SECTION) or {}
+    findings = Findings(source, lines)
+    parts = findings.section(Located({} if data is None else data, ()), _SECTION) or {}
     store, execution = (parts.get(key) for key in _SECTION.keys)
     configuration = Configuration(
-        MAYBE_TEXT.read(found, store, "store"),
-        {} if execution is None or execution.value is None else read_execution(found, execution) or {},
+        MAYBE_TEXT.read(findings, store, "store"),
+        {} if execution is None or execution.value is None else read_execution(findings, execution) or {},
     )
-    if found.errors:
-        raise DocumentError(found.errors)
+    if findings.errors:
+        raise DocumentError(findings.errors)
     return configuration
 
 
 def allowed_modules(
     section: Mapping[str, Any] | None, given: tuple[str, ...] | None = None
 ) -> tuple[str, ...] | None:
-    """Return the modules that documents of a design may name: those ``given``, else those of the user, else of its ``section``."""
+    """Return the modules that documents of a design may name; ``None``: all.
+
+    Args:
+        section: the section ``execution`` of the design, which counts if the others have no value.
+        given: the modules of the caller, which count before those of the user's configuration file.
+    """
     user = read_configuration().execution
-    said = (one.get("allow_modules") for one in ({"allow_modules": given}, user, section or {}))
-    return Settings(allow_modules=next((one for one in said if one is not None), None)).allow_modules
+    values = (value.get("allow_modules") for value in ({"allow_modules": given}, user, section or {}))
+    return Settings(allow_modules=next((value for value in values if value is not None), None)).allow_modules
 
 
 def _default(environment: Mapping[str, str]) -> Path:
-    given = Path(environment.get("XDG_CONFIG_HOME") or "")
-    # (what is not absolute does not count, by the specification of these folders)
-    folder = given if given.is_absolute() else Path("~/.config").expanduser()
+    base = Path(environment.get("XDG_CONFIG_HOME") or "")
+    # the XDG specification ignores relative paths
+    folder = base if base.is_absolute() else Path("~/.config").expanduser()
     return folder / "palaestrai-mosaik" / "config.yml"
 
 
 def user_settings(section: Mapping[str, Any] | None, **given: Any) -> Settings:
-    """Return what is ``given``, what the ``section`` of a design says, and what the user's file says.
+    """Merge keywords, the design's section and the user's configuration file into settings.
 
-    See :meth:`Settings.of`, and :func:`read_configuration` for what is raised.
+    Args:
+        section: the section ``execution`` of the design.
+        given: settings by name; see :meth:`Settings.of`.
+
+    Raises:
+        DocumentError: see :func:`read_configuration`.
+        ExecutionError: see :meth:`Settings.of`.
     """
     return Settings.of(section, read_configuration().execution, **given)

@@ -23,28 +23,28 @@ from .run_store import KnownInstance, instances_of, is_whole, orphaned_stores, u
 class RunStatus(StrEnum):
     """The status of a planned run."""
 
-    #: it has not been started
+    #: the run has not been started
     WAITING = "waiting"
-    #: a cluster's scheduler has it, and it has not begun
+    #: a cluster's scheduler has the run, and it has not begun
     QUEUED = "queued"
-    #: a process executes it
+    #: a process executes the run
     RUNNING = "running"
-    #: the common store or its own has its complete results
+    #: the common store or the run's own has its complete results
     FINISHED = "finished"
-    #: it raised, ran out of time, or its process died; or its task failed before any of its runs began
+    #: the run failed, reached its time limit, or its process died; or its task failed before any of its runs began
     FAILED = "failed"
-    #: a search stopped it early, and kept its records
+    #: a search stopped the run early, and kept its records
     PRUNED = "pruned"
-    #: a search has not started it, as another run of its setting was pruned or failed
+    #: a search has not started the run, because another run of its setting was pruned or failed
     SKIPPED = "skipped"
-    #: the user ended it
+    #: the user ended the run
     INTERRUPTED = "interrupted"
-    #: the scheduler ended its task, and it has no record
+    #: the scheduler ended the run's task, and the run has no record
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failed"
     CANCELLED = "cancelled"
-    #: its process is gone without a record, or its results are gone
+    #: the run's process is gone without a record, or its results are gone
     LOST = "lost"
 
 
@@ -69,8 +69,8 @@ class RunState:
     Attributes:
         planned: the run.
         status: its status.
-        record: the record in ``jobs/`` for its document, or for one that differs only in its uid, which ``record.run``
-            then is.
+        record: the record in ``jobs/`` for its document, or for a document that differs only in its uid
+            (``record.run``).
         marker: the marker in ``jobs/`` for its document.
         instances: its instances in the store, the newest last.
         assignment: the newest task of a cluster that has it.
@@ -88,7 +88,7 @@ class RunState:
     @property
     def attempts(self) -> int:
         """The number of attempts that have begun, according to ``jobs/``."""
-        return max(found.attempt if found is not None else 0 for found in (self.record, self.marker))
+        return max(evidence.attempt if evidence is not None else 0 for evidence in (self.record, self.marker))
 
     @property
     def error(self) -> str | None:
@@ -143,12 +143,12 @@ def run_file_stem(planned: PlannedRun) -> str:
 
 def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
     """Read the records that match the documents of their runs, by uid."""
-    found = {}
+    records = {}
     for planned in folder.documents:
         record = JobRecord.read(with_suffix(job_path(folder.path, planned), ".json"))
         if record is not None and record.hash == planned.hash:
-            found[planned.uid] = record
-    return found
+            records[planned.uid] = record
+    return records
 
 
 def _records_under_other_names(
@@ -161,15 +161,15 @@ def _records_under_other_names(
     newest = {
         uid: known[hash_][-1] for uid, hash_ in hashes.items() if uid not in records and known.get(hash_)
     }
-    others = {one.uid: uid for uid, one in newest.items() if one.hash != hashes[uid]}
-    if not others:
+    uid_by_instance = {instance.uid: uid for uid, instance in newest.items() if instance.hash != hashes[uid]}
+    if not uid_by_instance:
         return {}
-    found = {}
+    renamed = {}
     for file in (folder.path / JOBS).glob("*.json"):
         record = JobRecord.read(file)
-        if record is not None and record.instance in others:
-            found[others[record.instance]] = record
-    return found
+        if record is not None and record.instance in uid_by_instance:
+            renamed[uid_by_instance[record.instance]] = record
+    return renamed
 
 
 def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False, ask: bool = True) -> States:
@@ -180,24 +180,26 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
 
     Args:
         folder: the design folder.
-        store: the store with its results; ``None`` if there are none yet.
+        store: the store with its results; ``None`` if it does not exist yet.
         held: whether this process has the folder's lock.
         ask: query the schedulers; otherwise, all their tasks count as gone.
     """
     planned = folder.documents
     hashes = {run.uid: run.hash for run in planned}
-    known = {} if store is None else instances_of(store, list(hashes.values()), folder.contents)
+    instances = {} if store is None else instances_of(store, list(hashes.values()), folder.contents)
     try:
         markers = {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
     except FileNotFoundError:
         markers = set()
     records = job_records(folder)
     finished = {
-        run.uid for run in planned if any(one.status == "finished" for one in known.get(run.hash, ()))
+        run.uid
+        for run in planned
+        if any(instance.status == "finished" for instance in instances.get(run.hash, ()))
     }
 
     orphans = uncollected_contents(orphaned_stores(folder, records), store)
-    records |= _records_under_other_names(folder, records, known, hashes)
+    records |= _records_under_other_names(folder, records, instances, hashes)
     waiting = [run.hash for run in planned if run.uid not in finished] if orphans else []
     in_run_store = {
         hash_
@@ -224,21 +226,21 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
             run,
             records.get(run.uid),
             markers,
-            tuple(known.get(run.hash, ())),
+            tuple(instances.get(run.hash, ())),
             assignments,
             run.hash in in_run_store,
         )
         for run in planned
     )
-    found = tuple(states)
+    all_states = tuple(states)
     if folder.spec.search is not None:
-        found = tuple(_with_skipped(folder, found))
-    return States(found, tuple(assignments.problems), assignments.searching, tuple(assignments.faults))
+        all_states = tuple(_with_skipped(folder, all_states))
+    return States(all_states, tuple(assignments.problems), assignments.searching, tuple(assignments.faults))
 
 
 def _with_skipped(folder: DesignFolder, states: Sequence[RunState]) -> Iterator[RunState]:
     """Yield the states of a search's runs; waiting runs of settled settings are skipped."""
-    settled = {one.number for one in read_settings(folder.path) if one.state != "running"}
+    settled = {setting.number for setting in read_settings(folder.path) if setting.state != "running"}
     for state in states:
         skipped = state.status is RunStatus.WAITING and state.planned.row in settled
         yield replace(state, status=RunStatus.SKIPPED) if skipped else state
@@ -280,9 +282,9 @@ def _mark_dead_instances(
 
     The store assumes that instances of another host are still running.
     """
-    for one in instances:
-        dead = one.uid == marker.instance and one.status == "running" and is_stale(path)
-        yield one._replace(status="lost") if dead else one
+    for instance in instances:
+        dead = instance.uid == marker.instance and instance.status == "running" and is_stale(path)
+        yield instance._replace(status="lost") if dead else instance
 
 
 def _status(
@@ -309,9 +311,9 @@ def _status(
         return RunStatus.RUNNING
     current = assignment is not None and _is_current(record, assignment.attempt)
     if assignment is not None and assignment.state is not None and not (current and not _will_resume(record)):
-        found = _by_task_state(record if current else None, marker, assignment.state, begun=assignment.begun)
-        if found is not None:
-            return found
+        status = _by_task_state(record if current else None, marker, assignment.state, begun=assignment.begun)
+        if status is not None:
+            return status
     if marker is not None:
         return RunStatus.LOST if marker.of_this_host or (assignment and assignment.state) else None
     return _status_without_process(record, statuses, submitted_again=assignment is not None and not current)

@@ -1,4 +1,4 @@
-"""What the process of a run does: execute the document, tell how it ended."""
+"""The process of a run: executes the document, and records its end."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ from .early_stopping import EarlyStopping
 from .job import Job, JobRecord, Marker, RecordStatus, now
 from .run_store import earlier_attempts, open_run_store
 
-#: seconds that a run has to end once its driver is gone
+#: seconds within which a run must end once its driver is gone
 GRACE = 5.0
-#: the exit code of a process that has left out the run it was at, because another one executes it
+#: the exit code of a process that skipped its current run, because another process executes it
 EXIT_LEFT_OUT = 75
 
 
 class _DocumentReplaced(Exception):
-    """The design was generated again since the job was handed out, and the run's new document was executed."""
+    """The design was generated again after the job was created, and the run's new document was executed."""
 
 
 class _MarkerProgress(Progress):
-    """Shows the progress, and notes the instance in the marker once there is one."""
+    """Shows the progress, and adds the instance to the marker once it exists."""
 
     def __init__(self, shown: Progress, marker: Marker, path: Path):
         self.instance: str | None = None
-        #: called with the instance, once there is one
+        #: called with the instance once it exists
         self.on_begin: Callable[[str], None] = lambda instance: None
         self._shown, self._marker, self._path = shown, marker, path
-        # straight to the display, as some of it is called at every step
+        # bind the methods directly, because some are called at every step
         for name in ("step", "begin_phase", "carry", "episode", "end_phase"):
             setattr(self, name, getattr(shown, name))
 
@@ -79,12 +79,22 @@ class _MarkerProgress(Progress):
 
 
 def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord, str] | None:
-    """Execute ``job`` in this process; return its record and the traceback of its failure.
+    """Execute ``job`` in this process.
 
-    ``None``: it is left out, because another process executes the run, or because the document is another one
-    by now, of which there is a record; nothing is to be recorded then.
-    The marker is there as long as this takes; the record is left to the caller to write, who
-    removes the marker then. Raises nothing but :class:`ExecutionError` where the marker cannot be written.
+    Holds the run's marker. The caller writes the record, and then removes the marker.
+
+    Args:
+        job: the job.
+        interrupt: asks the run to end.
+        shown: displays the progress of the run.
+
+    Returns:
+        The record and the traceback of a failure, which is empty after success. ``None`` if the job was skipped, so
+        that nothing must be recorded: another process executes the run, or the document was replaced by one that has a
+        record.
+
+    Raises:
+        ExecutionError: the marker cannot be written. This is the only error; failures of the run are recorded.
     """
     try:
         trust(job.folder)
@@ -93,7 +103,7 @@ def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRec
     marker = claim(job)
     if marker is None:
         return None
-    noted = _MarkerProgress(shown, marker, job.marker)
+    progress = _MarkerProgress(shown, marker, job.marker)
     clock = time.perf_counter()
     status: RecordStatus = "finished"
     code, error, trace = FINISHED, None, ""
@@ -101,7 +111,7 @@ def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRec
         with Heartbeat(job, marker, interrupt), only_modules(job.allow_modules):
             document = _load(job)
             with open_run_store(job.store) if job.own_store else job.store.open() as store:
-                _execute(document, store, job, interrupt, noted)
+                _execute(document, store, job, interrupt, progress)
     except _DocumentReplaced:
         files.remove(job.marker, missing_ok=True)
         return None
@@ -118,7 +128,7 @@ def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRec
         job.run,
         job.hash,
         status,
-        noted.instance,
+        progress.instance,
         job.store.shown,
         marker.started,
         now(),
@@ -176,17 +186,21 @@ def _execute(
 
 
 def execute_jobs(jobs: Sequence[Job], lifeline: int) -> int:
-    """Execute ``jobs`` one after the other in this process, which is theirs alone.
+    """Execute ``jobs`` one after the other in this process, which does nothing else.
 
-    All that is printed, also by compiled code and child processes, goes to the logs. A SIGTERM
-    ends the run that goes on between two steps, a second one in the middle of one, and no other
-    is begun then. So does the end of the driver, which ``lifeline`` tells: a file descriptor
-    that has nothing to read until its other end is closed.
+    All output goes to the logs, including that of compiled code and child processes. SIGTERM ends the current run
+    between two steps, a second one within a step, and no further run is started. The end of the driver has the same
+    effect.
 
-    Users' code may leave anything in the globals of modules, so a run that has named some is the last one
-    here, unless its job says otherwise; the others are left to another process.
+    Users' code may change the globals of modules. Therefore, a run that has named users' code is the last one in this
+    process, unless ``shares_process`` of its job is set; another process executes the remaining jobs.
 
-    Return the exit code of the process: :data:`EXIT_LEFT_OUT` at the first run that is left out.
+    Args:
+        jobs: the jobs.
+        lifeline: a file descriptor without data, closed at the other end when the driver is gone.
+
+    Returns:
+        The exit code of the process. The first skipped run ends it with :data:`EXIT_LEFT_OUT`.
     """
     interrupt = Interrupt()
     for number in ending_signals():
@@ -197,14 +211,14 @@ def execute_jobs(jobs: Sequence[Job], lifeline: int) -> int:
         if interrupt.requested:
             break
         _redirect(job)
-        done = execute_job(job, interrupt, make_progress(stream=sys.stderr))
-        if done is None:
+        result = execute_job(job, interrupt, make_progress(stream=sys.stderr))
+        if result is None:
             write(
                 f"{now()}: skipped: another process executes this run, or executed its new document",
                 sys.stderr,
             )
             return EXIT_LEFT_OUT
-        record, trace = done
+        record, trace = result
         write(trace, sys.stderr, end="")
         _flush()
         record.write(job.record)
@@ -216,7 +230,7 @@ def execute_jobs(jobs: Sequence[Job], lifeline: int) -> int:
 
 def _watch(lifeline: int, interrupt: Interrupt) -> None:
     os.read(lifeline, 1)
-    # the driver is gone: ask the run to stop, ask again, and end the process
+    # the driver is gone: ask the run to stop twice, then exit
     interrupt.request()
     time.sleep(GRACE / 2)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -225,14 +239,14 @@ def _watch(lifeline: int, interrupt: Interrupt) -> None:
 
 
 def _redirect(job: Job) -> None:
-    """Send what is printed from now on to the log."""
+    """Redirect all further output to the log."""
     _flush()
     log = open_log(job)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     os.close(log)
     for stream in (sys.stdout, sys.stderr):
-        # the process may be killed at any time: what was printed must be out by then
+        # flush after every line, because the process may be killed at any time
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     faulthandler.enable(2)
@@ -241,9 +255,9 @@ def _redirect(job: Job) -> None:
 
 
 def open_log(job: Job) -> int:
-    """Open the log to append to it; return the file descriptor.
+    """Open the log for appending; return the file descriptor.
 
-    What else has its name is replaced: a link may lead to any file of the user, and others may have put it there.
+    Anything but a regular file is replaced, because another user may have created a link to any of this user's files.
     """
     trust(job.folder)
     return files.open_log(job.log)
@@ -254,21 +268,21 @@ def _flush() -> None:
         with suppress(OSError, ValueError):
             stream.flush()
     if os.name == "posix":
-        # what compiled code has printed and still holds
+        # flush the buffers of compiled code
         ctypes.CDLL(None).fflush(None)
 
 
 def exit_process(code: int) -> None:
-    """End this process, a fork, without what its parent's frames would do on their way out."""
+    """Exit this forked process without unwinding the frames inherited from its parent."""
     with suppress(Exception):
-        # such as removing temporary folders; the records are written, nothing else depends on it
+        # errors do not matter, because the records are written; the functions remove temporary folders, for example
         atexit._run_exitfuncs()
     _flush()
     os._exit(code)
 
 
 def main() -> None:
-    """Run a process that was not forked: the jobs come in over standard input."""
+    """Execute jobs read from standard input, in a process that was not forked."""
     stream = os.fdopen(os.dup(0), "rb")
     frame = read_frame(stream)
     if frame is not None:

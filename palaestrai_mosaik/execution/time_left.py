@@ -1,4 +1,4 @@
-"""How long the runs of a folder that are missing will take, from how long the finished ones took."""
+"""Estimates the time until all runs of a folder are executed, from the duration of the finished ones."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from .status import RunStatus, States
 
 @dataclass(frozen=True, slots=True)
 class TimeLeft:
-    """An estimate of how long the missing runs will take.
+    """An estimate of the time that the missing runs will take.
 
     Attributes:
-        seconds_per_run: median over the finished runs, with the start of their processes; ``None`` where no run
-            has finished, or nothing is known of those that have.
-        processes: how many runs are executed at the same time: those that are running, else as many as would be.
-        seconds: until all are executed that have neither finished nor failed; ``None`` where ``seconds_per_run`` is.
+        seconds_per_run: the median over the finished runs, including the start of their processes; ``None`` if no
+            finished run has a record.
+        processes: the number of concurrent runs: those that are running, else as many as would be.
+        seconds: the time until all runs are executed that have neither finished nor failed; ``None`` if
+            ``seconds_per_run`` is.
     """
 
     seconds_per_run: float | None
@@ -31,23 +32,23 @@ class TimeLeft:
 
 
 def time_left(folder: DesignFolder, states: States) -> TimeLeft:
-    """Return how long the missing runs of a design folder will take.
+    """Estimate the time that the missing runs of a design folder will take.
 
     Args:
         folder: the design folder.
         states: the states of its runs.
     """
     counts = Counter(state.status for state in states.runs)
-    taken = [
+    durations = [
         state.record.seconds
         for state in states.runs
         if state.status is RunStatus.FINISHED and state.record is not None
     ]
-    median = statistics.median(taken) if taken else None
-    # what else the section says may be at fault, and is not needed
+    median = statistics.median(durations) if durations else None
+    # read only `jobs`, because other settings of the section may be invalid
     section = folder.spec.resolved.get("execution") or {}
     processes = counts[RunStatus.RUNNING] or Settings(jobs=section.get("jobs")).jobs or available_cores()
     failed = sum(counts[status] for status in STATUSES_TO_EXECUTE["failed"])
-    over = sum(counts[status] for status in (RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.SKIPPED))
-    missing = len(states.runs) - over - failed
+    ended = sum(counts[status] for status in (RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.SKIPPED))
+    missing = len(states.runs) - ended - failed
     return TimeLeft(median, processes, None if median is None else median * missing / processes)

@@ -1,7 +1,6 @@
-"""Runs of a design folder on a cluster: Slurm's job arrays, and Parsl's pilot jobs.
+"""Executes runs of a design folder on a cluster, with Slurm's job arrays or Parsl's pilot jobs.
 
-A *submission* (:mod:`.submission`) says which *task* executes which runs; it lies in the folder, so a
-task needs nothing else. What a task does on its node is the same for all (:mod:`.node`): the runs go
-into stores of their own, and their records into ``jobs/``. A *scheduler* (:mod:`.scheduler`) has the
-second word about what became of a task, the records have the first.
+A *submission* (:mod:`.submission`) assigns runs to *tasks*. It is stored in the folder, so a task needs no other input.
+All tasks work in the same way on their nodes (:mod:`.node`): each run records to its own store, and its record is
+written to ``jobs/``. Records take precedence over the states of tasks that a *scheduler* (:mod:`.scheduler`) reports.
 """

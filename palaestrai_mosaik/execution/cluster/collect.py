@@ -148,12 +148,12 @@ def collect_folder(
     """
     location = location or StoreLocation.of(folder.path / RESULTS)
     root = folder.path.absolute()
-    found = Collected()
+    collected = Collected()
     if not (root / STORES).is_dir():
-        return found
+        return collected
     with held(FileLock(root / STORES / ".lock", "is being collected by"), root):
-        for left in (root / STORES).glob(f".*{_REMOVED}"):  # left by a killed process
-            files.remove_tree(left)
+        for remainder in (root / STORES).glob(f".*{_REMOVED}"):  # left by a killed process
+            files.remove_tree(remainder)
         run_stores = []
         for path in (root / STORES).iterdir():
             if path.name[0] == "." or path.is_symlink() or not path.is_dir():
@@ -161,21 +161,21 @@ def collect_folder(
             try:
                 run_stores.append(_RunStore(path, instance_uids(path)))
             except OSError as error:
-                found.damaged[path] = str(error)
+                collected.damaged[path] = str(error)
         run_stores.sort(
             key=lambda run_store: (run_store.uids[:1], run_store.path)
         )  # uids begin with the time
         if run_stores:
             with location.open(create=True) as target:
-                _Collecting(root, target, found, remove, _needed(folder)).all(run_stores, progress)
-    return found
+                _Collecting(root, target, collected, remove, _needed(folder)).all(run_stores, progress)
+    return collected
 
 
 def _needed(folder: DesignFolder) -> frozenset[str]:
     """Return the names of stores of unsettled settings, which a search may still read."""
     if folder.spec.search is None:
         return frozenset()
-    settled = {one.number for one in read_settings(folder.path) if one.state != "running"}
+    settled = {setting.number for setting in read_settings(folder.path) if setting.state != "running"}
     return frozenset(Path(run.file).stem for run in folder.documents if run.row not in settled)
 
 
@@ -193,37 +193,37 @@ class _Collecting:
         counted = PartsProgress(progress, len(run_stores))
         with closing(self._reader):
             for first in range(0, len(run_stores), _TOGETHER):
-                some = run_stores[first : first + _TOGETHER]
-                self._copy(some)
+                batch = run_stores[first : first + _TOGETHER]
+                self._copy(batch)
                 if self._remove:
-                    for run_store in some:
+                    for run_store in batch:
                         try:
                             self._remove_finished(run_store)
                         except (StoreError, OSError) as error:
                             self._found.kept[run_store.path] = str(error)
-                counted.end(len(some))
+                counted.end(len(batch))
 
     def _copy(self, some: Sequence[_RunStore]) -> None:
         """Copy missing instances: all files, then all rows."""
         uids = [uid for run_store in some for uid in run_store.uids]
-        known = self._known(uids)
+        states = self._known(uids)
         with self._target.database.reading() as session:
             marked = marked_damaged(session, uids)
         chosen: list[_Chosen] = []
         for run_store in some:
             with self._reporting(run_store.path):
-                chosen += self._choose(run_store, known, marked)
-        changed = [uid for one in chosen for uid in one.missing if uid in known]
+                chosen += self._choose(run_store, states, marked)
+        changed = [uid for choice in chosen for uid in choice.missing if uid in states]
         if changed:
             with self._target.database.writing() as session:
                 for uid in changed:
                     remove_rows(session, uid)
         placed: list[_Chosen] = []
-        for one in chosen:
-            with self._reporting(one.run_store.path):
-                for uid in one.missing:
-                    place_files(one.run_store.folder(uid), self._target.instance_directory(uid), _LEFT)
-                placed.append(one)
+        for choice in chosen:
+            with self._reporting(choice.run_store.path):
+                for uid in choice.missing:
+                    place_files(choice.run_store.folder(uid), self._target.instance_directory(uid), _LEFT)
+                placed.append(choice)
         if placed:
             self._copy_rows(placed)
 
@@ -254,7 +254,11 @@ class _Collecting:
             states = self._states(run_store)
             run_store.uids = [state.uid for state in states]
             gone = self._without_files(run_store)
-            missing = [one.uid for one in states if known.get(one.uid) != one.over() or one.uid in gone]
+            missing = [
+                instance_state.uid
+                for instance_state in states
+                if known.get(instance_state.uid) != instance_state.over() or instance_state.uid in gone
+            ]
             changed = [uid for uid in missing if uid in known]
             if changed:
                 # do not replace existing rows by unreadable ones
@@ -275,8 +279,8 @@ class _Collecting:
         uid = None if run_store.ended is None else run_store.ended.instance
         if uid is None or uid in run_store.uids or not (run_store.path / DAMAGE_NOTE).exists():
             return False
-        found = self._known([uid]).get(uid)
-        return found is not None and found.status == "finished"
+        state = self._known([uid]).get(uid)
+        return state is not None and state.status == "finished"
 
     def _verify(self, run_store: _RunStore, uids: Sequence[str]) -> None:
         """Verify these instances in the store of a run. Raises :class:`DamagedStore`."""
@@ -284,11 +288,11 @@ class _Collecting:
             return
         with Store(run_store.path, create=False) as store:
             for uid in uids:
-                found = verify(store, uid)
-                if found.damage:
-                    raise DamagedStore(f"damaged like its copy in the results: {found.damage[0]}")
-                if found.unread:
-                    raise StoreError(found.unread[0])
+                report = verify(store, uid)
+                if report.damage:
+                    raise DamagedStore(f"damaged like its copy in the results: {report.damage[0]}")
+                if report.unread:
+                    raise StoreError(report.unread[0])
 
     def _states(self, run_store: _RunStore) -> list[InstanceState]:
         """Return the states of the instances in the store of a run."""
@@ -315,13 +319,13 @@ class _Collecting:
         copied = []
         with self._target.database.writing() as target:
             lock(target)
-            for one in placed:
-                run_store = one.run_store
+            for choice in placed:
+                run_store = choice.run_store
                 with self._reporting(run_store.path):
                     with self._reader.reading(run_store.path) as source, target.begin_nested():
                         # another process may have collected a copy of the folder while we waited for the lock
-                        in_target = {state.uid: state for state in instance_states(target, one.missing)}
-                        for state in instance_states(source, one.missing):
+                        in_target = {state.uid: state for state in instance_states(target, choice.missing)}
+                        for state in instance_states(source, choice.missing):
                             if in_target.get(state.uid) == state.over():
                                 continue
                             if state.uid in in_target:
@@ -329,11 +333,11 @@ class _Collecting:
                             copy_rows(source, run_store.folder(state.uid), target, state.uid)
                         if last_ended(self._root, run_store.path) != run_store.ended:
                             raise _StillRunning
-                    copied.append(one)
-        for one in copied:
-            one.run_store.in_target = True
-            self._found.runs[one.status] += 1
-            _forget_damage(one.run_store.path)
+                    copied.append(choice)
+        for choice in copied:
+            choice.run_store.in_target = True
+            self._found.runs[choice.status] += 1
+            _forget_damage(choice.run_store.path)
 
     def _remove_finished(self, run_store: _RunStore) -> None:
         """Remove the store of a finished run after verifying its copy in the target.
@@ -351,15 +355,15 @@ class _Collecting:
             raise StoreError(f"{self._target.directory} does not have all of it")
         for uid in run_store.uids:
             # the outcomes in the database were copied together with the steps
-            found = verify(self._target, uid, outcomes=False)
-            if found.damage or found.unread:
-                raise StoreError((*found.damage, *found.unread)[0])
+            report = verify(self._target, uid, outcomes=False)
+            if report.damage or report.unread:
+                raise StoreError((*report.damage, *report.unread)[0])
         gone = run_store.path.with_name(f".{run_store.path.name}{_REMOVED}")
         files.move(run_store.path, gone)
         for folder, _, names in os.walk(gone):
             statuses = [os.lstat(os.path.join(folder, name)) for name in names]
             self._found.files += len(statuses)
-            self._found.freed += sum(one.st_size for one in statuses if one.st_nlink == 1)
+            self._found.freed += sum(status.st_size for status in statuses if status.st_nlink == 1)
         files.remove_tree(gone)
         self._found.removed += 1
 
@@ -378,7 +382,7 @@ class _Collecting:
             self._found.damaged[path] = str(error)
             if isinstance(error, DamagedStore):
                 self._note(path, str(error))
-        except (IntegrityError, DataError) as error:  # its own text has all values of the row
+        except (IntegrityError, DataError) as error:  # its full text includes all values of the row
             self._found.damaged[path] = f"{self._target.database.name} does not take it: {error.orig}"
 
     def _note(self, path: Path, damage: str) -> None:
@@ -404,9 +408,9 @@ def last_ended(root: Path, store: Path) -> _Ended | None:
     path = root / JOBS / store.name
     record, marker = JobRecord.read(with_suffix(path, ".json")), Marker.read(with_suffix(path, ".running"))
     if marker is not None:
-        # a run without a record may have ended, too, but only its next execution can tell
-        same = record is not None and record.hash == marker.hash and record.attempt >= marker.attempt
-        if not same:
+        # the run may have ended without a record, but only its next execution can determine this
+        is_current = record is not None and record.hash == marker.hash and record.attempt >= marker.attempt
+        if not is_current:
             return None
     if record is not None:
         return _Ended(record.status, record.instance, record)

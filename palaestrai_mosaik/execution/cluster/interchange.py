@@ -2,9 +2,9 @@
 
     python -P interchange.py STOP
 
-Parsl's own one would outlive a driver that is killed, and keep the pilots at work. Here the file
-``STOP`` is written then, which asks the runs to stop; the pilots end when they miss
-the interchange, or, before they know it, when ``STOP`` is not touched any more. It is a script, no module of the package: it needs nothing of that, and must start at once.
+Parsl's own interchange would outlive a killed driver, and keep the pilots running. This script then writes the file
+``STOP``, which asks the runs to stop. The pilots end when they lose the interchange or, if they do not know it yet,
+when ``STOP`` is no longer touched. It is a script without imports of the package, because it must start fast.
 """
 
 import os
@@ -15,18 +15,18 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-#: seconds between two looks whether the driver is there, and two touches
+#: seconds between two checks of the driver, and two touches of the file
 _POLL = 0.5
 
 
 def _end_with(driver: int, stop: Path) -> None:
     while os.getppid() == driver:
-        # (a few that fail do not matter)
+        # a few failed touches do not matter
         with suppress(OSError):
             os.utime(stop, follow_symlinks=False)
         time.sleep(_POLL)
     try:
-        # the driver has made it: what else is there by now is none of ours
+        # open only the driver's regular file, not a link or pipe that has replaced it
         handle = os.open(stop, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "w") as file:
             file.write("the driver is gone\n")
@@ -35,8 +35,8 @@ def _end_with(driver: int, stop: Path) -> None:
 
 
 def main() -> None:
-    """Watch the parent process, and be the interchange."""
-    # signals to its group, such as Ctrl-C, are for the driver, which tells the runs
+    """Run the interchange, and watch the parent process."""
+    # only the driver gets signals to its group, such as Ctrl-C; it stops the runs
     os.setsid()
     stop = Path(sys.argv.pop(1))
     threading.Thread(target=_end_with, args=(os.getppid(), stop), daemon=True).start()

@@ -1,14 +1,14 @@
-"""What a task of a cluster does on its node: it executes its runs, and says how they ended.
+"""A task of a cluster on its node: executes its runs, and reports how they ended.
 
 Slurm's script calls::
 
     python -m palaestrai_mosaik.cli.node FOLDER NUMBER TASK
 
-with the numbers of the submission and of the task in it. A task that works on a search executes what that proposes
-(:mod:`palaestrai_mosaik.search.task`). The exit code is 0 where all runs of the task
-have finished, 1 where some have not, 130 where it was asked to stop, and 2 where the folder does not have
-such a task. SIGTERM or SIGINT (cancelled, or pre-empted) end the runs; so does SIGUSR1 (the time limit is
-near), after which the task is queued again if the submission allows it.
+with the number of the submission, and the number of the task in it. A task of a search executes the runs that the
+search proposes (:mod:`palaestrai_mosaik.search.task`). The exit code is 0 if all runs of the task have finished, 1 if
+some have not, 130 if the task was asked to stop, and 2 if the folder does not have the task. SIGTERM and SIGINT
+(cancelled or pre-empted) end the runs. SIGUSR1 (close to the time limit) does so, too, and then the task is requeued if
+the submission allows it.
 
 Parsl's workers call :func:`execute_task`.
 """
@@ -45,17 +45,23 @@ from .submission import Submission, Submissions
 if TYPE_CHECKING:
     from ..early_stopping import Reporting
 
-#: seconds within which the scheduler must have answered
+#: seconds within which the scheduler must answer
 _SCHEDULER_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """How many runs of a task ended in which way; plain data.
+    """The number of runs of a task by how they ended; plain data.
 
-    ``finished`` and ``failed`` count those of earlier starts of the task, too. ``left_out``: another
-    process executes them, or has executed the documents that a design generated anew has in their place; ``not_begun``: the end came before. ``ended``: whether the task was told to end.
-    ``moved_on``: whether this time a run ended by itself, or came as far as a new checkpoint.
+    Attributes:
+        finished: finished runs, including those of earlier starts of the task.
+        failed: failed runs, including those of earlier starts of the task.
+        interrupted: interrupted runs.
+        left_out: runs skipped because another process executes them, or has executed their new documents after the
+            design was generated again.
+        not_begun: runs that had not begun when the task was ended.
+        ended: whether the task was asked to end.
+        moved_on: whether a run ended by itself, or wrote a checkpoint, since this start of the task.
     """
 
     finished: int
@@ -68,7 +74,7 @@ class TaskOutcome:
 
     @property
     def exit_code(self) -> int:
-        """What the process of the task exits with."""
+        """The exit code of the task's process."""
         if self.ended and self.interrupted + self.not_begun:
             return INTERRUPTED
         return FAILED if self.failed + self.interrupted + self.left_out + self.not_begun else FINISHED
@@ -85,14 +91,20 @@ def execute_task(  # noqa: PLR0913 (each caller knows something else)
     should_end: Callable[[], bool] = lambda: False,
     reporting: Reporting | None = None,
 ) -> TaskOutcome:
-    """Execute those runs of a task that have not ended yet; print how each of them ends.
+    """Execute the runs of a task that have not ended yet, and print how each of them ends.
 
-    ``number`` is that of the submission in ``folder``, ``name`` what the scheduler calls the task.
-    ``launcher`` starts the processes of the runs, and stays usable; else one is made, of ``method``. When
-    ``should_end`` returns true (it is asked once a second), the runs are asked to stop. ``reporting``: what the one
-    run of the task tells a search.
+    Args:
+        folder: the design folder.
+        number: the number of the submission.
+        task: the number of the task in the submission.
+        name: the scheduler's name of the task.
+        launcher: starts the processes of the runs, and stays open; ``None``: a new one with ``method``.
+        method: the start method of a new launcher.
+        should_end: called once a second; the runs are asked to stop when it returns true.
+        reporting: how the task's only run reports to a search; ``None``: it does not.
 
-    Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the folder does not have the task.
+    Raises:
+        ExecutionError: the folder does not have the task.
     """
     submissions = Submissions(folder)
     submission = submissions.read(number)
@@ -151,7 +163,7 @@ def execute_task(  # noqa: PLR0913 (each caller knows something else)
 
 
 def _again(job: Job) -> Job | JobRecord:
-    """Return the next attempt at ``job``, or the record of how the run has ended already."""
+    """Return the next attempt at ``job``, or the record of a run that has already ended."""
     record, marker = JobRecord.read(job.record), Marker.read(job.marker)
     last = job.attempt - 1
     if record is not None and record.hash == job.hash:
@@ -171,7 +183,7 @@ def _why_left_out(job: Job) -> str:
 
 
 def make_folders(folder: Path) -> None:
-    """Make what runs write to in the design folder ``folder``. Raises :class:`ExecutionError`."""
+    """Create the folders that runs write to in a design folder. Raises :class:`ExecutionError`."""
     for part in (JOBS, STORES):
         try:
             files.make_folder(folder / part)
@@ -180,7 +192,7 @@ def make_folders(folder: Path) -> None:
 
 
 def clock(folder: Path) -> float:
-    """Return what time it is by the clock of the file system of the design folder ``folder``."""
+    """Return the time of the file system of a design folder. Raises :class:`ExecutionError`."""
     try:
         return files.file_system_time(folder / JOBS / "clock")
     except OSError as error:
@@ -188,13 +200,13 @@ def clock(folder: Path) -> float:
 
 
 def newest_checkpoint(job: Job) -> float:
-    """Return when the newest checkpoint of the run was written, 0 if it has none."""
-    found = Path(job.store.location).glob(f"instances/*/{CHECKPOINTS}/[0-9]*")
-    return max((checkpoint.stat().st_mtime for checkpoint in found), default=0.0)
+    """Return the time at which the run's newest checkpoint was written; 0 if it has none."""
+    checkpoints = Path(job.store.location).glob(f"instances/*/{CHECKPOINTS}/[0-9]*")
+    return max((checkpoint.stat().st_mtime for checkpoint in checkpoints), default=0.0)
 
 
 def print_record(record: JobRecord) -> None:
-    """Print how a run has ended, for the log of a task."""
+    """Print the end of a run to the log of a task."""
     error = f": {record.error}" if record.error else ""
     print_line(f"run {record.run}: {record.status} after {record.seconds:.1f} s{error}")
 
@@ -204,20 +216,20 @@ def _runs(count: int) -> str:
 
 
 def print_line(line: str) -> None:
-    """Print a line with the time, for the log of a task."""
-    # this process may be killed at any time: the output must be flushed by then
+    """Print a line with the time to the log of a task."""
+    # flush each line, because this process may be killed at any time
     write(f"{now()} {line}", sys.stdout)
 
 
 class _Signals:
-    """What a scheduler tells this process; ``late`` is the warning of the time limit."""
+    """The signals that a scheduler has sent: ``late`` is the warning of the time limit, ``ended`` a request to end."""
 
     def __init__(self) -> None:
         self.late = self.ended = False
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
         for number in numbers:
             signal.signal(number, self._handle)
-        # what was held back until now
+        # the command blocks these signals until they can be handled
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -231,13 +243,22 @@ class _Signals:
 
 
 def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[str, str]) -> bool:
-    """Have Slurm queue this task again, if that is wanted and of use; false where Slurm refuses."""
-    wanted, before = (
+    """Requeue this task in Slurm, if the settings allow it and the task has made progress.
+
+    Args:
+        submission: the submission.
+        outcome: the outcome of the task.
+        environment: the environment variables of the task.
+
+    Returns:
+        False if Slurm refused, true otherwise.
+    """
+    limit, before = (
         SlurmSettings.of(submission.settings).requeue,
         int(environment.get("SLURM_RESTART_COUNT", 0)),
     )
-    if before >= wanted:
-        print_line(f"the time limit is near; the task is not requeued ({before} of {wanted} requeues used)")
+    if before >= limit:
+        print_line(f"the time limit is near; the task is not requeued ({before} of {limit} requeues used)")
         return True
     if not outcome.moved_on:
         print_line(
@@ -245,35 +266,35 @@ def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[s
         )
         return True
     task = slurm_task(environment)
-    print_line(f"the time limit is near; the task is requeued ({before + 1} of {wanted})")
+    print_line(f"the time limit is near; the task is requeued ({before + 1} of {limit})")
     try:
         command = ["scontrol", "requeue", str(task)]
-        done = subprocess.run(
+        result = subprocess.run(
             command, capture_output=True, text=True, timeout=_SCHEDULER_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         print_line(f"cannot requeue {task}: {error}")
         return False
-    if done.returncode:
-        print_line(f"cannot requeue {task}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.returncode == 0
+    if result.returncode:
+        print_line(f"cannot requeue {task}: {result.stderr.strip() or result.stdout.strip()}")
+    return result.returncode == 0
 
 
 def start_method(environment: Mapping[str, str]) -> StartMethod:
-    """Return how this process, which has no other threads, starts those of runs."""
-    # numeric libraries are imported already, with the number of threads that was configured then
+    """Return the start method for processes of runs. This process must have no other threads."""
+    # numeric libraries have been imported, and have read their numbers of threads from the environment
     one_thread = all(environment.get(name) == "1" for name in THREADS)
     return "fork here" if DEFAULT_METHOD == "fork" and one_thread else DEFAULT_METHOD
 
 
 def slurm_task(environment: Mapping[str, str]) -> str | None:
-    """Return what Slurm calls the task that this process belongs to; ``None`` outside of Slurm."""
+    """Return Slurm's name of this process's task; ``None`` outside of Slurm."""
     job, element = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
     return None if job is None or element is None else f"{job}_{element}"
 
 
 class ExecuteTask(Protocol):
-    """What executes a task of a submission, as :func:`execute_task` does."""
+    """A function that executes a task of a submission, like :func:`execute_task`."""
 
     def __call__(
         self,
@@ -285,14 +306,14 @@ class ExecuteTask(Protocol):
         method: StartMethod = DEFAULT_METHOD,
         should_end: Callable[[], bool] = lambda: False,
     ) -> TaskOutcome:
-        """Execute the task; say how its runs have ended."""
+        """Execute the task, and return how its runs ended."""
 
 
 def main(search: ExecuteTask, arguments: Sequence[str] | None = None) -> int:
     """Execute a task; return the exit code.
 
     Args:
-        search: what executes a task that works on a search.
+        search: executes a task of a search.
         arguments: the command line; ``None``: that of this process.
     """
     parser = argparse.ArgumentParser(
@@ -303,18 +324,18 @@ def main(search: ExecuteTask, arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("submission", type=int, help="the submission's number")
     parser.add_argument("task", type=int, help="the task's number in the submission, from 0")
     use_standard_streams()
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     signals = _Signals()
     try:
-        execute = search if Submissions(given.folder).read(given.submission).search else execute_task
+        execute = search if Submissions(options.folder).read(options.submission).search else execute_task
         outcome = execute(
-            *(given.folder, given.submission, given.task),
+            *(options.folder, options.submission, options.task),
             name=slurm_task(os.environ),
             method=start_method(os.environ),
             should_end=signals,
         )
         if signals.late and not signals.ended and outcome.exit_code == INTERRUPTED:
-            submission = Submissions(given.folder).read(given.submission)
+            submission = Submissions(options.folder).read(options.submission)
             if not requeue(submission, outcome, os.environ):
                 return FAILED
     except ExecutionError as error:

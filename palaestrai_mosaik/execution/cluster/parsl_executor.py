@@ -1,13 +1,13 @@
-"""Runs executed by pilot jobs of Parsl: what the driver does, and what a worker is called with.
+"""Executes runs with pilot jobs of Parsl: the driver, and the function that workers call.
 
-The jobs become the tasks of a submission, as for Slurm; a task is one call of a worker. Its answer
-says only that it is over: what became of runs is in their records. A task that is over and has runs
-without a final record is tried again:
+As for Slurm, the jobs become tasks of a submission. A task is one function call in a worker. Its return only signals
+the end of the task; the results of runs are in their records. A task that ended with runs without a final record is
+retried:
 
-- its worker died, or its pilot did: up to ``retries`` times, then the run that it was at has failed;
-- another process still has the run (one that lost its worker, and ends within seconds): until it has ended.
+- after the death of its worker or pilot, up to ``retries`` times; then its current run has failed;
+- while another process still has the run (one that lost its worker, and ends within seconds), until it has ended.
 
-Runs that have ended are not executed again then, and one with a checkpoint is resumed.
+A retry does not execute runs that have ended, and resumes a run with a checkpoint.
 """
 
 from __future__ import annotations
@@ -41,30 +41,35 @@ from .node import execute_task, start_method
 from .submission import Submissions, TaskRun
 from .submit import new_submission, pack
 
-#: seconds between two looks at records, pilots, and whether the end is wanted
+#: seconds between two checks of records, pilots and interrupts
 _POLL = 0.1
-#: the same for records within tasks of several runs
+#: seconds between two checks of records in tasks with several runs
 _LONG_POLL = 2.0
-#: seconds before a task is tried again
+#: seconds before a task is retried
 _RETRY_DELAY = 1.0
-#: seconds after which a task that was asked to stop and shows no run is considered not started
+#: seconds after a request to stop, after which a task without a marker is considered not started
 _UNBEGUN = 2.0
-#: tasks handed to Parsl at the same time, for each worker that there may be
+#: number of tasks submitted to Parsl at the same time, per potential worker
 _PREFETCH = 2
 _FINAL = frozenset({"finished", "failed", "pruned"})
 _ANY = _FINAL | {"interrupted"}
 
 
 class ParslExecutor(Executor):
-    """Submits the jobs as tasks to pilots of Parsl, and yields their records as they come.
+    """Submits the jobs as tasks to pilots of Parsl, and yields their records as they appear.
 
-    All jobs are taken at once; where one fails and ``fail_fast`` is wanted, those that were not handed
-    to Parsl yet give no record, as after :meth:`cancel`. ``one_by_one``: each is a task, and is taken when a worker is
-    free for it, because what comes next depends on what has ended. Nothing of the pilots is left at the end. If
-    this process is killed, their runs are asked to stop within a second, and the pilots end within half a minute.
+    All jobs are taken at once. After a failure with ``fail_fast``, jobs that were not yet submitted to Parsl yield no
+    record, as after :meth:`cancel`. At the end, all pilots and their processes have ended. If this process is killed,
+    the runs are asked to stop within a second, and the pilots end within half a minute.
 
-    :meth:`run` raises :class:`ExecutionError` where Parsl is not installed or does not take the settings,
-    and :class:`~palaestrai_mosaik.errors.SchedulerError` where no pilot comes to life.
+    :meth:`run` raises :class:`ExecutionError` if Parsl is not installed or rejects the settings, and
+    :class:`~palaestrai_mosaik.errors.SchedulerError` if no pilot starts.
+
+    Args:
+        folder: the design folder.
+        settings: settings of the execution.
+        one_by_one: make each job a task, and take it when a worker is free, because the next job depends on the results
+            of earlier ones.
     """
 
     def __init__(self, folder: DesignFolder, settings: Settings, *, one_by_one: bool = False):
@@ -76,7 +81,7 @@ class ParslExecutor(Executor):
 
     @property
     def processes(self) -> int:
-        """The workers of all pilots; by default, a node has as many as this machine has cores."""
+        """The number of workers of all pilots; by default, one per node for each core of this machine."""
         return (self._parsl.workers or available_cores()) * self._parsl.nodes * self._parsl.max_blocks
 
     def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
@@ -130,7 +135,7 @@ class ParslExecutor(Executor):
                 _request_stop(stop)
                 yield from self._wait_for_end(work)
         finally:
-            # also if the caller stops iterating
+            # this is also executed if the caller stops iterating
             _request_stop(stop)
             pilots.close(0.0 if self._cancelled > 1 else 2 * GRACE)
         yield from work.interrupted()
@@ -143,7 +148,7 @@ class ParslExecutor(Executor):
         return [_Task(number, deque(some)) for number, some in enumerate(packed)]
 
     def _wait_for_end(self, work: _Work) -> Iterator[JobRecord]:
-        """Yield the records of runs that were asked to stop; return when no more are expected soon."""
+        """Yield the records of runs that were asked to stop, until no more are expected soon."""
         until = time.monotonic() + PATIENCE + _UNBEGUN
         begun = time.monotonic()
         while work.running and self._cancelled == 1 and time.monotonic() < until:
@@ -156,10 +161,15 @@ class ParslExecutor(Executor):
 
 @dataclass(eq=False)
 class _Task:
-    """A task of the submission, and those of its jobs that have no final record, the one at hand first.
+    """A task of the submission.
 
-    ``tries``: how often it was handed to Parsl. ``worker_deaths``: how often its worker died at the job at hand,
-    ``why`` the last time. ``not_before``: until when it is not tried again.
+    Attributes:
+        number: the number of the task in the submission.
+        jobs: the jobs without a final record, the current one first.
+        tries: the number of times that it was submitted to Parsl.
+        worker_deaths: the number of times that its worker died during the current job.
+        why: the reason of the last death.
+        not_before: the time of the next retry.
     """
 
     number: int
@@ -170,9 +180,11 @@ class _Task:
     not_before: float = 0.0
 
     def ended(self, statuses: Collection[str] = _FINAL, *, in_turn: bool = False) -> Iterator[JobRecord]:
-        """Yield the records that are there, of these statuses; these jobs leave.
+        """Yield the records with these statuses, and remove their jobs.
 
-        ``in_turn``: look no further than the first job that has none.
+        Args:
+            statuses: the statuses.
+            in_turn: stop at the first job without such a record.
         """
         for job in tuple(self.jobs):
             record = JobRecord.read(job.record)
@@ -184,16 +196,18 @@ class _Task:
                 return
 
     def is_occupied(self) -> bool:
-        """Whether a process still has the job at hand, as far as can be seen from here."""
+        """Whether a process seems to be still executing the current job."""
         path = self.jobs[0].marker
         marker = Marker.read(path)
         return marker is not None and marker.alive and (marker.of_this_host or not is_stale(path))
 
 
 class _Work:
-    """The tasks that are not over: not begun (``new``), in Parsl's hands (``running``), to be tried again.
+    """The tasks that have not ended: not submitted to Parsl yet (``new``), submitted (``running``), or to be retried.
 
-    ``logs`` is where pilots write to.
+    Args:
+        new: the tasks to execute.
+        logs: the folder with the output of pilots.
     """
 
     def __init__(self, new: deque[_Task], logs: Path):
@@ -204,16 +218,16 @@ class _Work:
 
     @property
     def left(self) -> bool:
-        """Whether there are any."""
+        """Whether any tasks are left."""
         return bool(self.new or self.running or self._again)
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of tasks left."""
         return len(self.new) + len(self.running) + len(self._again)
 
     def take(self, most: int) -> Iterator[_Task]:
-        """Yield tasks that are to be handed to Parsl now, which takes up to ``most`` at the same time."""
+        """Yield due retries, and new tasks while fewer than ``most`` are submitted, to submit them to Parsl."""
         for task in self._due_for_retry():
             self._again.remove(task)
             task.tries += 1
@@ -224,20 +238,25 @@ class _Work:
             yield task
 
     def give_up(self, retries: int) -> Iterator[JobRecord]:
-        """Yield, and write, records of runs whose worker died more than ``retries`` times; they have failed."""
+        """Write and yield failure records of runs that lost their worker more than ``retries`` times."""
         for task in self._due_for_retry():
             if task.worker_deaths > retries:
                 job, tries, task.worker_deaths = task.jobs.popleft(), task.worker_deaths, 0
                 if not task.jobs:
                     self._again.remove(task)
-                # of its pilot's end only the pilot can tell
+                # only the pilot itself can report the cause of its end
                 why = f"its worker died or failed, also at try {tries} ({task.why}); pilots write to {self._logs}"
                 yield _write_missing_record(job, "failed", why)
 
     def ended(
         self, note_answer: Callable[[], None], statuses: Collection[str] = _FINAL
     ) -> Iterator[JobRecord]:
-        """Wait a moment, and yield the records of these statuses that have come; call for each task's answer."""
+        """Wait briefly, and yield new records with these statuses.
+
+        Args:
+            note_answer: called for each task that a worker has executed.
+            statuses: the statuses.
+        """
         if not self.running:
             time.sleep(_POLL)
             return
@@ -245,7 +264,7 @@ class _Work:
             task, error = self.running.pop(future), future.exception()
             if error is None:
                 note_answer()
-                # a run that was stopped by somebody else stays interrupted
+                # a run that someone else stopped remains interrupted
                 yield from task.ended(_ANY)
             else:
                 yield from task.ended(statuses)
@@ -260,7 +279,7 @@ class _Work:
                     yield from task.ended(statuses, in_turn=True)
 
     def interrupted(self) -> Iterator[JobRecord]:
-        """Yield, and write where there is none, the records of runs that were at work when pilots were ended."""
+        """Yield the records of runs that were executing when the pilots were ended, and write missing ones."""
         for task in (*self.running.values(), *self._again):
             yield from task.ended(_ANY)
             for job in task.jobs:
@@ -271,25 +290,33 @@ class _Work:
                     )
 
     def _due_for_retry(self) -> list[_Task]:
-        """Return the tasks that may be tried again: no process has their runs any more."""
-        clock, found = time.monotonic(), []
+        """Return the tasks that can be retried, because no process executes their runs any more."""
+        clock, tasks = time.monotonic(), []
         for task in self._again:
             if task.not_before > clock:
                 continue
             if task.is_occupied():
                 task.not_before = clock + _RETRY_DELAY
             else:
-                found.append(task)
-        return found
+                tasks.append(task)
+        return tasks
 
 
 def execute(
     folder: str, number: int, task: int, name: str, reporting: Reporting | None = None
 ) -> dict[str, Any] | None:
-    """Execute a task of submission ``number`` of ``folder``: what a worker of a pilot is called with.
+    """Execute a task; called by a pilot's worker.
 
-    ``name`` is another one at each try; ``reporting`` is what its run tells a search. Return the fields of the
-    :class:`~palaestrai_mosaik.execution.cluster.node.TaskOutcome`; ``None`` where the end is wanted.
+    Args:
+        folder: the design folder.
+        number: the number of the submission.
+        task: the number of the task in the submission.
+        name: a unique name of this try.
+        reporting: how the task's run reports to a search; ``None``: it does not.
+
+    Returns:
+        The fields of the :class:`~palaestrai_mosaik.execution.cluster.node.TaskOutcome`; ``None`` if the runs had been
+        asked to stop.
     """
     stop = _stop_file(Submissions(Path(folder)), number)
     if _stop_requested(stop):
@@ -304,7 +331,7 @@ def execute(
             reporting=reporting,
         )
     except ExecutionError:
-        # it may be the launcher that is broken
+        # the launcher may be broken
         _launcher.cache_clear()
         launcher.close()
         raise
@@ -313,26 +340,26 @@ def execute(
 
 @cache
 def _launcher(folder: str, number: int) -> Launcher:
-    """Return what starts the processes of runs: once for all tasks of a worker."""
-    # a worker of Parsl has no other thread before it has answered for the first time
+    """Return the launcher of run processes, which all tasks of a worker share."""
+    # a worker of Parsl has no other threads until it has returned its first result
     alone = threading.active_count() == 1
     method = start_method(os.environ) if alone else DEFAULT_METHOD
     return make_launcher(method, Submissions(Path(folder)).read(number).preload)
 
 
 def _stop_file(submissions: Submissions, number: int) -> Path:
-    """Return the file that is there, and empty, until the runs of a submission are to end."""
+    """Return the path of a file that is empty until the runs of a submission must end."""
     return submissions.output(number) / "stop"
 
 
 def _request_stop(stop: Path) -> None:
-    # where that is not possible, the end of the pilots tells the runs
+    # if the file cannot be written, the runs stop when the pilots end
     with suppress(OSError):
         files.write_text(stop, "the runs are to end\n", durable=False)
 
 
 def _stop_requested(stop: Path) -> bool:
-    # opening makes a network file system ask the server; a file that was missing may be missed for long
+    # opening the file makes a network file system query its server; otherwise, a missing file may stay cached for long
     try:
         with files.open_read(stop) as file:
             return bool(file.read(1))
@@ -343,11 +370,15 @@ def _stop_requested(stop: Path) -> bool:
 
 
 def _write_missing_record(job: Job, status: RecordStatus, error: str) -> JobRecord:
-    """Write and return the record of a run whose process is gone, or will be."""
-    marker, known = Marker.read(job.marker), JobRecord.read(job.record)
+    """Write and return the record of a run after its process has ended or was asked to."""
+    marker, earlier = Marker.read(job.marker), JobRecord.read(job.record)
     code = INTERRUPTED if status == "interrupted" else FAILED
-    if known is not None and job.is_covered_by(known) and (marker is None or marker.attempt <= known.attempt):
-        record = replace(known, status=status, exit_code=code, error=error)
+    if (
+        earlier is not None
+        and job.is_covered_by(earlier)
+        and (marker is None or marker.attempt <= earlier.attempt)
+    ):
+        record = replace(earlier, status=status, exit_code=code, error=error)
     else:
         record = JobRecord.of_dead_process(
             job, marker, status=status, seconds=0.0, exit_code=code, error=error

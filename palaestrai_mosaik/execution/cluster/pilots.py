@@ -1,14 +1,14 @@
-"""Pilot jobs of Parsl: jobs of any scheduler that fetch tasks until there are none.
+"""Pilot jobs of Parsl: jobs of any scheduler that execute tasks as long as there are any.
 
-Thinly wrapped: a ``HighThroughputExecutor`` with the provider that the settings name, and the kernel
-that starts and ends it. Deliberately not as Parsl does it by itself:
+This is a thin wrapper of a ``HighThroughputExecutor`` with the provider of the settings, and of the kernel that starts
+and ends it. It deliberately deviates from Parsl's defaults:
 
-- All its files lie in the folder given, none in the working directory; it logs nothing in this process.
-- Nobody outside is asked for this host's address, and usage is not tracked.
-- Commands are started with this interpreter: scripts of Parsl need not be on the path.
-- The interchange ends with this process (:mod:`.interchange`), and so do the pilots, also those that
-  are not known to the interchange yet (:mod:`palaestrai_mosaik.cli.pilot`).
-- A pilot that ends is followed by a new one; only where several in a row achieved nothing it is given up.
+- All files are in one folder instead of the working directory, and nothing is logged in this process.
+- No external service is asked for this host's address, and usage is not tracked.
+- Commands are started with this interpreter, so scripts of Parsl need not be on the path.
+- The interchange ends with this process (:mod:`.interchange`). So do the pilots, even before the interchange knows them
+  (:mod:`palaestrai_mosaik.cli.pilot`).
+- A pilot that ends is replaced by a new one, unless several in a row executed no task.
 - Keys of the encrypted connections are removed at the end.
 """
 
@@ -45,42 +45,42 @@ from palaestrai_mosaik.runner.worker_process import THREADS
 from ..local import available_cores
 from .settings import ParslSettings
 
-#: seconds between two signs of life of a pilot, also between two looks at its workers; and how long a
-#: pilot and the interchange wait for one before they take the other for gone
+#: seconds between two heartbeats of a pilot, and between two checks of its workers; seconds without a heartbeat after
+#: which a pilot and the interchange consider each other gone
 HEARTBEAT_PERIOD, HEARTBEAT_THRESHOLD = 2, 20
-#: seconds after which a pilot takes a driver for gone that does not touch the file for it
+#: seconds without a touch of the driver's file after which a pilot considers the driver gone
 _GONE = 30
-#: so many pilots that ended one after the other, and no task between, are enough
+#: number of pilots that end one after the other, without an executed task, before the execution is given up
 _HOPELESS = 3
-#: seconds after which a pilot without tasks is ended while others have some
+#: seconds after which an idle pilot is ended while others have tasks
 _IDLE = 60.0
-#: seconds that the interchange has to answer
+#: seconds within which the interchange must answer
 _PATIENCE = 20.0
 #: a pilot takes no more tasks in the last tenth of its time, within these bounds (seconds)
 _DRAIN = (60, 900)
 _INTERCHANGE = Path(__file__).with_name("interchange.py")
 _PILOT = "palaestrai_mosaik.cli.pilot"
-#: cores of a worker, for Parsl's reckoning, where there may be any number of workers
+#: number of cores per worker for Parsl if the number of workers is not limited by cores
 _SMALL = 0.01
-#: what paths may hold: Parsl writes them into shell commands as they are
+#: valid paths, because Parsl inserts them into shell commands without quotes
 _PLAIN = re.compile(r"[\w@+=:,./-]+")
-#: what pilots must not inherit: they need no store but the runs' own
+#: environment variables that pilots must not inherit, because they only use the runs' own stores
 _SECRETS = ("PALAESTRAI_MOSAIK_STORE", "PGPASSWORD", "PGPASSFILE")
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A provider of Parsl: its class, and how it names what settings say (``None``: cannot be said)."""
+    """A provider of Parsl: its class, and its parameters for settings (``None``: there is no such parameter)."""
 
     name: str
     partition: str | None = None
     account: str | None = None
-    #: parameters that are given the workers of a node
+    #: parameters that are set to the number of workers per node
     cores: tuple[str, ...] = ()
     directive: str | None = None
     #: whether pilots have a time limit
     limited: bool = True
-    #: what starts a command on each of several nodes
+    #: the launcher that starts a command on each of several nodes
     launcher: str | None = None
 
 
@@ -94,7 +94,7 @@ _KINDS: Mapping[str, _Kind] = {
     "condor": _Kind("CondorProvider", None, "project", ("cores_per_slot",), ""),
     "kubernetes": _Kind("KubernetesProvider", cores=("init_cpu", "max_cpu"), limited=False),
 }  # fmt: skip
-#: parameters of providers that have a key of their own in the settings
+#: parameters of providers that are set by other keys of the settings
 _OTHERWISE = {
     "nodes_per_block": "nodes",
     "init_blocks": "min_blocks",
@@ -111,17 +111,24 @@ _OTHERWISE = {
 
 
 def workers_per_node(settings: ParslSettings) -> int | None:
-    """Return how many workers a node of a pilot has; ``None``: as many as it turns out to have cores."""
+    """Return the number of workers on a node of a pilot; ``None``: one per core of the node."""
     return (
         available_cores() if settings.workers is None and settings.provider == "local" else settings.workers
     )
 
 
 class Pilots:
-    """Pilots of ``settings`` for about ``tasks`` tasks; their files lie in ``directory``, jobs have ``name`` in theirs.
+    """The pilots of a submission.
 
-    The file ``stop`` is written where this process ends without :meth:`close`, and touched as long as it lives.
-    Raises :class:`ExecutionError` for settings that Parsl does not take.
+    Args:
+        name: a part of the names of the pilots' jobs.
+        settings: the settings of Parsl.
+        directory: the folder for the pilots' files.
+        stop: a file that is touched while this process lives, and written if it ends without :meth:`close`.
+        tasks: the approximate number of tasks.
+
+    Raises:
+        ExecutionError: Parsl rejects the settings, or cannot handle a path.
     """
 
     def __init__(self, name: str, settings: ParslSettings, directory: Path, stop: Path, tasks: int):
@@ -133,7 +140,7 @@ class Pilots:
                 )
         self._name, self._directory = name, directory
         self._local = settings.provider == "local"
-        #: how many pilots had failed at the last answer, and by now; what the last said where that is hopeless
+        #: numbers of failed pilots at the last executed task and now; the last failure's description before giving up
         self._failed_before, self._failed, self._hopeless = 0, 0, ""
         self._provider = _provider(settings, tasks)
         self._executor = _Executor(
@@ -143,7 +150,7 @@ class Pilots:
             interchange_launch_cmd=[sys.executable, "-P", str(_INTERCHANGE), str(stop)],
             address="127.0.0.1" if self._local else settings.address or "127.0.0.1",
             max_workers_per_node=workers_per_node(settings),
-            # who says how many workers may have more of them than cores
+            # an explicit number of workers may exceed the number of cores
             cores_per_worker=1.0 if settings.workers is None else _SMALL,
             heartbeat_period=HEARTBEAT_PERIOD,
             heartbeat_threshold=HEARTBEAT_THRESHOLD,
@@ -152,12 +159,12 @@ class Pilots:
             encrypted=True,
         )
         if not self._local and settings.address is None:
-            # all of this host, of which pilots try each; Parsl itself would ask a service on the internet, too
+            # pilots try all addresses of this host; by default, Parsl would also query a service on the internet
             self._executor.address = None
             self._executor.all_addresses = _addresses()
 
     def start(self) -> None:
-        """Ask for the first pilots."""
+        """Submit the first pilots."""
         files.make_folder(self._directory, parents=True)
         self._kernel = DataFlowKernel(
             Config(
@@ -173,7 +180,7 @@ class Pilots:
         )
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Have ``function``, of a module, called by a worker. Raises :class:`SchedulerError`."""
+        """Have a worker call the module-level ``function``. Raises :class:`SchedulerError` if Parsl has given up."""
         try:
             answer: Future[Any] = self._kernel.submit(function, arguments, [self._name], False, None, {})
             return answer
@@ -181,11 +188,11 @@ class Pilots:
             raise SchedulerError(_gone(error)) from error
 
     def note_answer(self) -> None:
-        """Note that a task was executed: that pilots failed before does not count any more."""
+        """Forget earlier failures of pilots, because a task was executed."""
         self._failed_before = self._failed
 
     def check(self) -> None:
-        """Raise :class:`SchedulerError` where no pilot can be hoped for any more."""
+        """Raise :class:`SchedulerError` if no pilot can be expected any more."""
         interchange = self._executor.interchange_proc
         if interchange is not None and interchange.poll() is not None:
             raise SchedulerError(f"Parsl's interchange has ended; its log is in {self._directory}")
@@ -197,43 +204,47 @@ class Pilots:
             )
 
     def close(self, patience: float) -> None:
-        """End all pilots. What is left of those on this host after ``patience`` seconds is killed."""
-        here = self._processes()
+        """End all pilots, and kill remaining processes on this host after ``patience`` seconds.
+
+        Raises:
+            SchedulerError: it is unknown whether all pilots have ended.
+        """
+        processes = self._processes()
         interchange = self._executor.interchange_proc
         if interchange is not None and interchange.poll() is not None and not self._executor.bad_state_is_set:
             self._executor.set_bad_state_and_fail_all(RuntimeError("the interchange has ended"))
         if self._executor.bad_state_is_set:
-            # Parsl leaves these pilots alone then
+            # Parsl does not end the pilots in this state
             self._provider.cancel(self._live())
         try:
             self._kernel.cleanup()
         except Exception as error:
-            # the commands of a scheduler that does not answer
+            # commands of the scheduler failed
             self._executor.shutdown()
             raise SchedulerError(f"it is uncertain whether all pilots have ended: {error}") from error
-        _, left = psutil.wait_procs(here, patience)
-        for process in left:
+        _, survivors = psutil.wait_procs(processes, patience)
+        for process in survivors:
             process.kill()
-        psutil.wait_procs(left, patience)
+        psutil.wait_procs(survivors, patience)
         for keys in self._directory.glob("*/*/certificates"):
             files.discard_tree(keys)
 
     def _live(self) -> list[Any]:
-        """Return the scheduler's names of the pilots that have not ended, as far as is known."""
+        """Return the scheduler's names of the pilots that are not known to have ended."""
         statuses = self._executor.status_facade
         jobs = self._executor.blocks_to_job_id
         return [job for block, job in jobs.items() if block not in statuses or not statuses[block].terminal]
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the processes of pilots on this host, and those that they have started."""
-        found = []
+        """Return the processes of pilots on this host, including their children."""
+        processes = []
         for job in self._live() if self._local else ():
             try:
                 process = psutil.Process(int(job))
-                found += [process, *process.children(recursive=True)]
+                processes += [process, *process.children(recursive=True)]
             except psutil.NoSuchProcess:
                 continue
-        return found
+        return processes
 
     def _note_status(self, _: Any, statuses: Mapping[str, JobStatus]) -> None:
         failed = [s for s in statuses.values() if s.state in (JobState.FAILED, JobState.MISSING)]
@@ -243,7 +254,7 @@ class Pilots:
 
 
 class _Executor(HighThroughputExecutor):
-    """Does not wait for ever for an interchange that has died, nor end pilots that are only just coming."""
+    """Limits the wait for a dead interchange, and does not end pilots that are about to start."""
 
     def start(self) -> None:
         super().start()
@@ -251,10 +262,10 @@ class _Executor(HighThroughputExecutor):
             self.command_client.zmq_socket.setsockopt(option, int(_PATIENCE * 1000))
 
     def scale_in(self, blocks: int, max_idletime: float | None = None) -> list[str]:
-        # Parsl asks once a second for 0 where a pilot has more workers than there are tasks, and would then end every
-        # pilot that has not reported yet: where that takes more than a second, none ever executes anything
-        found: list[str] = super().scale_in(blocks, max_idletime) if blocks > 0 else []
-        return found
+        # if a pilot has more workers than there are tasks, Parsl calls this once a second with 0 blocks, and would end
+        # all pilots that have not reported yet; if that takes more than a second, no pilot would ever execute a task
+        ended: list[str] = super().scale_in(blocks, max_idletime) if blocks > 0 else []
+        return ended
 
 
 def _provider(settings: ParslSettings, tasks: int) -> ExecutionProvider:
@@ -264,7 +275,7 @@ def _provider(settings: ParslSettings, tasks: int) -> ExecutionProvider:
         raise ExecutionError(f"there is no provider {settings.provider!r}{hint}: it is {', '.join(_KINDS)}")
     workers = workers_per_node(settings)
     slots = (workers or 1) * settings.nodes
-    given: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "nodes_per_block": settings.nodes,
         "init_blocks": max(settings.min_blocks, min(settings.max_blocks, math.ceil(tasks / slots))),
         "min_blocks": settings.min_blocks,
@@ -272,7 +283,7 @@ def _provider(settings: ParslSettings, tasks: int) -> ExecutionProvider:
         "worker_init": "\n".join((*settings.prologue, *_environment())),
         "launcher": parsl.launchers.SingleNodeLauncher(debug=False),
     }
-    named = {
+    values_by_key = {
         "partition": (kind.partition, settings.partition),
         "account": (kind.account, settings.account),
         "walltime": ("walltime" if kind.limited else None, settings.walltime),
@@ -281,17 +292,17 @@ def _provider(settings: ParslSettings, tasks: int) -> ExecutionProvider:
             "\n".join(f"{kind.directive}{line}" for line in settings.directives) or None,
         ),
     }
-    for key, (parameter, value) in named.items():
+    for key, (parameter, value) in values_by_key.items():
         if value is None:
             continue
         if parameter is None:
             raise ExecutionError(f"the provider {settings.provider!r} of Parsl takes no {key}")
-        given[parameter] = value
+        parameters[parameter] = value
     if workers is not None:
-        given.update(dict.fromkeys(kind.cores, workers))
+        parameters.update(dict.fromkeys(kind.cores, workers))
         if settings.provider == "slurm":
-            # otherwise a pilot has whole nodes, and as many workers as they have cores
-            given["exclusive"] = False
+            # otherwise, a pilot gets whole nodes, with one worker per core
+            parameters["exclusive"] = False
     if settings.nodes > 1:
         if kind.launcher is None and "launcher" not in (settings.options or {}):
             raise ExecutionError(
@@ -299,9 +310,9 @@ def _provider(settings: ParslSettings, tasks: int) -> ExecutionProvider:
                 "options must name a launcher of Parsl"
             )
         if kind.launcher is not None:
-            given["launcher"] = getattr(parsl.launchers, kind.launcher)(debug=False)
+            parameters["launcher"] = getattr(parsl.launchers, kind.launcher)(debug=False)
     make = getattr(parsl.providers, kind.name)
-    return _make(make, given | _options(settings.options or {}, make, settings.provider))
+    return _make(make, parameters | _options(settings.options or {}, make, settings.provider))
 
 
 def _options(options: Mapping[str, Any], make: Callable[..., Any], provider: str) -> dict[str, Any]:
@@ -314,37 +325,39 @@ def _options(options: Mapping[str, Any], make: Callable[..., Any], provider: str
             raise ExecutionError(
                 f"options: the provider {provider!r} of Parsl has no {name!r}{hint}: it has {', '.join(allowed)}"
             )
-    found = dict(options)
-    if "launcher" in found:
+    converted = dict(options)
+    if "launcher" in converted:
         names = [name for name in parsl.launchers.__all__ if name != "WrappedLauncher"]
-        if found["launcher"] not in names:
-            hint = did_you_mean(str(found["launcher"]), names)
+        if converted["launcher"] not in names:
+            hint = did_you_mean(str(converted["launcher"]), names)
             raise ExecutionError(
-                f"options: {found['launcher']!r} is no launcher of Parsl{hint}: {', '.join(names)}"
+                f"options: {converted['launcher']!r} is no launcher of Parsl{hint}: {', '.join(names)}"
             )
-        found["launcher"] = getattr(parsl.launchers, found["launcher"])(debug=False)
-    return found
+        converted["launcher"] = getattr(parsl.launchers, converted["launcher"])(debug=False)
+    return converted
 
 
 def _make(make: Callable[..., Any], given: Mapping[str, Any]) -> ExecutionProvider:
-    known = inspect.signature(make).parameters
+    parameters = inspect.signature(make).parameters
     try:
-        found: ExecutionProvider = make(**{name: value for name, value in given.items() if name in known})
-        return found
+        provider: ExecutionProvider = make(
+            **{name: value for name, value in given.items() if name in parameters}
+        )
+        return provider
     except Exception as error:
-        # whatever a provider checks: types, commands that must be there, connections
+        # providers check types, required commands and connections, for example
         raise ExecutionError(f"Parsl's {make.__name__} does not take this: {error}") from error
 
 
 def _launch_command(settings: ParslSettings, stop: Path) -> str:
-    # braces are for Parsl's format; of them a path has none
+    # Parsl formats the command, so it must not contain other braces; valid paths have none
     python = shlex.quote(settings.python or sys.executable)
     command = f"{python} -m {_PILOT} {shlex.quote(str(stop))} {_GONE}"
     return str(DEFAULT_LAUNCH_CMD.replace("process_worker_pool.py", command, 1))
 
 
 def _environment() -> list[str]:
-    """Return the shell lines that give a pilot what it needs to know of this process."""
+    """Return the shell lines that set up the environment of a pilot from this process."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     threads = " ".join(f'{name}="${{{name}:-1}}"' for name in THREADS)
     return [
@@ -355,17 +368,17 @@ def _environment() -> list[str]:
 
 
 def _drain_period(walltime: str | None) -> int | None:
-    """Return the seconds after which a pilot takes no more tasks, ``None`` if it always does."""
+    """Return the seconds after which a pilot accepts no more tasks; ``None`` if it always does."""
     if walltime is None:
         return None
     hours, minutes, seconds = (int(part) for part in walltime.split(":"))
-    whole = hours * 3600 + minutes * 60 + seconds
-    left = whole - min(max(_DRAIN[0], whole // 10), _DRAIN[1])
+    total = hours * 3600 + minutes * 60 + seconds
+    left = total - min(max(_DRAIN[0], total // 10), _DRAIN[1])
     return left if left > 0 else None
 
 
 def _addresses() -> set[str]:
-    """Return the IPv4 addresses of this host, as its own interfaces tell them."""
+    """Return the IPv4 addresses of this host's network interfaces."""
     return {
         address.address
         for addresses in psutil.net_if_addrs().values()
@@ -375,10 +388,10 @@ def _addresses() -> set[str]:
 
 
 def _describe_failure(status: JobStatus) -> str:
-    """Return what is known of a pilot that failed, in a few lines."""
-    said = (status.message, status.stderr_summary, status.stdout_summary)
+    """Describe the failure of a pilot in a few lines."""
+    outputs = (status.message, status.stderr_summary, status.stdout_summary)
     code = None if status.exit_code is None else f"exit code {status.exit_code}"
-    return "\n".join(part.strip() for part in (code, *said) if part) or "no output"
+    return "\n".join(part.strip() for part in (code, *outputs) if part) or "no output"
 
 
 def _gone(error: Exception | None) -> str:

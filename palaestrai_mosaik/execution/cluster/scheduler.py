@@ -1,4 +1,4 @@
-"""The state of tasks as a scheduler reports it."""
+"""The interface of schedulers, and the states of tasks that they report."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from .submission import Submission
 
 
 class TaskState(StrEnum):
-    """What a scheduler says of a task."""
+    """The state of a task, as reported by a scheduler."""
 
-    #: it waits for its turn, for the first time or again
+    #: the task waits for its first or next start
     QUEUED = "queued"
     RUNNING = "running"
-    #: it ended by itself: with exit code 0, and with another one
+    #: the task ended by itself, with exit code 0 (completed) or another one (failed)
     COMPLETED = "completed"
     FAILED = "failed"
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failed"
     CANCELLED = "cancelled"
-    #: it ended because it was asked to, as its time limit was near
+    #: the task ended on request, because its time limit was near
     ASKED_TO_END = "asked to end"
-    #: the scheduler has forgotten it, so it is over, and how is unknown
+    #: the scheduler has forgotten the task, so it has ended in an unknown way
     GONE = "gone"
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
+        """Whether the task has ended."""
         return self not in (TaskState.QUEUED, TaskState.RUNNING)
 
     @property
     def failed(self) -> bool:
-        """Whether it is over, and not as it was to be."""
+        """Whether the task has ended with a failure."""
         return self in (
             TaskState.FAILED,
             TaskState.TIMED_OUT,
@@ -44,20 +44,27 @@ class TaskState(StrEnum):
 
 
 class Scheduler(ABC):
-    """Tells what became of tasks, and ends them."""
+    """Reports the states of tasks, and ends them."""
 
     @abstractmethod
     def task_states(self, submission: Submission) -> dict[int, TaskState]:
         """Return the state of every task of ``submission``, by number.
 
-        Raises :class:`~palaestrai_mosaik.errors.SchedulerError` where the scheduler does not answer.
+        Raises:
+            SchedulerError: the scheduler does not answer.
         """
 
     @abstractmethod
     def cancel(
         self, submission: Submission, tasks: Collection[int] | None = None, *, now: bool = False
     ) -> None:
-        """End all tasks of ``submission``, or these; what has ended is left. ``now``: what runs is killed.
+        """Cancel tasks that have not ended.
 
-        Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
+        Args:
+            submission: the submission.
+            tasks: the numbers of the tasks; ``None``: all tasks of the submission.
+            now: kill running tasks.
+
+        Raises:
+            SchedulerError: the tasks cannot be cancelled.
         """

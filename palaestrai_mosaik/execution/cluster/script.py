@@ -1,4 +1,4 @@
-"""The script of a submission to Slurm: what a task does before and after its runs, for people to read."""
+"""Writes the readable batch script of a submission to Slurm, which a task executes around its runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .settings import SlurmSettings
 from .submission import Submission, Submissions
 
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
-#: the options that settings give a value, each with the setting
+#: Slurm's options and the settings with their values
 _OPTIONS = {
     "partition": "partition",
     "time": "time",
@@ -75,10 +75,15 @@ exit
 
 
 def write_script(folder: Path, submission: Submission) -> Path:
-    """Write the script of ``submission`` into the design folder; return its path.
+    """Write the script of ``submission`` to the design folder; return its path.
 
-    Raises :class:`SchedulerError` where the folder's path cannot stand in such a script,
-    :class:`~palaestrai_mosaik.errors.ExecutionError` where it cannot be written.
+    Args:
+        folder: the design folder.
+        submission: the submission.
+
+    Raises:
+        SchedulerError: a script cannot contain the folder's path.
+        ExecutionError: the script cannot be written.
     """
     path = folder.absolute() / SCRIPT
     text = script(folder.absolute(), submission)
@@ -91,7 +96,7 @@ def write_script(folder: Path, submission: Submission) -> Path:
 
 
 def script(folder: Path, submission: Submission) -> str:
-    """Return the text of the script. Raises :class:`SchedulerError`."""
+    """Return the text of the script. Raises :class:`SchedulerError` if it cannot contain the folder's path."""
     settings = SlurmSettings.of(submission.settings)
     output = Submissions(folder).output(submission.number)
     beginning = _BEGINNING.format(
@@ -105,7 +110,7 @@ def script(folder: Path, submission: Submission) -> str:
         tasks_file=f"{output.relative_to(folder)}.tasks",
         directives="\n".join(_directives(submission, settings, output)),
     )
-    rest = _REST.format(
+    body = _REST.format(
         folder=shlex.quote(str(folder)),
         directory=shlex.quote(os.getcwd()),
         path=_python_path() if settings.python is None else "",
@@ -114,7 +119,7 @@ def script(folder: Path, submission: Submission) -> str:
         python=shlex.quote(settings.python or sys.executable),
         number=submission.number,
     )
-    return f"{beginning}\n{rest}"
+    return f"{beginning}\n{body}"
 
 
 def _directives(submission: Submission, settings: SlurmSettings, output: Path) -> list[str]:
@@ -137,9 +142,9 @@ def _directives(submission: Submission, settings: SlurmSettings, output: Path) -
 
 
 def _for_output(path: Path) -> str:
-    """Return a path as Slurm takes it for what tasks print: it replaces what begins with a percent sign."""
+    """Escape a path for Slurm's option ``output``, in which percent signs begin placeholders."""
     text = str(path)
-    # a backslash has a meaning of its own there that nothing takes away, and a directive is one line
+    # backslashes have a special meaning there and cannot be escaped, and a directive is a single line
     if "\\" in text or text.splitlines() != [text]:
         raise SchedulerError(
             f"Slurm cannot write to {text!r}: move the design's folder to where its path has no backslash "
@@ -149,7 +154,7 @@ def _for_output(path: Path) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Return a value as it stands in a directive, which no shell reads: sbatch takes quotes and backslashes."""
+    """Quote a value for a directive, which sbatch parses without a shell; it knows double quotes and backslashes."""
     if _PLAIN.fullmatch(value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -157,8 +162,10 @@ def _quoted(value: str) -> str:
 
 
 def _python_path() -> str:
-    """Return the line that lets the nodes' interpreter find what this one finds beyond its own folders."""
-    own = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    own.append(str(Path(sys.base_prefix) / "lib" / "python"))
-    paths = [os.path.abspath(path) for path in sys.path if path and not path.startswith(tuple(own))]
+    """Return a line that sets ``PYTHONPATH`` to this interpreter's additional folders for modules."""
+    standard_folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    standard_folders.append(str(Path(sys.base_prefix) / "lib" / "python"))
+    paths = [
+        os.path.abspath(path) for path in sys.path if path and not path.startswith(tuple(standard_folders))
+    ]
     return f"export PYTHONPATH={shlex.quote(os.pathsep.join(dict.fromkeys(paths)))}"

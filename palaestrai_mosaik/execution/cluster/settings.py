@@ -1,4 +1,4 @@
-"""What is said about a cluster: on the command line, in the design, in the user's configuration file."""
+"""Settings of executors for clusters, from the command line, the design and the user's configuration file."""
 
 from __future__ import annotations
 
@@ -10,56 +10,75 @@ from palaestrai_mosaik.design.execution import NESTED, PARSL, SLURM
 from palaestrai_mosaik.errors import ExecutionError, did_you_mean
 from palaestrai_mosaik.experiment.located import Section
 
-#: keys whose values are commands, or become a part of some: who gives them may execute anything
+#: keys with commands or parts of commands as values, which may execute any code
 COMMANDS = ("prologue", "directives", "python", "options")
 
 
 def merged_sections(kind: type[Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return for each field of the dataclass ``kind`` what the first of ``sections`` says that says it.
+    """Merge sections; the first value of each key counts.
 
-    ``None`` says nothing. Raises :class:`ExecutionError` for a key that is no field.
+    Args:
+        kind: a dataclass with the valid keys as fields.
+        sections: the sections, in descending priority. ``None`` values are ignored.
+
+    Raises:
+        ExecutionError: a key is not a field of ``kind``.
     """
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for section in sections:
         for key, value in (section or {}).items():
             if value is not None:
-                said.setdefault(key, value)
-    known = [field.name for field in fields(kind)]
-    for key in said:
-        if key not in known:
-            hint = did_you_mean(key, known)
-            raise ExecutionError(f"there is no setting {key!r}{hint}; there are {', '.join(known)}")
-    return said
+                values.setdefault(key, value)
+    names = [field.name for field in fields(kind)]
+    for key in values:
+        if key not in names:
+            hint = did_you_mean(key, names)
+            raise ExecutionError(f"there is no setting {key!r}{hint}; there are {', '.join(names)}")
+    return values
 
 
 class _Section:
-    """Settings that a section of ``execution`` gives."""
+    """Settings of a subsection of ``execution``."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, *sections: Mapping[str, Any] | None, **given: Any) -> Self:
-        """Return what is ``given``, and of what is not, what the first of ``sections`` says that says it.
+        """Merge keywords and sections into settings; the first value of each key counts.
 
-        ``None`` says nothing. Raises :class:`ExecutionError` for unknown keys, and values that mean nothing.
+        Args:
+            sections: the sections, in descending priority. ``None`` values are ignored.
+            given: settings by name, with the highest priority.
+
+        Raises:
+            ExecutionError: a key is unknown, or a value is invalid.
         """
         return cls(**merged_sections(cls, given, *sections))
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmSettings(_Section):
-    """How runs are executed as job arrays of Slurm; what is not given is left to the cluster.
+    """Settings of runs as job arrays of Slurm. ``None`` leaves a setting to the cluster, unless stated otherwise.
 
-    ``time``: the time limit of a task, as Slurm writes it (``30``, ``2:30:00``, ``1-00:00``).
-    ``memory``: of a task, such as ``4G``. ``cpus``: cores of a task, which executes ``processes`` runs at
-    the same time (default: as many). ``runs_per_task``: how many runs a task executes in all (default: so
-    many that a task takes minutes, by what runs of the folder took). ``throttle``: tasks of an array at
-    the same time. ``requeue``: how often a task is requeued after a timeout to resume its runs (0:
-    never). ``warning``: seconds before the time limit at which runs are asked to stop.
-    ``directives``: more of them, without ``#SBATCH`` (``--constraint=fast``). ``prologue``: shell lines
-    before the runs begin, such as ``module load python``. ``python``: the interpreter on the nodes.
+    Attributes:
+        partition: the partition.
+        time: the time limit of a task in Slurm's notation (``30``, ``2:30:00``, ``1-00:00``).
+        memory: the memory of a task, such as ``4G``.
+        cpus: the number of cores of a task.
+        account: the account.
+        qos: the quality of service.
+        throttle: the maximum number of concurrent tasks of an array; ``None``: no limit.
+        processes: the number of concurrent runs of a task; ``None``: ``cpus``.
+        runs_per_task: the total number of runs of a task; ``None``: so many that a task takes minutes, estimated from
+            earlier runs of the folder.
+        requeue: the maximum number of times that a task is requeued after a timeout to resume its runs; 0: never.
+        warning: the number of seconds before the time limit at which runs are asked to stop.
+        directives: additional directives, without ``#SBATCH`` (``--constraint=fast``).
+        prologue: shell lines executed before the runs, such as ``module load python``.
+        python: the interpreter on the nodes; ``None``: the path of this one.
 
-    Raises :class:`ExecutionError` for values that mean nothing.
+    Raises:
+        ExecutionError: a value is invalid.
     """
 
     partition: str | None = None
@@ -88,29 +107,39 @@ class SlurmSettings(_Section):
 
     @property
     def time_limit(self) -> int | None:
-        """Return ``time`` in seconds."""
+        """``time`` in seconds."""
         return None if self.time is None else slurm_seconds(self.time)
 
     @property
     def runs_at_a_time(self) -> int:
-        """How many runs a task executes at the same time."""
+        """The number of concurrent runs of a task."""
         return self.cpus if self.processes is None else self.processes
 
 
 @dataclass(frozen=True, slots=True)
 class ParslSettings(_Section):
-    """How runs are executed by Parsl's pilot jobs.
+    """Settings of runs in Parsl's pilot jobs.
 
-    ``provider``: who starts pilots (``local``, ``slurm``, ``pbspro``, ``torque``, ``lsf``,
-    ``grid_engine``, ``condor``, ``kubernetes``); ``options`` are handed to it as they are. A pilot
-    (Parsl: block) has ``nodes`` nodes with ``workers`` workers each; at least ``min_blocks`` and at
-    most ``max_blocks`` live. ``walltime``: of a pilot, ``HH:MM:SS``. ``runs_per_task``: runs that a
-    worker is handed at once. ``retries``: how often a task whose worker died is tried again.
-    ``prologue``, ``directives`` (lines as the scheduler takes them), ``account``, ``partition``,
-    ``python``: as in :class:`SlurmSettings`. ``address``: the IP address at which pilots reach this
-    machine (default: all that it has).
+    Attributes:
+        provider: the provider that starts pilots (``local``, ``slurm``, ``pbspro``, ``torque``, ``lsf``,
+            ``grid_engine``, ``condor``, ``kubernetes``).
+        options: additional parameters of the provider.
+        workers: the number of workers per node; ``None``: one per core.
+        nodes: the number of nodes of a pilot (Parsl: block).
+        min_blocks: the minimum number of live pilots.
+        max_blocks: the maximum number of live pilots.
+        walltime: the time limit of a pilot, ``HH:MM:SS``.
+        runs_per_task: the number of runs that a worker gets at once.
+        retries: the number of times that a task is retried after the death of its worker.
+        partition: see :class:`SlurmSettings`.
+        account: see :class:`SlurmSettings`.
+        directives: additional directives, in the syntax of the scheduler.
+        prologue: see :class:`SlurmSettings`.
+        python: see :class:`SlurmSettings`.
+        address: the IP address of this machine for pilots; ``None``: pilots try all of its addresses.
 
-    Raises :class:`ExecutionError` for values that mean nothing.
+    Raises:
+        ExecutionError: a value is invalid.
     """
 
     provider: str = "local"
@@ -139,25 +168,30 @@ class ParslSettings(_Section):
 
 
 def keep(settings: Any, table: Section, where: str = "") -> None:
-    """Check the fields of the frozen ``settings`` that ``table`` knows; keep their plain form.
+    """Validate the fields of a frozen dataclass, and convert their values to plain ones in place.
 
-    A field may be ``None`` where that is its default. Raises :class:`ExecutionError`, ``where`` before
-    the key.
+    Args:
+        settings: the dataclass. A field may be ``None`` if this is its default.
+        table: the valid values by key. Other fields are not checked.
+        where: a prefix for keys in error messages.
+
+    Raises:
+        ExecutionError: a value is invalid.
     """
     for field in fields(settings):
         key, value = table.keys.get(field.name), getattr(settings, field.name)
         if key is None or field.name in NESTED or (value is None and field.default is None):
             continue
-        for place, message in key.faults(value):
-            item = "".join(f"[{part!r}]" for part in place)
+        for path, message in key.faults(value):
+            item = "".join(f"[{part!r}]" for part in path)
             raise ExecutionError(f"{where}{field.name}{item} {message}")
         object.__setattr__(settings, field.name, key.convert(value))
 
 
 def slurm_seconds(time: str) -> int:
-    """Return the seconds of a time as Slurm takes it: ``30`` is minutes, ``1-12`` a day and a half."""
-    days, dash, rest = time.rpartition("-")
-    parts = [int(part) for part in rest.split(":")]
+    """Return the seconds of a time in Slurm's notation: ``30`` are minutes, ``1-12`` is a day and a half."""
+    days, dash, clock = time.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
     if not dash:
         # minutes, minutes:seconds, hours:minutes:seconds
         hours, minutes, seconds = parts if len(parts) == 3 else [0, *parts, 0][:3]

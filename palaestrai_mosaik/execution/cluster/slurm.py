@@ -1,7 +1,7 @@
 """Submits, monitors and cancels job arrays with Slurm's commands.
 
-The commands get lists of arguments, never a shell, and print in their formats for
-programs. The variable ``SLURM_CONF`` selects the cluster.
+The commands are called without a shell, and print in machine-readable formats. The variable ``SLURM_CONF`` selects the
+cluster.
 """
 
 from __future__ import annotations
@@ -111,30 +111,30 @@ class Slurm(Scheduler):
 
         Arrays that Slurm refused are left out.
         """
-        known: list[tuple[str, int | None]] = []
+        elements: list[tuple[str, int | None]] = []
         refused = set()
         for job, element, state, reason in _listed(name, "%T", "%r"):
-            known.append((job, element))
+            elements.append((job, element))
             if (state, reason) == ("FAILED", "BadConstraints"):
                 refused.add(job)
         if self._has_accounting:
-            known += [(job, element) for job, element, _ in _accounts(f"--name={name}", _SINCE)]
-        found: dict[str, int] = {}
-        for job, element in known:
+            elements += [(job, element) for job, element, _ in _accounts(f"--name={name}", _SINCE)]
+        sizes: dict[str, int] = {}
+        for job, element in elements:
             if element is not None and job not in refused:
-                found[job] = max(found.get(job, 0), element + 1)
-        return found
+                sizes[job] = max(sizes.get(job, 0), element + 1)
+        return sizes
 
     def live(self, name: str) -> dict[str, LiveJob]:
         """Return the queued and running arrays with this name, by job."""
-        found: dict[str, LiveJob] = {}
+        jobs: dict[str, LiveJob] = {}
         for job, _, state, command in _listed(name, "%T", "%o"):
             word = _task_state(state)
             if not word.ended:
                 # the command is the script with its argument
                 script = re.sub(r" \d+$", "", command)
-                found.setdefault(job, LiveJob(script)).words.append(word)
-        return found
+                jobs.setdefault(job, LiveJob(script)).words.append(word)
+        return jobs
 
     def cancel_jobs(self, jobs: Collection[str]) -> None:
         """Cancel all tasks of these jobs, like :meth:`cancel`."""
@@ -239,24 +239,24 @@ def _ranges(elements: Collection[int], first: int) -> str:
 
 def _queue(name: str) -> Iterator[_Report]:
     """Yield the controller's reports of the jobs ``name``."""
-    found = [(job, element, _task_state(state)) for job, element, state in _listed(name, "%T")]
-    failed = any(state is TaskState.FAILED for *_, state in found)
+    reports = [(job, element, _task_state(state)) for job, element, state in _listed(name, "%T")]
+    failed = any(state is TaskState.FAILED for *_, state in reports)
     statuses = _wait_statuses(name) if failed else {}
-    for job, element, state in found:
+    for job, element, state in reports:
         yield job, element, _refined(state, statuses.get((job, element)))
 
 
 def _wait_statuses(name: str) -> dict[tuple[str, int], int]:
     """Query the controller for the wait statuses of the elements of the jobs ``name``."""
-    found = {}
+    statuses = {}
     # without wait statuses, the states still count
     with suppress(SchedulerError):
         columns = "ArrayJobID:|,ArrayTaskID:|,exit_code:|"
         for line in _call("squeue", *_ALL, f"--name={name}", f"--Format={columns}").split("\n"):
             job, *numbers = (part.strip() for part in line.split("|")[:3])
             if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
-                found[job, int(numbers[0])] = int(numbers[1])
-    return found
+                statuses[job, int(numbers[0])] = int(numbers[1])
+    return statuses
 
 
 def _refined(state: TaskState, status: int | None) -> TaskState:
@@ -266,11 +266,11 @@ def _refined(state: TaskState, status: int | None) -> TaskState:
 
 def _listed(name: str, *columns: str) -> Iterator[Any]:
     """Yield the job, the element and these columns of squeue for each task of the jobs ``name``."""
-    wanted = ("%F", "%K", *columns)
-    for line in _call("squeue", *_ALL, f"--name={name}", f"--format={'|'.join(wanted)}").split("\n"):
-        parts = line.split("|", len(wanted) - 1)
+    formats = ("%F", "%K", *columns)
+    for line in _call("squeue", *_ALL, f"--name={name}", f"--format={'|'.join(formats)}").split("\n"):
+        parts = line.split("|", len(formats) - 1)
         # the path of another user's job may contain a line break
-        if len(parts) < len(wanted):
+        if len(parts) < len(formats):
             continue
         job, elements, *more = parts
         # elements that were cancelled together before they began share a line without a number
@@ -299,15 +299,15 @@ def _by_task(submission: Submission, reports: Iterable[_Report]) -> dict[int, Ta
     """
     arrays = {array.job: array for array in submission.arrays}
     next_ = sum(array.tasks for array in submission.arrays)
-    one: dict[int, TaskState] = {}
-    rest: dict[int, TaskState] = {}
+    words: dict[int, TaskState] = {}
+    defaults: dict[int, TaskState] = {}
     for job, element, word in reports:
         array = arrays.get(job, Array(job, next_, max(submission.tasks - next_, 0)))
         if element is None:
-            rest |= dict.fromkeys(range(array.first, array.first + array.tasks), word)
+            defaults |= dict.fromkeys(range(array.first, array.first + array.tasks), word)
         else:
-            one[array.first + element] = word
-    return rest | one
+            words[array.first + element] = word
+    return defaults | words
 
 
 def _task_state(state: str) -> TaskState:
@@ -330,10 +330,10 @@ def _for_sbatch(settings: Mapping[str, object]) -> dict[str, str]:
     """Return the environment of sbatch, which the tasks inherit."""
     environment = _environment()
     for name, value in list(environment.items()):
-        said = _FOR_SBATCH.get(name)
+        setting = _FOR_SBATCH.get(name)
         if (
-            said == ""
-            or (said and settings.get(said) is not None)
+            setting == ""
+            or (setting and settings.get(setting) is not None)
             or name in _SECRET
             or _SECRET_VALUE.match(value)
         ):
@@ -353,7 +353,7 @@ def _environment() -> dict[str, str]:
 def _call(program: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
     """Run a command of Slurm and return its output. Raises :class:`SchedulerError`."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [program, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -372,15 +372,15 @@ def _call(program: str, *arguments: str, environment: dict[str, str] | None = No
         raise SchedulerError(f"{program!r} cannot be started: {error.strerror}") from error
     except subprocess.TimeoutExpired:
         raise SchedulerError(f"{program} did not answer within {_PATIENCE:g} s") from None
-    if done.returncode != 0:
-        said = _quoted(done.stderr or done.stdout) or f"exit code {done.returncode}"
+    if result.returncode != 0:
+        message = _quoted(result.stderr or result.stdout) or f"exit code {result.returncode}"
         hint = (
             "; 'scontrol ping' says whether its controller is up"
-            if re.search("contact|connect", said, re.IGNORECASE)
+            if re.search("contact|connect", message, re.IGNORECASE)
             else ""
         )
-        raise SchedulerError(f"{program} says: {said}{hint}")
-    return done.stdout
+        raise SchedulerError(f"{program} says: {message}{hint}")
+    return result.stdout
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs as job arrays of Slurm, waited for. ``arsenai submit`` does the same and does not wait."""
+"""Executes runs as job arrays of Slurm, and waits for them. ``arsenai submit`` does not wait."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .submit import submit_folder
 from .task_assignment import task_states
 
 logger = logging.getLogger(__name__)
-#: seconds between two looks at the records, and between two questions to Slurm
+#: seconds between two checks of the records, and between two queries to Slurm
 _POLL, _SQUEUE_POLL = 0.5, 5.0
-#: seconds that a record may take to be seen here after its task has ended: network file systems cache
+#: seconds after the end of a task within which records may appear, because network file systems cache
 _FILE_SYSTEM_DELAY = 10.0
 
 
 class SlurmExecutor(Executor):
-    """Submits the jobs to Slurm, all at once, and yields their records as they come.
+    """Submits all jobs to Slurm at once, and yields their records as they appear.
 
-    A job whose task ended without a record of it gets one here, with Slurm's state for it; a run that
-    was interrupted is resumed as long as its task is requeued. Cancelling cancels the arrays; a failure,
-    where ``fail_fast`` is wanted, those tasks that still wait.
+    If a task ends without a record of a job, the record is written here, with Slurm's state of the task. Interrupted
+    runs are resumed as long as their task is requeued. Cancelling the executor cancels the arrays; a failure with
+    ``fail_fast`` cancels the queued tasks.
     """
 
     def __init__(self, folder: DesignFolder, settings: Settings):
@@ -43,12 +43,12 @@ class SlurmExecutor(Executor):
         self._scheduler = Slurm()
         self._cancel_sent = 0
         self._silent = False
-        #: whether a failure was enough, and whether what waited was cancelled for it
+        #: whether a run failed with ``fail_fast``, and whether queued tasks were cancelled because of that
         self._enough = self._stopped = False
 
     @property
     def processes(self) -> int:
-        """Runs of a task at the same time, times the tasks that may run at the same time, if limited."""
+        """The number of concurrent runs of a task, times the limit on concurrent tasks, if there is one."""
         slurm = self._settings.slurm
         return slurm.runs_at_a_time * (slurm.throttle or 1)
 
@@ -66,35 +66,35 @@ class SlurmExecutor(Executor):
             for run in task
         }
         by_run = {job.run: tasks[slug] for slug, job in waiting.items()}
-        asked, states = time.monotonic(), dict.fromkeys(tasks.values(), TaskState.QUEUED)
-        over: dict[int, float] = {}
-        #: the tasks of which a run has begun
+        polled, states = time.monotonic(), dict.fromkeys(tasks.values(), TaskState.QUEUED)
+        ended_at: dict[int, float] = {}
+        #: tasks with a run that has begun
         moved_on: set[int] = set()
         try:
             while waiting:
                 time.sleep(_POLL)
-                if time.monotonic() - asked >= _SQUEUE_POLL or self._cancelled > self._cancel_sent:
+                if time.monotonic() - polled >= _SQUEUE_POLL or self._cancelled > self._cancel_sent:
                     states = self._ask(submissions, submission, states)
-                    asked = time.monotonic()
+                    polled = time.monotonic()
                 for task, state in states.items():
                     if state.ended:
-                        over.setdefault(task, time.monotonic())
-                for record in self._ended(waiting, tasks, over):
+                        ended_at.setdefault(task, time.monotonic())
+                for record in self._ended(waiting, tasks, ended_at):
                     if record.status == "failed" and self._settings.fail_fast and not self._enough:
-                        # (asked at once)
-                        self._enough, asked = True, -math.inf
+                        # query Slurm at once
+                        self._enough, polled = True, -math.inf
                     moved_on.add(by_run[record.run])
                     yield record
                 given_up = [
-                    slug for slug in waiting if self._is_given_up(waiting[slug], over.get(tasks[slug]))
+                    slug for slug in waiting if self._is_given_up(waiting[slug], ended_at.get(tasks[slug]))
                 ]
                 moved_on |= {tasks[slug] for slug in given_up if self._has_begun(waiting[slug])}
                 for slug in given_up:
                     job = waiting.pop(slug)
                     task = tasks[slug]
-                    left = self._write_missing_record(job, states[task], moved_on=task in moved_on)
-                    if left is not None:
-                        yield left
+                    missing_record = self._write_missing_record(job, states[task], moved_on=task in moved_on)
+                    if missing_record is not None:
+                        yield missing_record
         finally:
             if waiting:
                 self._scheduler.cancel(submission)
@@ -102,7 +102,7 @@ class SlurmExecutor(Executor):
     def _ask(
         self, submissions: Submissions, submission: Submission, states: dict[int, TaskState]
     ) -> dict[int, TaskState]:
-        """Return what Slurm says now; the former ``states`` where it does not answer: records come without it."""
+        """Return the current states of tasks, or ``states`` if Slurm does not answer; records arrive without it."""
         try:
             self._cancel(submission)
             states = task_states(submissions, submission, states, held=True, slurm=self._scheduler)
@@ -128,7 +128,7 @@ class SlurmExecutor(Executor):
             self._stopped = True
 
     def _is_given_up(self, job: Job, over: float | None) -> bool:
-        """Whether no record of the run will come; ``over``: when its task was seen to have ended."""
+        """Whether no record of the run is expected; ``over`` is the time at which its task was seen to have ended."""
         if over is None:
             return False
         unbegun = self._cancelled and not job.marker.exists()
@@ -141,7 +141,7 @@ class SlurmExecutor(Executor):
 
     @staticmethod
     def _ended(waiting: dict[str, Job], tasks: dict[str, int], over: dict[int, float]) -> Iterator[JobRecord]:
-        """Yield the records that are there and final; those jobs leave ``waiting``."""
+        """Yield the final records, and remove their jobs from ``waiting``."""
         folder = next(iter(waiting.values())).path.parent
         for name in os.listdir(folder):
             slug = name.removesuffix(".json")
@@ -155,9 +155,15 @@ class SlurmExecutor(Executor):
             yield record
 
     def _write_missing_record(self, job: Job, state: TaskState, *, moved_on: bool) -> JobRecord | None:
-        """Write the record of a run that its task has left without one; ``None`` if it had not begun, and may yet.
+        """Write the record of a run after its task has ended without one.
 
-        ``moved_on``: whether any run of the task has begun.
+        Args:
+            job: the job of the run.
+            state: the state of its task.
+            moved_on: whether any run of the task has begun.
+
+        Returns:
+            The record; ``None`` if the run had not begun, and can be executed later.
         """
         marker = Marker.read(job.marker)
         begun = self._has_begun(job)

@@ -1,13 +1,13 @@
-"""Submissions to a cluster: the files in ``submissions/``.
+"""Submissions to a cluster, and their files in ``submissions/``.
 
 ::
 
-    submit.sbatch            the script of the newest submission to Slurm, for people to read
+    submit.sbatch            the readable script of the newest submission to Slurm
     submissions/
-      0001.json              the submission: when, how, the scheduler's jobs
-      0001.tasks             a line for each task: the runs that it executes, one after the other; none if
-                             tasks work on a search, and ask for their next setting themselves
-      0001/                  the output of the tasks, a file for each; a file "stop" in it ends them
+      0001.json              the submission: its time, its settings, and the scheduler's jobs
+      0001.tasks             one line per task with its runs, in the order of execution; without runs for tasks of
+                             a search, which request settings one by one
+      0001/                  the output of the tasks, one file each; a file "stop" in it ends them
       0001.ended.json        the final states of tasks, which the scheduler may forget
     stores/<slug>/           the store of one run
 
@@ -157,9 +157,9 @@ class Submission:
             _must(isinstance(getattr(self, name), bool), name, "true or false", getattr(self, name))
         _must(isinstance(self.cluster, str | None), "cluster", "a name", self.cluster)
         _must(isinstance(self.settings, dict), "settings", "a mapping", self.settings)
-        for one in self.preload:
-            kinds = tuple(map(type, one))
-            _must(kinds == (str, str, dict), "preload", "a list of module, name and parameters", list(one))
+        for entry in self.preload:
+            kinds = tuple(map(type, entry))
+            _must(kinds == (str, str, dict), "preload", "a list of module, name and parameters", list(entry))
         keep(self, EXECUTION)
         keep(self, SLURM)
 
@@ -176,16 +176,16 @@ class Submission:
     def read(cls, file: Path) -> Self:
         """Read the submission in ``file``. Raises :class:`ExecutionError` if it is missing or damaged."""
         try:
-            found = json.loads(files.read_text(file))
-            unknown = found.keys() - {one.name for one in fields(cls)}
+            values = json.loads(files.read_text(file))
+            unknown = values.keys() - {field_.name for field_ in fields(cls)}
             if unknown:
                 raise ValueError(f"unknown key {min(unknown)!r}")
-            missing = {one.name for one in fields(cls)} - _NEW - found.keys()
+            missing = {field_.name for field_ in fields(cls)} - _NEW - values.keys()
             if missing:
                 raise ValueError(f"key {min(missing)!r} is missing")
-            found["arrays"] = tuple(Array(**array) for array in found["arrays"])
-            found["preload"] = tuple((module, name, params) for module, name, params in found["preload"])
-            return cls(**found)
+            values["arrays"] = tuple(Array(**array) for array in values["arrays"])
+            values["preload"] = tuple((module, name, params) for module, name, params in values["preload"])
+            return cls(**values)
         except OSError as error:
             raise ExecutionError(f"cannot read {file}: {error.strerror}") from error
         except (ValueError, TypeError, AttributeError, RecursionError, ExecutionError) as error:
@@ -202,7 +202,7 @@ def task_numbers(submission: Submission) -> dict[str, int]:
 
 
 class Submissions:
-    """The submissions of the design folder at ``folder``, read and written."""
+    """Reads and writes the submissions of the design folder at ``folder``."""
 
     def __init__(self, folder: Path):
         try:
@@ -216,13 +216,13 @@ class Submissions:
         return sorted(int(file.stem) for file in self.path.glob("[0-9]*.json") if file.stem.isdecimal())
 
     def next_number(self) -> int:
-        """Return a number that no file or folder has, because the tasks print into new files."""
+        """Return an unused number, because tasks must print to new files."""
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
             return 1
-        taken = (_NUMBER.match(name) for name in names)
-        return max((int(one[0]) for one in taken if one is not None), default=0) + 1
+        matches = (_NUMBER.match(name) for name in names)
+        return max((int(match[0]) for match in matches if match is not None), default=0) + 1
 
     def read(self, number: int) -> Submission:
         """Return submission ``number``. Raises :class:`ExecutionError`."""
@@ -237,7 +237,7 @@ class Submissions:
         return [self.read(number) for number in self.numbers()]
 
     def begin(self, submission: Submission, tasks: Sequence[Sequence[TaskRun]]) -> None:
-        """Write a new submission: its tasks first, so that a visible submission has its tasks."""
+        """Write a new submission, with the file of its tasks first, so that a visible submission is complete."""
         output = self.output(submission.number)
         try:
             # an existing folder must not be a link, which would redirect the tasks' output
@@ -250,7 +250,7 @@ class Submissions:
         self.write(submission)
 
     def write(self, submission: Submission) -> None:
-        """Replace the submission's own file."""
+        """Replace the submission's JSON file."""
         write_file(self._file(submission.number, ".json"), json.dumps(asdict(submission), indent=1) + "\n")
 
     def tasks(self, number: int) -> Iterator[list[TaskRun]]:
@@ -260,7 +260,7 @@ class Submissions:
 
     def task(self, number: int, task: int) -> list[TaskRun]:
         """Return the runs of one task. Raises :class:`ExecutionError` if there is no such task."""
-        # parse only its own line, because there may be 100,000
+        # parse only the line of this task, because there may be 100,000
         line = next(islice(self._lines(number), task, None), None)
         if line is None:
             raise ExecutionError(f"submission {number} of {self.folder} has no task {task}")
@@ -286,7 +286,7 @@ class Submissions:
         return self._file(number, "")
 
     def job(self, submission: Submission, run: TaskRun, task: str | None) -> Job:
-        """Return the job of ``run``, which the scheduler's ``task`` executes in a store of its own."""
+        """Return the job of ``run``, with its own store, for the task that the scheduler calls ``task``."""
         return Job(
             run.run,
             run.hash,
@@ -301,15 +301,15 @@ class Submissions:
         )
 
     def ended(self, number: int) -> dict[int, str]:
-        """Return the final states of tasks by number, which :meth:`note_ended` recorded."""
+        """Return the final states of tasks, by number, that :meth:`note_ended` has recorded."""
         with suppress(OSError, ValueError):
-            found = json.loads(files.read_text(self._file(number, ".ended.json")))
-            if isinstance(found, dict):
-                return {int(task): str(word) for task, word in found.items()}
+            words = json.loads(files.read_text(self._file(number, ".ended.json")))
+            if isinstance(words, dict):
+                return {int(task): str(word) for task, word in words.items()}
         return {}
 
     def note_ended(self, number: int, words: dict[int, str]) -> None:
-        """Record the final states of tasks, because schedulers forget them. Does nothing if the folder is not writable."""
+        """Record the final states of tasks, because schedulers forget them. Ignore a read-only folder."""
         with suppress(ExecutionError):
             write_file(self._file(number, ".ended.json"), json.dumps(words, separators=(",", ":")) + "\n")
 
@@ -328,5 +328,5 @@ def _must_count(key: str, value: object, minimum: int) -> None:
 
 
 def run_store_location(folder: Path, slug: str) -> StoreLocation:
-    """Return the location of the own store of a run, with files named ``slug``, in ``folder``."""
+    """Return the location of the run's own store in the design folder ``folder``; ``slug`` is the name of its files."""
     return StoreLocation(str(folder.absolute() / STORES / slug))

@@ -1,4 +1,4 @@
-"""Submits the runs of a folder to a cluster, or says what a submission would take."""
+"""Submits the runs of a folder to a cluster, or estimates the resources of a submission."""
 
 from __future__ import annotations
 
@@ -35,22 +35,26 @@ from .submission import Array, ClusterExecutorName, Submission, Submissions, Tas
 from .task_assignment import task_states
 
 T = TypeVar("T")
-#: seconds that a task takes at least, so that what Slurm needs to begin it does not matter
+#: minimum duration of a task in seconds, so that the time that Slurm needs to start it is negligible
 _MIN_TASK_SECONDS = 300.0
-#: tasks that there are at most where nothing is known of how long runs take
+#: maximum number of tasks if the duration of runs is unknown
 _MANY = 1000
-#: characters of the design's uid in the names of jobs
+#: maximum length of the design's uid in the names of jobs
 _LONGEST = 40
-#: files and folders of a run beside those of its results: record and log; the folder of its own store,
-#: the database in it, and the folder around the results
+#: number of files and folders of a run in addition to its results: record and log in ``jobs/``; the folder of its own
+#: store, the database in it, and the folder around its results
 _OF_JOBS, _OF_STORE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What :func:`cancel_folder` has ended: the jobs, and how many of their tasks waited and ran.
+    """The result of :func:`cancel_folder`.
 
-    ``foreign`` are jobs with the name of a submission that another script than the folder's executes; they are left alone.
+    Attributes:
+        jobs: the cancelled jobs.
+        queued: the number of their queued tasks.
+        running: the number of their running tasks.
+        foreign: jobs with the name of a submission, but without the folder's script; they were not cancelled.
     """
 
     jobs: tuple[str, ...] = ()
@@ -59,22 +63,31 @@ class Cancelled:
     foreign: tuple[str, ...] = ()
 
     def with_(self, other: Cancelled) -> Cancelled:
-        """Return both together."""
-        mine, others = astuple(self), astuple(other)
-        return Cancelled(*(one + another for one, another in zip(mine, others, strict=True)))
+        """Return the sum of both results."""
+        values, other_values = astuple(self), astuple(other)
+        return Cancelled(
+            *(value + other_value for value, other_value in zip(values, other_values, strict=True))
+        )
 
 
 def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Settings) -> Submission:
-    """Submit ``runs`` to Slurm, as few arrays as it takes; return the submission.
+    """Submit ``runs`` to Slurm in as few arrays as possible; return the submission.
 
-    The script and the submission's files are written into the folder, whose lock the caller holds.
-    Raises :class:`SchedulerError`, which says what was submitted nevertheless; the folder then says that too.
+    Writes the script and the submission's files to the folder. The caller holds the folder's lock.
+
+    Args:
+        folder: the design folder.
+        runs: the runs.
+        settings: settings of the execution.
+
+    Raises:
+        SchedulerError: some or all runs were not submitted. The message and the folder state the tasks that were.
     """
     return submit_tasks(folder.path, *plan_submission(folder, runs, settings))
 
 
 def submit_tasks(folder: Path, submission: Submission, tasks: Sequence[Sequence[TaskRun]]) -> Submission:
-    """Submit what was planned. See :func:`submit_folder`."""
+    """Submit a planned submission. See :func:`submit_folder`."""
     scheduler, submissions = Slurm(), Submissions(folder)
     size = scheduler.array_size
     submission = replace(submission, cluster=scheduler.cluster)
@@ -83,11 +96,11 @@ def submit_tasks(folder: Path, submission: Submission, tasks: Sequence[Sequence[
     try:
         for tasks_of_array in array_sizes(submission.tasks, size):
             array = scheduler.submit(submission, script, _submitted(submission), tasks_of_array)
-            # at once: if this process is killed now, the array is known
+            # write each array at once, so that it is known if this process is killed
             submission = replace(submission, arrays=(*submission.arrays, array))
             submissions.write(submission)
     except SchedulerError as error:
-        # (Slurm may not answer this, either; the next submission asks again)
+        # if Slurm does not answer this query either, the next submission repeats it
         kept = submission
         with suppress(SchedulerError):
             kept = _recover(scheduler, submissions, submission)
@@ -98,7 +111,7 @@ def submit_tasks(folder: Path, submission: Submission, tasks: Sequence[Sequence[
 def plan_submission(
     folder: DesignFolder, runs: Sequence[TaskRun], settings: Settings
 ) -> tuple[Submission, list[list[TaskRun]]]:
-    """Return what :func:`submit_folder` submits, with the runs of each task. Nothing is written."""
+    """Plan the submission of ``runs``; return it with the runs of each task. Nothing is written."""
     slurm = settings.slurm
     at_a_time = slurm.runs_at_a_time
     per_task = slurm.runs_per_task
@@ -114,7 +127,7 @@ def plan_submission(
 def plan_search(
     folder: DesignFolder, tasks: int, settings: Settings
 ) -> tuple[Submission, list[list[TaskRun]]]:
-    """Return a submission of so many tasks that work on the search of ``folder``. Nothing is written."""
+    """Plan a submission of ``tasks`` tasks for the search of ``folder``; return it with empty tasks."""
     slurm = settings.slurm
     without_runs: list[list[TaskRun]] = [[] for _ in range(tasks)]
     submission = new_submission(folder, without_runs, settings, "slurm", asdict(slurm))
@@ -129,9 +142,17 @@ def new_submission(
     executor: ClusterExecutorName,
     plain: dict[str, Any],
 ) -> Submission:
-    """Return the folder's next submission; ``plain`` are the settings of ``executor``. Nothing is written.
+    """Return the folder's next submission. Nothing is written.
 
-    Documents may name the modules that they name now, unless the settings say which (then it is ``limited``).
+    Without ``allow_modules`` in the settings, documents may only name the modules that they name now. With it, the
+    submission is ``limited``.
+
+    Args:
+        folder: the design folder.
+        tasks: the runs of each task.
+        settings: settings of the execution.
+        executor: the executor.
+        plain: the settings of the executor as plain data.
     """
     runs = [run for task in tasks for run in task]
     allowed = settings.allow_modules
@@ -153,23 +174,27 @@ def new_submission(
 
 
 def pack(runs: Sequence[T], runs_per_task: int) -> list[list[T]]:
-    """Return the runs (or their jobs) of each task, in order; all tasks but the last have ``runs_per_task``."""
+    """Distribute runs or jobs over tasks, in order; all tasks but the last have ``runs_per_task``."""
     return [list(runs[first : first + runs_per_task]) for first in range(0, len(runs), runs_per_task)]
 
 
 def default_runs_per_task(runs: int, seconds: float | None, at_a_time: int, limit: int | None) -> int:
-    """Return how many runs a task is given by default.
+    """Return the default number of runs per task.
 
-    Where earlier runs of the folder took ``seconds`` (their median), so many that a task, which
-    executes ``at_a_time``, takes five minutes, or half of the time limit (``limit`` seconds), if that
-    is less. Where nothing is known, as many as it executes at a time, as long as that makes no more than
-    1,000 tasks.
+    If the duration of a run is known, a task takes five minutes, or half of its time limit if that is less. Otherwise,
+    a task has as many runs as it executes concurrently, or more if that would make more than 1,000 tasks.
+
+    Args:
+        runs: the total number of runs.
+        seconds: the median duration of earlier runs of the folder; ``None``: unknown.
+        at_a_time: the number of concurrent runs of a task.
+        limit: the time limit of a task in seconds; ``None``: no limit.
     """
     if seconds is None:
         return max(at_a_time, math.ceil(runs / _MANY))
-    wanted = _MIN_TASK_SECONDS if limit is None else min(_MIN_TASK_SECONDS, limit / 2)
-    # (a run takes no less than a clock shows)
-    return max(1, math.floor(wanted / max(seconds, 0.001))) * at_a_time
+    task_seconds = _MIN_TASK_SECONDS if limit is None else min(_MIN_TASK_SECONDS, limit / 2)
+    # the recorded duration of a very short run may be 0
+    return max(1, math.floor(task_seconds / max(seconds, 0.001))) * at_a_time
 
 
 def _named(folder: DesignFolder, runs: Sequence[TaskRun]) -> tuple[str, ...]:
@@ -177,51 +202,56 @@ def _named(folder: DesignFolder, runs: Sequence[TaskRun]) -> tuple[str, ...]:
 
 
 def searched_modules(spec: DesignSpec) -> tuple[str, ...]:
-    """Return the modules that the settings of a search may name, sorted; of each level some are looked at.
+    """Return the sorted modules that documents of a search may name, from examples of each level.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    Raises:
+        DocumentError: a document is invalid.
     """
     spec = examples(spec)
     rows, expansion = draw_rows(spec), Expansion(spec)
     kinds: dict[tuple[str, ...], Values] = {}
-    for some in (representative_rows(spec, rows), all_rows(spec, rows)):
-        for values in some.values():
+    for selected in (representative_rows(spec, rows), all_rows(spec, rows)):
+        for values in selected.values():
             kinds.setdefault(_words(values), values)
-    found: set[str] = set()
+    modules: set[str] = set()
     for number, values in enumerate(kinds.values()):
         data = expansion.mapping(values, run_uid(spec.uid, number, 0), 0)
-        found |= modules_of(from_mapping(data, run_file(spec.uid, number, 0), text="", hashed=False))
-    return tuple(sorted(found))
+        modules |= modules_of(from_mapping(data, run_file(spec.uid, number, 0), text="", hashed=False))
+    return tuple(sorted(modules))
 
 
 def _words(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what of a row's values is no number: numbers name nothing."""
+    """Return a row's values that are not numbers, because numbers cannot name modules."""
     return tuple(f"{key}={value!r}" for key, value in values.items() if not isinstance(value, Real))
 
 
 def named_modules(folder: DesignFolder, runs: Sequence[TaskRun]) -> tuple[str, ...]:
-    """Return the modules that the documents of ``runs`` name, sorted.
+    """Return the sorted modules that the documents of ``runs`` name.
 
-    Of documents that differ in numbers only one is read: numbers name nothing.
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    Reads only one of several documents that differ only in numbers, because numbers cannot name modules.
+
+    Raises:
+        DocumentError: a document is invalid.
     """
     values = folder.values()
     rows = {planned.uid: planned.row for planned in folder.documents}
     kinds: dict[tuple[str, ...], TaskRun] = {}
     for run in runs:
         kinds.setdefault(_words(values[rows[run.run]]), run)
-    found: set[str] = set()
+    modules: set[str] = set()
     for run in kinds.values():
-        found |= modules_of(load(folder.path / run.file))
-    return tuple(sorted(found))
+        modules |= modules_of(load(folder.path / run.file))
+    return tuple(sorted(modules))
 
 
 def recover_submissions(folder: Path) -> None:
-    """Bring submissions to an end that were cut off in the middle; the caller holds the folder's lock.
+    """Repair submissions that were interrupted. The caller holds the folder's lock.
 
-    An array that was submitted and not written down is found by its name. Tasks that were not submitted
-    are taken out of the submission, so that their runs wait again. Raises :class:`SchedulerError` where
-    Slurm does not answer.
+    Submitted arrays that were not recorded are found by their name. Tasks that were not submitted are removed from the
+    submission, so that their runs wait again.
+
+    Raises:
+        SchedulerError: Slurm does not answer.
     """
     submissions = Submissions(folder)
     for submission in submissions.all():
@@ -230,10 +260,13 @@ def recover_submissions(folder: Path) -> None:
 
 
 def cancel_folder(folder: Path) -> Cancelled:
-    """End all tasks of the folder that wait or run. Raises :class:`SchedulerError`.
+    """Cancel all queued and running tasks of the folder.
 
-    Names and numbers of jobs are not believed, as another user may have written them into the folder: what
-    is ended executes the folder's own script.
+    Names and numbers of jobs in the folder are not trusted, because another user may have written them. Only jobs that
+    execute the folder's own script are cancelled.
+
+    Raises:
+        SchedulerError: Slurm does not answer.
     """
     submissions, script = Submissions(folder), os.path.realpath(folder / SCRIPT)
     jobs, foreign, ended = [], [], []
@@ -244,7 +277,7 @@ def cancel_folder(folder: Path) -> Cancelled:
         if all(word.ended for word in words):
             continue
         live = Slurm().live(submission.name)
-        of_folder = [job for job, one in live.items() if os.path.realpath(one.script) == script]
+        of_folder = [job for job, live_job in live.items() if os.path.realpath(live_job.script) == script]
         Slurm().cancel_jobs(of_folder)
         jobs += of_folder
         foreign += [job for job in live if job not in of_folder]
@@ -254,10 +287,10 @@ def cancel_folder(folder: Path) -> Cancelled:
 
 
 def _recover(scheduler: Slurm, submissions: Submissions, submission: Submission) -> Submission:
-    """Return ``submission`` with the tasks that Slurm has, as it is then written; it is deleted if none."""
-    known = {array.job for array in submission.arrays}
+    """Reduce a submission to the tasks that Slurm has, and write and return it. Delete it if there are no tasks."""
+    jobs = {array.job for array in submission.arrays}
     for job, elements in scheduler.arrays(submission.name).items():
-        if job not in known:
+        if job not in jobs:
             array = Array(job, _submitted(submission), elements)
             submission = replace(submission, arrays=(*submission.arrays, array))
     tasks = list(islice(submissions.tasks(submission.number), _submitted(submission)))
@@ -271,7 +304,7 @@ def _recover(scheduler: Slurm, submissions: Submissions, submission: Submission)
 
 def _forget(submissions: Submissions, number: int) -> None:
     output = submissions.output(number)
-    # the submission's own file first: without it, the others are not read
+    # remove the JSON file first, because the others are not read without it
     for suffix in (".json", ".tasks", ".ended.json"):
         files.remove(output.with_name(f"{output.name}{suffix}"), missing_ok=True)
     files.discard_tree(output)
@@ -293,18 +326,26 @@ def _what_was_submitted(kept: Submission, wanted: Submission) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a submission would take. ``None``: not known.
+    """An estimate of the resources of a submission. ``None``: unknown.
 
-    ``arrays``: how many tasks each job array has; ``runs_per_task``: the most that a task has,
-    ``runs_at_a_time`` of them at the same time. ``task_seconds``: of the longest task;
-    ``core_seconds``: of all tasks' cores together; ``seconds``: of the whole where as many tasks run as
-    ``throttle`` lets of each array (``None`` without one: it is the cluster that says). ``fitting``: how
-    many runs fit into a task's time limit.
+    Numbers of files include folders, which count towards a quota.
 
-    ``files`` (folders with them: what counts towards a quota) and ``size`` (bytes) are what runs add to the
-    folder until they are collected, each with a database of its own. ``collected_files`` and
-    ``collected_size`` are left once all are collected and their own stores removed; ``database`` of these
-    bytes are in the database.
+    Attributes:
+        runs: the number of runs.
+        tasks: the number of tasks.
+        arrays: the number of tasks of each job array.
+        runs_per_task: the maximum number of runs of a task.
+        runs_at_a_time: the number of concurrent runs of a task.
+        task_seconds: the duration of the longest task.
+        core_seconds: the core time of all tasks together.
+        seconds: the total duration if each array always executes ``throttle`` tasks; ``None`` without a throttle,
+            because the duration then depends on the cluster.
+        fitting: the number of runs that fit into a task's time limit.
+        files: the number of files that the runs add to the folder, until they are collected.
+        size: the bytes that the runs add to the folder until they are collected, including a database for each.
+        collected_files: the number of files after all runs were collected and their own stores removed.
+        collected_size: the bytes after all runs were collected and their own stores removed.
+        database: the part of ``collected_size`` in the database.
     """
 
     runs: int
@@ -326,10 +367,13 @@ class DryRun:
 def dry_run(
     tasks: Sequence[int], settings: SlurmSettings, experience: Experience, array_size: int | None = None
 ) -> DryRun:
-    """Return what ``tasks`` would take, of which it is known how many runs each has.
+    """Estimate the resources of a submission, without the time that tasks need to start.
 
-    ``experience``: what a run takes. ``array_size``: how many tasks the cluster lets a job array have
-    (``None``: not known). The time that a task needs to begin is not counted.
+    Args:
+        tasks: the number of runs of each task.
+        settings: the settings of Slurm.
+        experience: the resources of a run.
+        array_size: the maximum number of tasks of a job array; ``None``: unknown.
     """
     runs, at_a_time, seconds = sum(tasks), settings.runs_at_a_time, experience.seconds
     arrays = None if array_size is None else array_sizes(len(tasks), array_size)
@@ -362,6 +406,6 @@ def dry_run(
 
 
 def array_sizes(tasks: int, array_size: int) -> tuple[int, ...]:
-    """Return how many tasks each job array has, where one may have ``array_size``."""
-    whole, rest = divmod(tasks, array_size)
-    return (array_size,) * whole + ((rest,) if rest else ())
+    """Return the number of tasks of each job array; ``array_size`` is the maximum."""
+    full, remainder = divmod(tasks, array_size)
+    return (array_size,) * full + ((remainder,) if remainder else ())

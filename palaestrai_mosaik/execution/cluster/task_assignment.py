@@ -1,4 +1,4 @@
-"""The tasks of a cluster that have runs of a folder, and the states of these tasks."""
+"""Finds the tasks of a cluster that have runs of a folder, and their states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDED = frozenset(state.value for state in TaskState if state.ended)
 
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
-    """The newest task with a certain run.
+    """The newest task of a run.
 
     Attributes:
         submission: the number of the submission.
@@ -80,7 +80,7 @@ def task_assignments(
         ask: query the schedulers about tasks that work on the folder's search; their current runs are known from
             markers.
     """
-    submissions, found = Submissions(folder), TaskAssignments()
+    submissions, assignments = Submissions(folder), TaskAssignments()
     for number in reversed(submissions.numbers()):
         newest: dict[str, tuple[int, TaskRun]] = {}
         at_work: set[int] = set()
@@ -88,39 +88,39 @@ def task_assignments(
             submission = submissions.read(number)
             tasks: Sequence[Sequence[TaskRun]] = list(submissions.tasks(number))
         except ExecutionError as error:
-            found.problems.append(str(error))
+            assignments.problems.append(str(error))
             continue
         if submission.settings_fault is not None:
-            found.faults.append(submission.settings_fault)
+            assignments.faults.append(submission.settings_fault)
         if tasks and not any(tasks) and submission.search:
             tasks = _runs_at_work(submissions, submission)
             if ask:
                 try:
                     states = search_task_states(submissions, submission)
-                    found.searching[number] = states
+                    assignments.searching[number] = states
                 except SchedulerError as error:
-                    found.problems.append(str(error))
+                    assignments.problems.append(str(error))
         for task, runs in enumerate(tasks):
             for run in runs:
                 if hashes.get(run.run) != run.hash:
                     continue
-                if run.run not in found.by_run:
+                if run.run not in assignments.by_run:
                     newest[run.run] = (task, run)
                 if begun(run):
                     at_work.add(task)
         states = {}
         logs: Mapping[int, str] = {}
-        asked = {task for task, run in newest.values() if not is_final(run)}
-        if asked:
+        queried = {task for task, run in newest.values() if not is_final(run)}
+        if queried:
             logs = _logs(submissions, submission)
             try:
-                states = task_states(submissions, submission, asked, held=held)
+                states = task_states(submissions, submission, queried, held=held)
             except SchedulerError as error:
-                found.problems.append(str(error))
+                assignments.problems.append(str(error))
         for uid, (task, run) in newest.items():
             state, log = states.get(task), logs.get(task)
-            found.by_run[uid] = TaskAssignment(number, task, run.attempt, state, task in at_work, log)
-    return found
+            assignments.by_run[uid] = TaskAssignment(number, task, run.attempt, state, task in at_work, log)
+    return assignments
 
 
 def search_task_states(
@@ -140,7 +140,7 @@ def search_task_states(
 
 def _runs_at_work(submissions: Submissions, submission: Submission) -> list[list[TaskRun]]:
     """Return the runs that each task of a search executes, or executed when it was killed."""
-    numbers, found = task_numbers(submission), [[] for _ in range(submission.tasks)]  # type: ignore[var-annotated]
+    numbers, runs = task_numbers(submission), [[] for _ in range(submission.tasks)]  # type: ignore[var-annotated]
     for path in (submissions.folder / JOBS).glob("*.running"):
         marker = Marker.read(path)
         task = None if marker is None else numbers.get(marker.task or "")
@@ -148,8 +148,8 @@ def _runs_at_work(submissions: Submissions, submission: Submission) -> list[list
             # another user may have created a file with an invalid name
             with suppress(ValueError):
                 file = f"{RUNS}/{path.name.removesuffix('.running')}.yml"
-                found[task].append(TaskRun(marker.run, marker.hash, file, marker.attempt))
-    return found
+                runs[task].append(TaskRun(marker.run, marker.hash, file, marker.attempt))
+    return runs
 
 
 def _logs(submissions: Submissions, submission: Submission) -> dict[int, str]:
@@ -203,7 +203,7 @@ def task_states(
 
 
 def _driver_lives(folder: Path, submission: Submission) -> bool:
-    """Whether the command that made the submission still has the folder; without it, its pilots end."""
+    """Whether the command that made the submission still holds the folder. Its pilots end with it."""
     holder = execution_lock(folder).holder()
     if holder is None or holder.since > submission.submitted:
         return False
