@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -165,14 +166,46 @@ def test_others_reach_it_only_with_a_warning(folder: Path) -> None:
     assert "warning: other machines reach the page on 0.0.0.0" in err and "not encrypted" in err
 
 
-def test_a_store_that_is_not_there_is_an_error_with_the_nearest(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_first_run_of_a_page_creates_the_store(folder: Path) -> None:
+    place = folder.parent / "result"
+    with serving("serve", "result", "--port", "0", cwd=folder.parent) as page:
+        assert page("store")["location"] == str(place)
+        assert page("runs")["count"] == 0
+        assert page("documents")["directory"] == str(folder.parent)
+        assert page("documents/check", {"text": DUMMY.read_text(encoding="utf-8")})["problems"] == []
+        assert not place.exists()
+        key = page("documents/start", {"text": DUMMY.read_text(encoding="utf-8")})["key"]
+        until(lambda: page(f"started/{key}")["code"] is not None)
+        one = page(f"started/{key}")
+        assert one["code"] == 0, one["printed"]
+        assert page("runs")["count"] == 1
+        assert page(f"run/{one['run']}")["status"] == "finished"
+        code, _, err = page.end()
+    assert code == 0
+    assert "warning: there is no store at" in err and "(did you mean 'results'?)" in err
+    assert "the first run that is started creates it" in err
+    assert statuses(place) == ["finished"]
+    shutil.rmtree(place)
+
+
+def test_a_page_that_only_shows_waits_for_a_store(folder: Path) -> None:
+    place = folder.parent / "elsewhere"
+    with serving("serve", "elsewhere", "--port", "0", "-q", "--read-only", cwd=folder.parent) as page:
+        assert page("runs")["count"] == 0
+        assert not place.exists()
+        code, _, err = page.end()
+    assert code == 0
+    assert f"in {folder.parent} there are: results" in err
+    assert "a run creates it: palaestrai-mosaik start RUN.yml --store elsewhere" in err
+
+
+def test_a_store_that_cannot_be_opened_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder.parent)
-    assert main(["serve", "result"]) == 2
-    said = capsys.readouterr().err
-    assert "there is no store at" in said and "(did you mean 'results'?)" in said
-    assert not (folder.parent / "result").exists()
+    monkeypatch.chdir(tmp_path)
+    Path("results").write_text("")
+    assert main(["serve", "results"]) == 2
+    assert "results is a file, not a directory" in capsys.readouterr().err
 
 
 def test_without_the_extra_the_error_has_the_command(folder: Path, monkeypatch, capsys) -> None:
