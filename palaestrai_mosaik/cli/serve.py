@@ -12,10 +12,10 @@ from pathlib import Path
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError, PrivateKeyError, did_you_mean
 from palaestrai_mosaik.store.database import MissingStoreError
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.web.access import is_loopback
+from palaestrai_mosaik.web.access import is_loopback, lasting_token
 from palaestrai_mosaik.web.source import Source
 from palaestrai_mosaik.web.workplace import Workplace
 
@@ -54,7 +54,14 @@ def serve(
     listening = listen(host, port)
     if port not in (0, listening.port):
         say_unless_quiet(f"port {port} is taken; using {listening.port}", error=True)
-    if not is_loopback(host):
+    if is_loopback(host):
+        try:
+            token = lasting_token(location, listening.port, read_only=read_only, modules=allow_modules)
+            listening = listening.with_token(token)
+        except PrivateKeyError as error:
+            warn(f"the page will have another address after a restart: {error}")
+    else:
+        # (the random token ends with the server, since others may have read it)
         _warn_of_others(host, read_only)
     workplace = None if read_only else Workplace(location, allow_modules)
     shown = location.shown if folder is None else f"{folder.path} (results in {location.shown})"
