@@ -2,6 +2,7 @@
 
 import { get, offline } from "web/data";
 import { fill, h, link } from "web/dom";
+import { load } from "web/server";
 
 /** pattern of the address -> module of the view, which has `show(element, context)` */
 const VIEWS = [
@@ -41,7 +42,7 @@ async function route() {
   leave?.abort();
   leave = new AbortController();
   const { signal } = leave;
-  const [pattern, load] = VIEWS.find(([one]) => one.test(place));
+  const [pattern, importing] = VIEWS.find(([one]) => one.test(place));
   const parts = pattern.exec(place).slice(1).map((part) => part && decodeURIComponent(part));
   if (!offline) {
     fill(nav, [["#/design", "Design", store.design], ["#/runs", "Runs", true], ["#/documents", "Documents", store.actions]]
@@ -54,7 +55,7 @@ async function route() {
   const element = h("div", { class: "view" });
   fill(main, element);
   try {
-    const view = await load();
+    const view = await load(importing);
     await view.show(element, { parts, query: new URLSearchParams(search), signal, store, failed: (error) => complain(element, error) });
   } catch (error) {
     if (!signal.aborted) complain(element, error);

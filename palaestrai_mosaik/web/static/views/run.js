@@ -4,6 +4,7 @@ import { runActions } from "web/actions";
 import { get, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
+import { load } from "web/server";
 
 /** name in the address -> title, and the module with `show(element, {run, facts, signal, failed})` */
 const TABS = {
@@ -33,7 +34,7 @@ export async function show(element, context) {
   }
   title();
   if (facts.status === "running" && !offline) keep(0);
-  const view = await TABS[chosen][1]();
+  const view = await load(TABS[chosen][1]);
   await view.show(body, { ...context, run, facts });
 
   /** Show the head anew as long as the run goes on, and until the time `until`: one that is resumed begins a little later. */
