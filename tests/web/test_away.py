@@ -1,4 +1,4 @@
-"""A tab whose server ends, comes back, or is replaced by another one."""
+"""A tab whose server ends, comes back, or is replaced by another one; and messages that go when their cause goes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 from support.browser import Browser
 
 import palaestrai_mosaik as pm
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.web.resources import Source
 from palaestrai_mosaik.web.workplace import Workplace
@@ -109,4 +111,74 @@ def test_a_tab_of_another_store_begins_anew(browser: Browser, folder: Path, tmp_
         browser.wait(NOTICE)
         servers.enter_context(server(tmp_path / "other", port_of(address)))
         browser.wait("window.before !== true && document.querySelector('main a[href=\"#/documents\"]')")
+    browser.errors()
+
+
+def test_an_action_is_not_repeated_for_a_server_that_was_away(browser: Browser, folder: Path) -> None:
+    with ExitStack() as servers:
+        address = servers.enter_context(server(folder))
+        opened(browser, address, "#/documents")
+        browser.wait("document.querySelector('textarea')")
+        servers.close()
+        browser.js("document.querySelector('[data-action=start]').click()")
+        assert "may not have done this" in browser.wait(f"{SAID} !== 'Checking …' && {SAID}")
+        servers.enter_context(server(folder, port_of(address)))
+        browser.wait(f"({NOTICE}) === undefined")
+        browser.wait(f"{SAID} === ''")
+        browser.js("document.querySelector('[data-action=check]').click()")
+        browser.wait(f"{SAID} !== 'Checking …' && {SAID}")
+    browser.errors()
+
+
+def test_a_run_that_has_not_begun_is_shown_when_it_has(browser: Browser, tmp_path: Path) -> None:
+    with server(tmp_path / "later") as address:
+        opened(browser, address, "#/run/latest")
+        assert "has no run 'latest'" in browser.wait(PROBLEM)
+        pm.run("scenarios/dummy.yml", store=tmp_path / "later", quiet=True)
+        assert browser.wait("document.querySelector('h1')?.textContent") == "dummy finished"
+        browser.wait(f"({PROBLEM}) === undefined")
+    browser.errors()
+
+
+def test_a_message_goes_when_its_cause_goes(
+    browser: Browser, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Source.store.fget
+    causes: list[str] = []
+
+    def store(self: Source) -> Store:
+        if causes:
+            raise StoreError(causes[0])
+        return asked(self)
+
+    monkeypatch.setattr(Source, "store", property(store))
+    with server(folder) as address:
+        opened(browser, address, "#/runs")
+        browser.wait("document.querySelector('table.window .status.finished')")
+        causes.append("the disk is away")
+        assert browser.wait(PROBLEM).startswith("the disk is away")
+        causes.clear()
+        browser.wait(f"({PROBLEM}) === undefined")
+        assert browser.js("document.querySelectorAll('table.window .status.finished').length") == 1
+        # nothing is shown before it is
+        causes.append("the disk is away again")
+        browser.js("location.hash = '#/run/latest'")
+        assert browser.wait(PROBLEM).startswith("the disk is away again")
+        causes.clear()
+        browser.wait("document.querySelector('h1')?.textContent === 'dummy finished'")
+        browser.wait(f"({PROBLEM}) === undefined")
+    browser.errors()
+
+
+def test_what_is_said_of_a_document_goes_with_its_text(browser: Browser, folder: Path) -> None:
+    with server(folder) as address:
+        opened(browser, address, "#/documents")
+        browser.wait("document.querySelector('textarea')")
+        browser.js(
+            "((area) => { area.value = ''; area.dispatchEvent(new Event('input')); })(document.querySelector('textarea'))"
+        )
+        browser.js("document.querySelector('[data-action=check]').click()")
+        browser.wait(f"{SAID} !== 'Checking …' && {SAID}")
+        browser.js("document.querySelector('textarea').dispatchEvent(new Event('input'))")
+        assert browser.js(SAID) == ""
     browser.errors()

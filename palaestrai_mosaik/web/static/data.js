@@ -97,19 +97,13 @@ function expand({ rows, quantum, of, planes, missing }) {
 
 /**
  * Call `look` now and then every `seconds` while the page is visible, until `signal` is aborted.
- * `look` returns false to end. What it throws is handed to `failed`, and it is tried again.
+ * `look` returns false to end. It is done by `attempt`, which shows what it throws; then it is tried again.
  */
-export function watch(seconds, signal, look, failed) {
+export function watch(seconds, signal, look, attempt) {
   let timer = null;
   async function once() {
     if (signal.aborted) return;
-    let more = true;
-    try {
-      if (!document.hidden) more = await look();
-    } catch (error) {
-      if (signal.aborted) return;
-      failed(error);
-    }
+    const more = document.hidden || await attempt(look);
     if (more !== false && !offline && !signal.aborted) timer = setTimeout(once, seconds * 1000);
   }
   signal.addEventListener("abort", () => clearTimeout(timer));

@@ -6,7 +6,7 @@ import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
 import { load } from "web/server";
 
-/** name in the address -> title, and the module with `show(element, {run, facts, signal, failed})` */
+/** name in the address -> title, and the module with `show(element, {run, facts, signal, attempt})` */
 const TABS = {
   overview: ["Overview", () => import("web/views/overview")],
   time: ["Time", () => import("web/views/time")],
@@ -17,7 +17,7 @@ const TABS = {
 
 export async function show(element, context) {
   const [run, tab = "overview"] = context.parts;
-  const { signal, failed } = context;
+  const { signal, attempt } = context;
   let facts = await get(`run/${run}`, {}, signal);
   const head = h("div", {}), body = h("div", {});
   const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
@@ -44,6 +44,6 @@ export async function show(element, context) {
       title();
       actions.update(facts);
       return facts.status === "running" || Date.now() < until;
-    }, failed);
+    }, attempt);
   }
 }

@@ -124,7 +124,7 @@ function sparkline(values) {
     h("svg:polyline", { points: points.join(" ") }));
 }
 
-export async function show(element, { signal, store, failed }) {
+export async function show(element, { signal, store, attempt }) {
   const runs = new Runs();
   let short = new Map(), ordered = [];
 
@@ -240,7 +240,7 @@ export async function show(element, { signal, store, failed }) {
   let timer = null;
   function rest() {
     clearTimeout(timer);
-    timer = setTimeout(() => details().catch((error) => !signal.aborted && failed(error)), REST * 1000);
+    timer = setTimeout(() => attempt(details), REST * 1000);
   }
   signal.addEventListener("abort", () => clearTimeout(timer));
 
@@ -279,5 +279,5 @@ export async function show(element, { signal, store, failed }) {
     }
     await paces();
     return true;
-  }, failed);
+  }, attempt);
 }
