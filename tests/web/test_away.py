@@ -143,13 +143,14 @@ def test_a_run_that_has_not_begun_is_shown_when_it_has(browser: Browser, tmp_pat
 def test_a_message_goes_when_its_cause_goes(
     browser: Browser, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = Source.store.fget
+    asked = vars(Source)["store"].fget
     causes: list[str] = []
 
     def store(self: Source) -> Store:
         if causes:
             raise StoreError(causes[0])
-        return asked(self)
+        opened_store: Store = asked(self)
+        return opened_store
 
     monkeypatch.setattr(Source, "store", property(store))
     with server(folder) as address:
