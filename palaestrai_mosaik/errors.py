@@ -124,6 +124,10 @@ class CheckpointError(PalaestraiMosaikError):
     """A checkpoint cannot be written, or the run cannot continue from it."""
 
 
+class PrivateKeyError(CheckpointError):
+    """The private key of this user, which signs checkpoints, cannot be read or created."""
+
+
 class StoreError(PalaestraiMosaikError):
     """Results cannot be written, opened or found."""
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError, PrivateKeyError, did_you_mean
 from palaestrai_mosaik.store.database import MissingStoreError
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.web.access import is_loopback
+from palaestrai_mosaik.web.access import is_loopback, lasting_token
 from palaestrai_mosaik.web.source import Source
 from palaestrai_mosaik.web.workplace import Workplace
 
@@ -36,7 +36,7 @@ def serve(
     """Serve the page of a store, or of a design ``folder``, until Ctrl-C or SIGTERM; return the exit code.
 
     Args:
-        location: the store; only with ``folder`` it need not exist yet.
+        location: the store, which need not exist yet: its first run creates it.
         folder: the design that the page shows.
         host: the address to listen on.
         port: the port; the next free one where it is taken, any with 0.
@@ -50,11 +50,18 @@ def serve(
     except ImportError as error:
         raise PalaestraiMosaikError(str(error)) from None
     if folder is None:
-        _refuse_missing(location)
+        _warn_if_missing(location, read_only)
     listening = listen(host, port)
     if port not in (0, listening.port):
         say_unless_quiet(f"port {port} is taken; using {listening.port}", error=True)
-    if not is_loopback(host):
+    if is_loopback(host):
+        try:
+            token = lasting_token(location, listening.port, read_only=read_only, modules=allow_modules)
+            listening = listening.with_token(token)
+        except PrivateKeyError as error:
+            warn(f"the page will have another address after a restart: {error}")
+    else:
+        # (the random token ends with the server, since others may have read it)
         _warn_of_others(host, read_only)
     workplace = None if read_only else Workplace(location, allow_modules)
     shown = location.shown if folder is None else f"{folder.path} (results in {location.shown})"
@@ -81,24 +88,25 @@ def serve_design(folder: str | None, store: str | None, **options: object) -> in
     return serve(StoreLocation.of(opened.path / RESULTS, store), folder=opened, **options)  # type: ignore[arg-type]
 
 
-def _refuse_missing(location: StoreLocation) -> None:
-    """Raise where there is no store, with the nearest name."""
+def _warn_if_missing(location: StoreLocation, read_only: bool) -> None:
+    """Warn where there is no store yet, with the nearest name.
+
+    Raises:
+        StoreError: there is one that cannot be opened.
+    """
     try:
         location.look().close()
     except MissingStoreError as error:
-        if location.folder is None:
-            raise
-        place = location.folder
-        stores = {str(place.parent / one) for one in _stores_in(place.parent)}
-        near = did_you_mean(str(place), stores)
-        others = (
-            f"; in {place.parent.absolute()} there are: {', '.join(sorted(stores)[:8])}"
-            if stores and not near
-            else ""
-        )
-        raise PalaestraiMosaikError(
-            f"{error}{near}{others}. A run makes it: palaestrai-mosaik start RUN.yml --store {place}"
-        ) from None
+        near = others = ""
+        if (place := location.folder) is not None:
+            stores = {str(place.parent / name) for name in _stores_in(place.parent)}
+            near = did_you_mean(str(place), stores)
+            if stores and not near:
+                listed = ", ".join(sorted(stores)[:8])
+                others = f"; in {place.parent.absolute()} there are: {listed}"
+        run = f"palaestrai-mosaik start RUN.yml --store {location.shown}"
+        creates = f"a run creates it: {run}" if read_only else "the first run that is started creates it"
+        warn(f"{error}{near}{others}. The page shows no runs; {creates}")
 
 
 def _stores_in(folder: Path) -> list[str]:

@@ -8,26 +8,18 @@ damaged.
 
 The state is a pickle of user-defined objects, and unpickling executes code. A store may be downloaded, or writable by
 other users. Therefore each checkpoint is signed with a key of its user, and only checkpoints with that signature are
-read. The key is created on first use, at ``$PALAESTRAI_MOSAIK_KEY``, else
-``$XDG_DATA_HOME/palaestrai_mosaik/checkpoint.key``, else
-``~/.local/share/palaestrai_mosaik/checkpoint.key``. To resume runs of another machine or of a colleague, copy that
-file.
+read (:mod:`.user_key`). To resume runs of another machine or of a colleague, copy the file of the key.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
-import os
 import pickle
-import secrets
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +27,11 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import CheckpointError, DocumentError, StoreError
 from palaestrai_mosaik.experiment import RunDocument, content_digest, loads
 
+from .user_key import VARIABLE, is_signed, key_file, sign
+
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import InstanceRecorder, Store
 
-#: the environment variable with the path of the key file
-VARIABLE = "PALAESTRAI_MOSAIK_KEY"
-_BYTES = 32
 #: the folder with the checkpoints, in the instance's directory
 FOLDER = "checkpoints"
 #: the default interval between two checkpoints, in seconds
@@ -54,140 +45,6 @@ _FIRST = 5.0
 _SHARE = 0.05
 #: an interrupted run writes another checkpoint if the last one took less than this, in seconds
 _QUICK = 2.0
-
-
-def key_file() -> Path:
-    """Return the path of the key file, which may not exist yet.
-
-    Raises:
-        CheckpointError: if the user has no home directory.
-    """
-    if path := os.environ.get(VARIABLE):
-        return Path(path)
-    # the XDG specification ignores relative paths
-    base = Path(os.environ.get("XDG_DATA_HOME") or "")
-    try:
-        if not base.is_absolute():
-            base = Path.home() / ".local" / "share"
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"checkpoints need a key to sign them, and there is no home to keep it in ({error}); name a file "
-            f"in the environment variable {VARIABLE}"
-        ) from error
-    return base / "palaestrai_mosaik" / "checkpoint.key"
-
-
-def sign(data: bytes) -> str:
-    """Return the hexadecimal HMAC-SHA256 of ``data``, creating the key if it is missing.
-
-    Raises:
-        CheckpointError: if the key cannot be read or created.
-    """
-    file = key_file()
-    if not os.path.exists(file):  # also False without permission; then creating it raises the error
-        _make(file)
-    return hmac.new(_read(file), data, hashlib.sha256).hexdigest()
-
-
-def is_signed(data: bytes, signature: str) -> bool:
-    """Return whether ``signature`` is this user's signature of ``data``.
-
-    Raises:
-        CheckpointError: if the key exists but cannot be read.
-    """
-    file = key_file()
-    return os.path.exists(file) and hmac.compare_digest(
-        hmac.new(_read(file), data, hashlib.sha256).hexdigest().encode(), signature.encode()
-    )
-
-
-@cache
-def _read(file: Path) -> bytes:
-    try:
-        with files.open_text(file, encoding="ascii", follow=True) as stream:
-            if os.name == "posix":
-                _check(file, os.fstat(stream.fileno()))
-            key = bytes.fromhex(stream.read())
-    except OSError as error:
-        raise CheckpointError(
-            f"the key of checkpoints {file} cannot be read: {error.strerror}; another file may be named in "
-            f"the environment variable {VARIABLE}"
-        ) from error
-    except ValueError:
-        key = b""
-    if len(key) != _BYTES:
-        raise CheckpointError(f"{file} is not a checkpoint key: {_BYTES} bytes in hexadecimal digits")
-    return key
-
-
-def _check(file: Path, status: os.stat_result) -> None:
-    # root can read and replace any key anyway
-    if status.st_uid not in (0, os.geteuid()):
-        raise CheckpointError(
-            f"the key of checkpoints {file} belongs to another user, who could sign what you would run: make a "
-            "copy of your own, if you trust this user"
-        )
-    if status.st_mode & 0o077:
-        raise CheckpointError(
-            f"the key of checkpoints {file} may be read or written by others: chmod 600 {file}, or delete "
-            "it (earlier checkpoints then cannot be used)"
-        )
-    # check the path both as written and with its links resolved
-    for folder in dict.fromkeys((*file.absolute().parents, *Path(os.path.realpath(file)).parents)):
-        if _is_open_to_others(folder.stat()):
-            raise CheckpointError(
-                f"the key of checkpoints {file} can be replaced by others, who may write to {folder}: "
-                f"chmod go-w {folder}, or name a file elsewhere in the environment variable {VARIABLE}"
-            )
-
-
-def _is_open_to_others(folder: os.stat_result) -> bool:
-    """Return whether a user other than this one and root can rename files in a folder."""
-    if folder.st_uid not in _trusted_owners():
-        return True
-    if folder.st_mode & stat.S_ISVTX:  # only owners may rename, as in /tmp
-        return False
-    by_group = bool(folder.st_mode & stat.S_IWGRP) and not _is_private_group(folder.st_gid)
-    return by_group or bool(folder.st_mode & stat.S_IWOTH)
-
-
-def _trusted_owners() -> set[int]:
-    """Return the ids of this user and root, and of the overflow user, the host's root in a rootless container."""
-    owners = {0, os.geteuid()}
-    with suppress(OSError, ValueError):
-        if files.read_text("/proc/self/uid_map").split() != ["0", "0", "4294967295"]:
-            owners.add(int(files.read_text("/proc/sys/kernel/overflowuid")))
-    return owners
-
-
-def _is_private_group(gid: int) -> bool:
-    """Return whether the group is this user's private group."""
-    import grp
-    import pwd
-
-    try:
-        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
-    except KeyError:
-        return False
-    return user.pw_gid == gid and group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
-
-
-def _make(file: Path) -> None:
-    temporary = files.temporary_path(file)
-    try:
-        files.make_folder(file.parent, parents=True, private=True)
-        try:
-            files.write_bytes(temporary, f"{secrets.token_hex(_BYTES)}\n".encode("ascii"), private=True)
-            # link a complete file into place; if another process was faster, its key wins
-            with suppress(FileExistsError):
-                files.link(temporary, file)
-        finally:
-            files.remove(temporary, missing_ok=True)
-    except OSError as error:
-        raise CheckpointError(
-            f"checkpoints need a key to sign them, and {file} cannot be written: {error.strerror}; another "
-            f"file may be named in the environment variable {VARIABLE}"
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import json
+import os
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from palaestrai_mosaik.locations import DEFAULT_STORE
+from palaestrai_mosaik.runner.user_key import sign
+from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.urls import database_url, masked
 
 #: a header ``Host``: a name or an address, and the port if it has one
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{0,5}))?", re.ASCII | re.IGNORECASE)
@@ -54,6 +62,31 @@ class Access:
     def is_own(self, origin: str | None, host: str | None) -> bool:
         """Whether ``origin`` (of the header) is the page that ``host`` has sent."""
         return origin is not None and host is not None and origin.lower() == f"http://{host.lower()}"
+
+
+def lasting_token(
+    location: StoreLocation, port: int, *, read_only: bool, modules: Sequence[str] | None
+) -> str:
+    """Return the token of a store's page: the same after each restart, and kept nowhere.
+
+    It is made of this user's private key. A page at another port or with other rights has another one, so that who has the
+    address of a page that only shows cannot start anything on a later one.
+
+    Args:
+        location: the store.
+        port: the port at which the page is served.
+        read_only: the page only shows.
+        modules: the modules that documents in the page may name; ``None``: all.
+
+    Raises:
+        PrivateKeyError: the key cannot be read or created.
+        StoreError: the URL of the database cannot be read.
+    """
+    folder = os.path.realpath(location.folder or location.directory or DEFAULT_STORE)
+    database = "" if location.folder is not None else masked(database_url(location.location))
+    rights = "read-only" if read_only else None if modules is None else sorted(modules)
+    # what begins so is no manifest of a checkpoint: neither signature can be used in place of the other
+    return sign(b"token of a page " + json.dumps([folder, database, port, rights]).encode())
 
 
 def names_of(host: str, port: int, machine: tuple[str, ...]) -> frozenset[str]:

@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -64,6 +64,10 @@ class Listening:
         name = socket.gethostname() if self.host in _ALL else self.host
         shown = f"[{name}]" if ":" in name else name
         return f"http://{shown}:{self.port}/?token={self.access.token}"
+
+    def with_token(self, token: str) -> Listening:
+        """Return the same, with another token."""
+        return replace(self, access=replace(self.access, token=token))
 
 
 def listen(host: str, port: int) -> Listening:

@@ -230,8 +230,9 @@ RESOLVES = {
     "design/merge.py": "documents that extend one another in a circle",
     "execution/cluster/submit.py": "whether a job of the scheduler executes the script of this folder",
     "palaestrai/results/database.py": "a database of palaestrAI, which is read",
-    "runner/checkpoint.py": "who can write to the folders above the user's key",
+    "runner/user_key.py": "who can write to the folders above the user's key",
     "simulation/remote_environment.py": "folders that another interpreter imports from",
+    "web/access.py": "which store it is, by whatever name: the token of its page",
     "web/data/design_search.py": "whether two stores are the same",
 }
 #: file -> why a joined path is a root there

@@ -30,11 +30,17 @@ from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.run_names import slug
-from palaestrai_mosaik.errors import CheckpointError, DocumentError, ExecutionError, StoreError
+from palaestrai_mosaik.errors import (
+    CheckpointError,
+    DocumentError,
+    ExecutionError,
+    PrivateKeyError,
+    StoreError,
+)
 from palaestrai_mosaik.execution import Settings, job_records, run_folder
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
 from palaestrai_mosaik.execution.job import now
-from palaestrai_mosaik.runner import checkpoint, execute
+from palaestrai_mosaik.runner import checkpoint, execute, user_key
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
 from palaestrai_mosaik.text import escape_control_characters
@@ -209,33 +215,33 @@ def test_the_key_is_made_once_and_is_its_users_alone(tmp_path, monkeypatch) -> N
     monkeypatch.delenv("PALAESTRAI_MOSAIK_KEY", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     file = tmp_path / "palaestrai_mosaik" / "checkpoint.key"
-    assert checkpoint.key_file() == file
+    assert user_key.key_file() == file
     with ThreadPoolExecutor(16) as many:
-        assert len(set(many.map(lambda _: checkpoint.sign(b"x"), range(64)))) == 1
+        assert len(set(many.map(lambda _: user_key.sign(b"x"), range(64)))) == 1
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert file.stat().st_mode & 0o777 == 0o600
-    for text, said in (("no key", "is not a checkpoint key"), ("ab" * 31, "is not a checkpoint key")):
+    for text, said in (("no key", "is not a private key"), ("ab" * 31, "is not a private key")):
         file.write_text(text)
-        checkpoint._read.cache_clear()
-        with pytest.raises(CheckpointError, match=said):
-            checkpoint.sign(b"x")
+        user_key._read.cache_clear()
+        with pytest.raises(PrivateKeyError, match=said):
+            user_key.sign(b"x")
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert checkpoint.key_file().is_relative_to(Path.home())
+    assert user_key.key_file().is_relative_to(Path.home())
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     file.write_text("ab" * 32)
     others = os.stat_result((0o100600, 0, 0, 1, os.geteuid() + 1, 0, 64, 0, 0, 0))
-    with monkeypatch.context() as patched, pytest.raises(CheckpointError, match="belongs to another user"):
-        patched.setattr(checkpoint.os, "fstat", lambda _: others)
-        checkpoint.sign(b"x")
+    with monkeypatch.context() as patched, pytest.raises(PrivateKeyError, match="belongs to another user"):
+        patched.setattr(user_key.os, "fstat", lambda _: others)
+        user_key.sign(b"x")
     for mode in (0o604, 0o660, 0o640, 0o620, 0o602):
         file.chmod(mode)
-        with pytest.raises(CheckpointError, match="may be read or written by others: chmod 600"):
-            checkpoint.sign(b"x")
+        with pytest.raises(PrivateKeyError, match="may be read or written by others: chmod 600"):
+            user_key.sign(b"x")
     file.chmod(0o600)
     monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(tmp_path / "file" / "key"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match="cannot be written"):
-        checkpoint.sign(b"x")
+    with pytest.raises(PrivateKeyError, match="cannot be written"):
+        user_key.sign(b"x")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights are POSIX's")
@@ -243,39 +249,39 @@ def test_a_key_that_others_can_replace_is_refused(tmp_path, monkeypatch) -> None
     folder = tmp_path / "open" / "inner"
     folder.mkdir(parents=True)
     monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(folder / "key"))
-    checkpoint.sign(b"x")
+    user_key.sign(b"x")
     for place, mode in ((folder, 0o777), (folder, 0o707), (tmp_path / "open", 0o777)):
         before = place.stat().st_mode
         place.chmod(mode)
-        checkpoint._read.cache_clear()
+        user_key._read.cache_clear()
         with pytest.raises(
-            CheckpointError, match=f"by others, who may write to {place}: chmod go-w {place}, or"
+            PrivateKeyError, match=f"by others, who may write to {place}: chmod go-w {place}, or"
         ):
-            checkpoint.sign(b"x")
+            user_key.sign(b"x")
         place.chmod(before)
     # in /tmp and the like only owners rename; a group may be this user's alone
     folder.chmod(0o1777)
-    checkpoint.sign(b"x")
-    checkpoint._read.cache_clear()
+    user_key.sign(b"x")
+    user_key._read.cache_clear()
     folder.chmod(0o770)
     for private in (True, False):
-        monkeypatch.setattr(checkpoint, "_is_private_group", lambda gid, private=private: private)
-        with nullcontext() if private else pytest.raises(CheckpointError, match="can be replaced by others"):
-            checkpoint.sign(b"x")
-        checkpoint._read.cache_clear()
+        monkeypatch.setattr(user_key, "_is_private_group", lambda gid, private=private: private)
+        with nullcontext() if private else pytest.raises(PrivateKeyError, match="can be replaced by others"):
+            user_key.sign(b"x")
+        user_key._read.cache_clear()
     # in a container without rights of root, folders of the host's root seem to be nobody's
     nobody = os.stat_result((0o40755, 0, 0, 1, 65534, 65534, 0, 0, 0, 0))
     for ids, refused in (("0 0 4294967295", True), ("1000 1000 1", False)):
         told = {"/proc/self/uid_map": ids, "/proc/sys/kernel/overflowuid": "65534\n"}
         with monkeypatch.context() as patched:
-            patched.setattr(checkpoint.files, "read_text", told.__getitem__)
-            assert checkpoint._is_open_to_others(nobody) == refused
+            patched.setattr(user_key.files, "read_text", told.__getitem__)
+            assert user_key._is_open_to_others(nobody) == refused
     # also where the name is a link, and what it leads to lies well
     (tmp_path / "well").mkdir(mode=0o700)
     (folder / "key").rename(tmp_path / "well" / "key")
     (folder / "key").symlink_to(tmp_path / "well" / "key")
-    with pytest.raises(CheckpointError, match="can be replaced by others"):
-        checkpoint.sign(b"x")
+    with pytest.raises(PrivateKeyError, match="can be replaced by others"):
+        user_key.sign(b"x")
 
 
 # --- modules --------------------------------------------------------------------------------

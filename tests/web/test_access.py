@@ -21,7 +21,7 @@ import pytest
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.web.access import Access, names_of
+from palaestrai_mosaik.web.access import Access, lasting_token, names_of
 from palaestrai_mosaik.web.page import static, static_files
 from palaestrai_mosaik.web.resources import Source
 from palaestrai_mosaik.web.workplace import Workplace
@@ -146,6 +146,38 @@ def test_names_of_a_machine_are_answered_where_others_may_come_from() -> None:
     alone = Access(names_of("127.0.0.1", 80, ("box",)))
     assert not alone.answers("box") and not alone.answers("192.0.2.7")
     assert alone.cookie == "palaestrai-mosaik-80"
+
+
+def test_a_lasting_token_is_of_one_user_store_port_and_set_of_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RESULTS", "postgresql://me:sesame@host/results")
+    monkeypatch.setenv("OTHER", "postgresql://me:sesame@host/other")
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+
+    def token(
+        place: str = "store",
+        port: int = 8765,
+        read_only: bool = False,
+        modules: tuple[str, ...] | None = None,
+    ) -> str:
+        return lasting_token(StoreLocation(place), port, read_only=read_only, modules=modules)
+
+    own = token()
+    assert re.fullmatch("[0-9a-f]{64}", own)
+    assert own == token(str(tmp_path / "store")) == token("link") == token("../" + tmp_path.name + "/store/")
+    others = [
+        *(token("other"), token(port=8766), token(read_only=True), token(modules=()), token(modules=("a",))),
+        *(token("env:RESULTS"), token("env:OTHER"), token("sqlite:///store")),
+    ]
+    assert len({own, *others}) == len(others) + 1
+    assert token(modules=("a", "b")) == token(modules=("b", "a"))
+    # the password of the database may change
+    monkeypatch.setenv("RESULTS", "postgresql://me:other@host/results")
+    assert token("env:RESULTS") in others
+    monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(tmp_path / "theirs"))
+    assert token() != own
 
 
 def test_actions_come_from_the_page_itself(client: Client) -> None:

@@ -277,3 +277,22 @@ def test_the_runs_of_a_design_are_executed_from_its_page(
     browser.wait("document.querySelector('.view .status.finished')")
     browser.wait("document.querySelector('[data-action=resume]')")
     assert browser.errors() == []
+
+
+def test_the_first_run_of_a_store_is_started_from_its_empty_list(
+    browser: Browser, serve: Serve, tmp_path: Path
+) -> None:
+    opened(browser, serve(working(tmp_path / "later")), "#/runs")
+    browser.wait("document.querySelector('main a[href=\"#/documents\"]')")
+    browser.js("document.querySelector('main a[href=\"#/documents\"]').click()")
+    browser.wait("document.querySelector('textarea')")
+    browser.js(_DROP, DUMMY, "dummy.yml")
+    browser.wait("document.querySelector('textarea').value.length > 100")
+    assert not (tmp_path / "later").exists()
+    click(browser, "start")
+    browser.wait("document.querySelector('main .status.finished')")
+    browser.js("location.hash = '#/runs'")
+    browser.wait("document.querySelector('table.window .status.finished')")
+    assert browser.js("document.querySelector('main [role=status]').textContent") == "1 runs"
+    assert status_of(tmp_path / "later") == "finished"
+    assert browser.errors() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -116,6 +117,43 @@ def test_a_store_is_served_until_a_signal_ends_it(folder: Path, number: int) -> 
     assert page.token not in err
 
 
+def test_an_address_outlives_a_restart_and_is_written_nowhere(folder: Path, tmp_path: Path) -> None:
+    key = tmp_path / "keys" / "key"
+    environment = {"PALAESTRAI_MOSAIK_KEY": str(key)}
+    with serving("serve", "results", "--port", "0", "-v", cwd=folder.parent, **environment) as first:
+        first.end()
+    assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    port = str(first.port)
+    # (also by another name of the store)
+    (tmp_path / "link").symlink_to(folder)
+    with serving("serve", "link", "--port", port, "-v", cwd=tmp_path, **environment) as page:
+        if page.port != first.port:
+            pytest.skip(f"another program has taken port {port}")
+        assert page.line.endswith(first.line.removeprefix("results: "))
+        page.token = first.token
+        assert page("run/latest")["status"] == "finished"
+        _, out, err = page.end()
+    assert first.token not in out + err
+    kept = [path for place in (folder, tmp_path) for path in place.rglob("*") if path.is_file()]
+    assert key in kept and not [path for path in kept if first.token.encode() in path.read_bytes()]
+
+
+def test_without_a_key_an_address_ends_with_its_server(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    tokens = set()
+    for _ in range(2):
+        with serving(
+            *("serve", "results", "--port", "0"),
+            cwd=folder.parent,
+            PALAESTRAI_MOSAIK_KEY=str(tmp_path / "file" / "key"),
+        ) as page:
+            assert page("run/latest")["status"] == "finished"
+            tokens.add(page.token)
+            _, _, err = page.end()
+        assert "warning: the page will have another address after a restart: the private key" in err
+    assert len(tokens) == 2
+
+
 def test_the_default_store_is_that_of_other_commands(folder: Path, tmp_path: Path) -> None:
     with serving("serve", "-q", "--port", "0", cwd=tmp_path, PALAESTRAI_MOSAIK_STORE=str(folder)) as page:
         assert page.line.startswith("http://")  # and nothing else
@@ -163,16 +201,54 @@ def test_others_reach_it_only_with_a_warning(folder: Path) -> None:
         assert page("store")["location"] == str(folder)
         _, _, err = page.end()
     assert "warning: other machines reach the page on 0.0.0.0" in err and "not encrypted" in err
+    # who has read the token in the network cannot use it later
+    with serving(
+        "serve", "results", "--host", "0.0.0.0", "--port", str(page.port), cwd=folder.parent
+    ) as again:
+        again.end()
+    assert again.token != page.token
 
 
-def test_a_store_that_is_not_there_is_an_error_with_the_nearest(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_first_run_of_a_page_creates_the_store(folder: Path) -> None:
+    place = folder.parent / "result"
+    with serving("serve", "result", "--port", "0", cwd=folder.parent) as page:
+        assert page("store")["location"] == str(place)
+        assert page("runs")["count"] == 0
+        assert page("documents")["directory"] == str(folder.parent)
+        assert page("documents/check", {"text": DUMMY.read_text(encoding="utf-8")})["problems"] == []
+        assert not place.exists()
+        key = page("documents/start", {"text": DUMMY.read_text(encoding="utf-8")})["key"]
+        until(lambda: page(f"started/{key}")["code"] is not None)
+        one = page(f"started/{key}")
+        assert one["code"] == 0, one["printed"]
+        assert page("runs")["count"] == 1
+        assert page(f"run/{one['run']}")["status"] == "finished"
+        code, _, err = page.end()
+    assert code == 0
+    assert "warning: there is no store at" in err and "(did you mean 'results'?)" in err
+    assert "the first run that is started creates it" in err
+    assert statuses(place) == ["finished"]
+    shutil.rmtree(place)
+
+
+def test_a_page_that_only_shows_waits_for_a_store(folder: Path) -> None:
+    place = folder.parent / "elsewhere"
+    with serving("serve", "elsewhere", "--port", "0", "-q", "--read-only", cwd=folder.parent) as page:
+        assert page("runs")["count"] == 0
+        assert not place.exists()
+        code, _, err = page.end()
+    assert code == 0
+    assert f"in {folder.parent} there are: results" in err
+    assert "a run creates it: palaestrai-mosaik start RUN.yml --store elsewhere" in err
+
+
+def test_a_store_that_cannot_be_opened_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder.parent)
-    assert main(["serve", "result"]) == 2
-    said = capsys.readouterr().err
-    assert "there is no store at" in said and "(did you mean 'results'?)" in said
-    assert not (folder.parent / "result").exists()
+    monkeypatch.chdir(tmp_path)
+    Path("results").write_text("")
+    assert main(["serve", "results"]) == 2
+    assert "results is a file, not a directory" in capsys.readouterr().err
 
 
 def test_without_the_extra_the_error_has_the_command(folder: Path, monkeypatch, capsys) -> None:

@@ -2,11 +2,12 @@
 
 import { get, offline, post, watch } from "web/data";
 import { fill, h, link } from "web/dom";
+import { refused } from "web/messages";
 
 /**
  * The buttons of a run: cancel where it runs on the server's machine, resume where it has a checkpoint.
  * Returns {element, update(facts)}; call `update` when the run's status may have changed.
- * @param {{store: Object, signal: AbortSignal, failed: Function}} context the context of the view
+ * @param {{store: Object, signal: AbortSignal, attempt: Function}} context the context of the view
  * @param {{run: string, document: string, status: string}} facts the resource "run/ID"
  * @param {Function} resumed is called when the run is being resumed
  */
@@ -32,7 +33,7 @@ export function designActions(context) {
   ]);
 }
 
-function bar({ store, signal, failed }, resource, status, actions) {
+function bar({ store, signal, attempt }, resource, status, actions) {
   if (offline || !store?.actions) return { element: null, update() {} };
   const buttons = h("span", { class: "actions" }), said = h("span", { role: "status" }), log = h("div", {});
   const element = h("div", {}, h("div", { class: "controls" }, buttons, said), log);
@@ -43,6 +44,8 @@ function bar({ store, signal, failed }, resource, status, actions) {
     const names = actions.filter((one) => possible[one.name]);
     const now = names.map((one) => one.name).join() + (possible.why ?? "");
     if (now === shown) return;
+    // (what was said of an action concerns what was possible before)
+    if (shown !== null) fill(said);
     shown = now;
     fill(buttons, names.map((one) => h("button", { type: "button", "data-action": one.name, onclick: () => act(one) }, one.title)),
       possible.why && h("span", { class: "quiet" }, possible.why));
@@ -55,23 +58,22 @@ function bar({ store, signal, failed }, resource, status, actions) {
       const answer = await post(one.path);
       fill(said, answer.done);
       one.done?.();
-      if (answer.key) follow(answer.key, signal, log, failed, again);
+      if (answer.key) follow(answer.key, signal, log, attempt, again);
     } catch (error) {
-      fill(said, error.message);
+      refused(said, error);
     }
     for (const button of all) button.disabled = false;
     again();
   }
-  const quietly = (error) => { if (!signal.aborted) failed(error); };
   function again() {
     shown = null;
-    look().catch(quietly);
+    attempt(look);
   }
-  look().catch(quietly);
+  attempt(look);
   return {
     element,
     update(facts) {
-      if (facts.status !== status) look().catch(quietly);
+      if (facts.status !== status) attempt(look);
       status = facts.status;
     },
   };
@@ -94,7 +96,7 @@ export function confirmed(title, text, yes) {
 }
 
 /** Show in `element` what becomes of a process that the page has started, until it has `ended`. */
-export function follow(key, signal, element, failed, ended = () => {}) {
+export function follow(key, signal, element, attempt, ended = () => {}) {
   const state = h("p", { role: "status" }), printed = h("pre", {});
   const details = h("details", {}, h("summary", {}, "What it prints"), printed);
   fill(element, state, details);
@@ -113,5 +115,5 @@ export function follow(key, signal, element, failed, ended = () => {}) {
     before = now;
     if (over) ended();
     return !over;
-  }, failed);
+  }, attempt);
 }

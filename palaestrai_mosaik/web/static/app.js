@@ -1,7 +1,9 @@
 // The page: finds the view that the address names (#/run/ID), and shows it.
 
-import { get, offline } from "web/data";
-import { fill, h, link } from "web/dom";
+import { get, offline, watch } from "web/data";
+import { fill, h } from "web/dom";
+import { attempts } from "web/messages";
+import { load } from "web/server";
 
 /** pattern of the address -> module of the view, which has `show(element, context)` */
 const VIEWS = [
@@ -11,6 +13,9 @@ const VIEWS = [
   [/^#\/design$/, () => import("web/views/design")],
   [/^#\/documents$/, () => import("web/views/documents")],
 ];
+
+/** seconds until a view that cannot be shown is tried again */
+const RETRY = 2;
 
 const main = document.querySelector("main");
 const nav = document.querySelector("nav");
@@ -22,7 +27,8 @@ async function start() {
   document.title = store.design ?? store.title ?? "palaestrai-mosaik";
   window.addEventListener("hashchange", route);
   if (offline) document.addEventListener("click", follow);
-  await route();
+  route();
+  return true;
 }
 
 // in a frame without an address, such as a notebook's, the browser would look for "#/..." in the page around it
@@ -41,7 +47,7 @@ async function route() {
   leave?.abort();
   leave = new AbortController();
   const { signal } = leave;
-  const [pattern, load] = VIEWS.find(([one]) => one.test(place));
+  const [pattern, importing] = VIEWS.find(([one]) => one.test(place));
   const parts = pattern.exec(place).slice(1).map((part) => part && decodeURIComponent(part));
   if (!offline) {
     fill(nav, [["#/design", "Design", store.design], ["#/runs", "Runs", true], ["#/documents", "Documents", store.actions]]
@@ -50,20 +56,29 @@ async function route() {
   } else if (window.palaestrai.title) {
     fill(nav, h("a", { href: home, "aria-current": place === home && "page" }, window.palaestrai.title));
   }
-  // a view draws into an element of its own: one that is left cannot write into the next
-  const element = h("div", { class: "view" });
-  fill(main, element);
-  try {
-    const view = await load();
-    await view.show(element, { parts, query: new URLSearchParams(search), signal, store, failed: (error) => complain(element, error) });
-  } catch (error) {
-    if (!signal.aborted) complain(element, error);
+  const messages = h("div", {}), attempt = attempts(messages, signal);
+  let part = null;
+  async function show() {
+    // (what a view has begun before it failed ends)
+    part?.abort();
+    part = new AbortController();
+    // a view draws into an element of its own: one that is left cannot write into the next
+    const own = h("div", {}), element = h("div", { class: "view" });
+    fill(main, messages, own, element);
+    const view = await load(importing);
+    await view.show(element, { parts, query: new URLSearchParams(search), signal: part.signal, store, attempt: attempts(own, part.signal) });
+    return true;
   }
+  signal.addEventListener("abort", () => part?.abort());
+  await untilDone(show, signal, attempt);
 }
 
-function complain(element, error) {
-  element.querySelector(":scope > .problem")?.remove();
-  element.prepend(h("p", { class: "problem", role: "alert" }, error.message, " ", !offline && link("#/runs", "All runs")));
+/** Try until it is done: what is not there now, such as a run that has not begun, may be there later. */
+async function untilDone(work, signal, attempt) {
+  if (await attempt(work)) return;
+  setTimeout(() => watch(RETRY, signal, async () => !(await work()), (look) => attempt(work, look)), RETRY * 1000);
 }
 
-start().catch((error) => complain(main, error));
+const trouble = h("div", {}), { signal: never } = new AbortController();
+main.append(trouble);
+untilDone(start, never, attempts(trouble, never));

@@ -1,5 +1,7 @@
 // Resources: from the server that the page came from, or from the page itself where it is one file.
 
+import { ask, askOnce } from "web/server";
+
 const carried = window.palaestrai?.resources ?? null;
 
 /** Whether the page is one file without a server. */
@@ -24,7 +26,7 @@ export function has(path, query = {}) {
   return !offline || address(path, query) in carried;
 }
 
-/** A resource, with its arrays decoded. Throws an Error with the server's message. */
+/** A resource, with its arrays decoded. Throws an Error with the server's message; waits for a server that is away. */
 export async function get(path, query = {}, signal = undefined) {
   const name = address(path, query);
   if (offline) {
@@ -34,17 +36,14 @@ export async function get(path, query = {}, signal = undefined) {
     return decode(carried[name]);
   }
   const parts = name.split("?");
-  const response = await fetch(`api/${parts[0].split("/").map(encodeURIComponent).join("/")}${parts[1] ? `?${parts[1]}` : ""}`,
-    { signal, credentials: "same-origin" });
-  return decode(await answer(response));
+  return decode(await answer(await ask(`api/${parts[0].split("/").map(encodeURIComponent).join("/")}${parts[1] ? `?${parts[1]}` : ""}`, { signal })));
 }
 
 /** Ask the server to do something. Throws an Error with the server's message. */
 export async function post(path, body = {}) {
-  const response = await fetch(`api/${path.split("/").map(encodeURIComponent).join("/")}`, {
-    method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
-  });
-  return answer(response);
+  return answer(await askOnce(`api/${path.split("/").map(encodeURIComponent).join("/")}`, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+  }));
 }
 
 async function answer(response) {
@@ -98,19 +97,13 @@ function expand({ rows, quantum, of, planes, missing }) {
 
 /**
  * Call `look` now and then every `seconds` while the page is visible, until `signal` is aborted.
- * `look` returns false to end. What it throws is handed to `failed`, and it is tried again.
+ * `look` returns false to end. It is done by `attempt`, which shows what it throws; then it is tried again.
  */
-export function watch(seconds, signal, look, failed) {
+export function watch(seconds, signal, look, attempt) {
   let timer = null;
   async function once() {
     if (signal.aborted) return;
-    let more = true;
-    try {
-      if (!document.hidden) more = await look();
-    } catch (error) {
-      if (signal.aborted) return;
-      failed(error);
-    }
+    const more = document.hidden || await attempt(look);
     if (more !== false && !offline && !signal.aborted) timer = setTimeout(once, seconds * 1000);
   }
   signal.addEventListener("abort", () => clearTimeout(timer));

@@ -6,14 +6,14 @@ import { fill, h } from "web/dom";
 /**
  * The controls of a view of the run `run`, such as "grid": its resource is `run/RUN/VIEW`, its address `#/run/RUN/VIEW`.
  * `index()` returns that resource as it is now, `episodes(index)` its episodes as [{key, title}], `load()` shows what is chosen.
- * Returns {main, controls, act(what), begin(), update(), shown(), remember(more)}.
+ * Returns {main, controls, begin(), update(), shown(), remember(more)}.
  */
-export function episodeChoice({ run, view, query, index, episodes, load, signal, failed }) {
+export function episodeChoice({ run, view, query, index, episodes, load, signal, attempt }) {
   let other = null; // another run that is shown beside this one: {run, index}
-  const select = (label) => h("select", { "aria-label": label, onchange: () => act(load) });
+  const select = (label) => h("select", { "aria-label": label, onchange: () => attempt(load) });
   const main = select("Episode"), beside = select("Beside it");
   const another = h("input", { type: "text", size: 18, placeholder: "another run", "aria-label": "Another run beside it",
-    onchange: () => act(async () => { await choose(another.value.trim()); await load(); }) });
+    onchange: () => attempt(load, async () => { await choose(another.value.trim()); await load(); }) });
   const controls = { main: h("label", {}, "Episode", main), beside: h("label", {}, "Beside", beside),
     another: !offline && h("label", {}, "of run", another) };
 
@@ -26,14 +26,6 @@ export function episodeChoice({ run, view, query, index, episodes, load, signal,
     options(beside, episodes(other?.index ?? index()), "", "nothing");
     if (other) beside.value = episodes(other.index).at(-1)?.key ?? "";
   }
-  /** Do what a user has asked for; what fails is shown in the view. */
-  async function act(what) {
-    try {
-      await what();
-    } catch (error) {
-      if (!signal.aborted) failed(error);
-    }
-  }
   /** List the episodes that there are by now; what is chosen stays. */
   function update() {
     const own = episodes(index());
@@ -42,7 +34,7 @@ export function episodeChoice({ run, view, query, index, episodes, load, signal,
   }
   /** Ask for the other run that the address names, if it does. */
   async function begin() {
-    if (query.get("other")) await act(() => choose(query.get("other")));
+    if (query.get("other")) await attempt(load, () => choose(query.get("other")));
   }
   /** What is chosen: [{run, index, key}], one or two. */
   function shown() {
@@ -58,5 +50,5 @@ export function episodeChoice({ run, view, query, index, episodes, load, signal,
       // a page inside of another one has no address of its own
     }
   }
-  return { main, controls, act, begin, update, shown, remember };
+  return { main, controls, begin, update, shown, remember };
 }

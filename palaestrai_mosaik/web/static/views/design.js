@@ -16,7 +16,7 @@ const STOPPED = ["interrupted", "lost", "node failed", "cancelled"];
 const LISTED = 200;
 
 export async function show(element, context) {
-  const { signal, failed } = context;
+  const { signal, attempt } = context;
   const [facts, states] = await Promise.all([get("design", {}, signal), get("design/states", {}, signal)]);
   const model = createModel(facts);
   // (rows may have been added between the two answers)
@@ -64,8 +64,7 @@ export async function show(element, context) {
     }
     if (now.finished !== model.finished) await readOutcomes();
     await search?.update();
-    element.querySelector(":scope > .problem")?.remove();
-  }, failed);
+  }, attempt);
 }
 
 function about(model) {

@@ -16,7 +16,7 @@ export function analysis(model, signal) {
   const said = h("p", { class: "quiet", "aria-live": "polite" });
   const result = h("div", { class: "design-analysis" });
   const element = h("div", {}, !offline && h("div", { class: "controls" }, button), said, result);
-  let figures = [], of = null, busy = false;
+  let figures = [], of = null, busy = false, asking = false;
 
   async function compute() {
     if (busy) return;
@@ -40,11 +40,15 @@ export function analysis(model, signal) {
     update();
   }
   async function tell() {
+    if (asking) return;
+    asking = true;
     try {
       const { what, done, total } = await get("design/analysis/progress", {}, signal);
       if (busy) said.textContent = what ? `${what}: ${number(done)} of ${number(total)} resamples` : "reading the outcomes";
     } catch {
       // what went wrong is what the analysis itself says
+    } finally {
+      asking = false;
     }
   }
   function show(found) {

@@ -4,12 +4,13 @@ import { follow } from "web/actions";
 import { get, post } from "web/data";
 import { fill, h } from "web/dom";
 import { number } from "web/format";
+import { refused } from "web/messages";
 
 /** what the view shows survives a visit of another one */
 const kept = { name: "document.yml", text: "" };
 const MAX_BYTES = 4 * 2 ** 20;
 
-export async function show(element, { store, signal, failed }) {
+export async function show(element, { store, signal, attempt }) {
   if (!store.actions) {
     fill(element, h("h1", {}, "Documents"), h("p", {}, "This page only shows (--read-only): it checks and starts nothing."));
     return;
@@ -52,6 +53,8 @@ export async function show(element, { store, signal, failed }) {
     kept.text = text.value;
     marked = new Map();
     fill(title, kept.name);
+    // (it was said of another text)
+    fill(said);
     lines();
   }
   function lines() {
@@ -77,7 +80,7 @@ export async function show(element, { store, signal, failed }) {
     try {
       await work();
     } catch (error) {
-      if (!signal.aborted) fill(said, error.message);
+      if (!signal.aborted) refused(said, error);
     }
     check.disabled = start.disabled = false;
   }
@@ -99,7 +102,7 @@ export async function show(element, { store, signal, failed }) {
     fill(said, "Starting …");
     const answer = await post("documents/start", order());
     fill(said, answer.done);
-    follow(answer.key, signal, started, failed);
+    follow(answer.key, signal, started, attempt);
   }
   function listed(name, kind, items) {
     return items.length > 0 && [h("h2", {}, name), h("ol", { class: "problems" }, items.map((one) => h("li", { class: kind },

@@ -11,14 +11,14 @@ import { player } from "web/player";
 const WIDTH = 320;
 
 export async function show(element, context) {
-  const { run, signal, failed } = context;
+  const { run, signal, attempt } = context;
   const query = context.query ?? new URLSearchParams();
   let index = await get(`run/${run}/frames`, {}, signal);
   let sides = []; // what is shown: {film, image, caption}
   let ticks = [0]; // at which a frame of one of them was rendered
 
-  const choice = episodeChoice({ run, view: "frames", query, index: () => index, episodes, load, signal, failed });
-  const { main, controls, act } = choice;
+  const choice = episodeChoice({ run, view: "frames", query, index: () => index, episodes, load, signal, attempt });
+  const { main, controls } = choice;
   const follow = h("input", { type: "checkbox", checked: true });
   const live = h("label", { hidden: true }, follow, "follow the newest frame");
   const time = player({ label: said, changed: paint, signal });
@@ -80,7 +80,7 @@ export async function show(element, context) {
     return `${one.moment(ticks[state])} of ${one.moment(ticks.at(-1))}`;
   }
   function paint(state) {
-    for (const side of sides) act(() => put(side, side.film.at(ticks[state])));
+    for (const side of sides) attempt(side, () => put(side, side.film.at(ticks[state])));
   }
   async function put(side, state) {
     if (side.wanted === state) return;
@@ -123,5 +123,5 @@ export async function show(element, context) {
     }
     if (follow.checked && !time.playing()) time.set(Infinity);
     return index.running;
-  }, failed);
+  }, attempt);
 }

@@ -17,7 +17,7 @@ const MANY_ROWS = 400;
 const PACE = 150;
 
 export async function show(element, context) {
-  const { run, signal, failed } = context;
+  const { run, signal, attempt } = context;
   const query = context.query ?? new URLSearchParams();
   let index = await get(`run/${run}/grid`, {}, signal);
   if (!index.environments.length) {
@@ -30,16 +30,16 @@ export async function show(element, context) {
   let pinned = null, looked = null, paintedAt = 0, later = null;
 
   // ----- controls
-  const choice = episodeChoice({ run, view: "grid", query, index: () => index, episodes, load, signal, failed });
-  const { main, controls, act } = choice;
+  const choice = episodeChoice({ run, view: "grid", query, index: () => index, episodes, load, signal, attempt });
+  const { main, controls } = choice;
   const environments = h("select", { "aria-label": "Environment", onchange: () => {
     environment = index.environments.find((one) => one.environment === environments.value);
     incarnation = 0;
-    act(async () => { choices(); await load(); });
+    attempt(load, async () => { choices(); await load(); });
   } }, index.environments.map((one) => h("option", { selected: one === environment }, one.environment)));
   const copies = h("input", { type: "number", min: 0, value: incarnation, "aria-label": "Copy of the environment", onchange: () => {
     incarnation = Math.max(0, Math.min(environment.incarnations - 1, Number(copies.value)));
-    act(load);
+    attempt(load);
   } });
   const follow = h("input", { type: "checkbox", checked: true });
   const live = h("label", { hidden: true }, follow, "follow the newest state");
@@ -303,5 +303,5 @@ export async function show(element, context) {
     grown();
     if (follow.checked && !time.playing()) time.set(Infinity);
     return index.running;
-  }, failed);
+  }, attempt);
 }

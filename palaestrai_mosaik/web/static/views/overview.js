@@ -10,7 +10,7 @@ import { windowTable } from "web/window_table";
 /** statistics that are drawn before somebody asks for others */
 const MOST_STATISTICS = 4;
 
-export async function show(element, { run, facts, signal, failed }) {
+export async function show(element, { run, facts, signal, attempt }) {
   // (bodies take longer to read: what is known without them is drawn first)
   let { version, phases, warnings, curves, unread } = await get(`run/${run}/curves`, offline ? {} : { bands: 0 }, signal);
   let fold = "mean";
@@ -21,7 +21,7 @@ export async function show(element, { run, facts, signal, failed }) {
   const pattern = h("input", { type: "search", placeholder: "such as loss", oninput: () => draw(false) });
   const statistics = h("label", {}, "Statistics", pattern);
   const episodes = h("details", { class: "card episodes" }, h("summary", {}, "Episodes as a table"), h("div", {}));
-  episodes.addEventListener("toggle", () => episodes.open && list().catch(failed));
+  episodes.addEventListener("toggle", () => episodes.open && attempt(list));
   fill(element, problem, h("h2", {}, "Phases"), timeline, warned, h("h2", {}, "Curves"),
     h("div", { class: "controls" }, h("label", {}, "Of an episode's values, the", choice), statistics), figures, !offline && episodes);
   signal.addEventListener("abort", () => drawn.forEach((one) => one.close()));
@@ -100,6 +100,6 @@ export async function show(element, { run, facts, signal, failed }) {
     // (the head of the view learns how the run has ended)
     return true;
   }
-  if (facts.status === "running") watch(1, signal, readAgain, failed);
+  if (facts.status === "running") watch(1, signal, readAgain, attempt);
   else if (unread) await readAgain();
 }

@@ -10,11 +10,11 @@ const MOST_ENTRIES = 2000;
 const LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
 const ENTRY = /^\d{4}-\d\d-\d\dT\S+ (DEBUG|INFO|WARNING|ERROR|CRITICAL) /;
 
-export async function show(element, { run, facts, signal, failed }) {
+export async function show(element, { run, facts, signal, attempt }) {
   let record = await get(`run/${run}/record`, {}, signal);
   const failures = h("div", {}), warnings = h("div", {});
   const lines = record.document.map((text, i) => h("span", { class: "line", "data-line": i + 1, id: `line-${i + 1}` }, `${text}\n`));
-  const log = has(`run/${run}/log`) ? journal(run, signal, failed) : null;
+  const log = has(`run/${run}/log`) ? journal(run, signal, attempt) : null;
   element.classList.add("record");
   fill(element, failures,
     h("h2", {}, "Run document"),
@@ -62,7 +62,7 @@ export async function show(element, { run, facts, signal, failed }) {
   }
 
   draw();
-  if (has(`run/${run}/world`)) element.append(await world(run, record, signal, failed));
+  if (has(`run/${run}/world`)) element.append(await world(run, record, signal, attempt));
   if (log) {
     watch(2, signal, async () => {
       const more = await log.look();
@@ -75,7 +75,7 @@ export async function show(element, { run, facts, signal, failed }) {
       // what was logged last has to be seen, too
       if (status !== "running") await log.look();
       return status === "running";
-    }, failed);
+    }, attempt);
   }
 }
 
@@ -114,7 +114,7 @@ function streams({ streams: rows, phases }) {
 }
 
 /** The log: {element, look()}; `look` asks for what is new and returns whether there was any. */
-function journal(run, signal, failed) {
+function journal(run, signal, attempt) {
   let next = 0, entries = [];
   const lines = h("pre", { class: "text log", tabindex: "0", role: "log", "aria-label": "Log of the run" });
   const note = h("p", { class: "quiet" });
@@ -136,13 +136,8 @@ function journal(run, signal, failed) {
   }
 
   async function look() {
-    let found;
-    try {
-      found = await get(`run/${run}/log`, next ? { from: next } : {}, signal);
-    } catch (error) {
-      if (!signal.aborted) failed(error);
-      return false;
-    }
+    const found = await attempt(look, () => get(`run/${run}/log`, next ? { from: next } : {}, signal));
+    if (!found) return false;
     next = found.next;
     for (const line of found.text.split(/(?<=\n)/)) {
       const begins = ENTRY.exec(line);
@@ -157,9 +152,9 @@ function journal(run, signal, failed) {
   return { element, look };
 }
 
-async function world(run, record, signal, failed) {
+async function world(run, record, signal, attempt) {
   const body = h("div", {});
-  const select = h("select", { onchange: () => load(Number(select.value)).catch(failed) },
+  const select = h("select", { onchange: () => attempt(load, () => load(Number(select.value))) },
     record.phases.map((one) => h("option", { value: one.phase }, one.name || one.phase)));
   const element = h("section", { "aria-label": "World" });
 

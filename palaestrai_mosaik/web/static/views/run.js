@@ -4,8 +4,9 @@ import { runActions } from "web/actions";
 import { get, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
+import { load } from "web/server";
 
-/** name in the address -> title, and the module with `show(element, {run, facts, signal, failed})` */
+/** name in the address -> title, and the module with `show(element, {run, facts, signal, attempt})` */
 const TABS = {
   overview: ["Overview", () => import("web/views/overview")],
   time: ["Time", () => import("web/views/time")],
@@ -16,7 +17,7 @@ const TABS = {
 
 export async function show(element, context) {
   const [run, tab = "overview"] = context.parts;
-  const { signal, failed } = context;
+  const { signal, attempt } = context;
   let facts = await get(`run/${run}`, {}, signal);
   const head = h("div", {}), body = h("div", {});
   const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
@@ -33,7 +34,7 @@ export async function show(element, context) {
   }
   title();
   if (facts.status === "running" && !offline) keep(0);
-  const view = await TABS[chosen][1]();
+  const view = await load(TABS[chosen][1]);
   await view.show(body, { ...context, run, facts });
 
   /** Show the head anew as long as the run goes on, and until the time `until`: one that is resumed begins a little later. */
@@ -43,6 +44,6 @@ export async function show(element, context) {
       title();
       actions.update(facts);
       return facts.status === "running" || Date.now() < until;
-    }, failed);
+    }, attempt);
   }
 }

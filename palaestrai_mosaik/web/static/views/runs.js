@@ -124,7 +124,7 @@ function sparkline(values) {
     h("svg:polyline", { points: points.join(" ") }));
 }
 
-export async function show(element, { signal, store, failed }) {
+export async function show(element, { signal, store, attempt }) {
   const runs = new Runs();
   let short = new Map(), ordered = [];
 
@@ -205,9 +205,10 @@ export async function show(element, { signal, store, failed }) {
       const order = typeof x === "number" ? x - y : x < y ? -1 : Number(x > y);
       return (down ? -order : order) || b.id - a.id;
     });
-    said.textContent = runs.rows.size === 0 ? "The store has no runs yet: start one with palaestrai-mosaik start DOCUMENT"
+    fill(said, runs.rows.size === 0 ? ["The store has no runs yet: start one ", store.actions && ["in ", link("#/documents", "Documents"), ", or "],
+      "with palaestrai-mosaik start DOCUMENT"]
       : ordered.length === runs.rows.size ? `${number(ordered.length)} runs`
-        : `${number(ordered.length)} of ${number(runs.rows.size)} runs`;
+        : `${number(ordered.length)} of ${number(runs.rows.size)} runs`);
     table.show(ordered, chosen.sort, empty());
   }
   /** The names of the columns in which no run has a value. */
@@ -222,7 +223,7 @@ export async function show(element, { signal, store, failed }) {
     const wanted = [null, ...names];
     // buttons stay where they are, so that the one with the focus keeps it
     const kept = [...filters.children];
-    if (kept.map((one) => one.value).join() !== wanted.map((one) => one ?? "").join()) {
+    if (!kept.length || kept.map((one) => one.value).join() !== wanted.map((one) => one ?? "").join()) {
       fill(filters, wanted.map((status) => h("button", { type: "button", class: "filter", value: status ?? "", onclick: () => {
         if (status === null) chosen.statuses.clear();
         else if (!chosen.statuses.delete(status)) chosen.statuses.add(status);
@@ -239,7 +240,7 @@ export async function show(element, { signal, store, failed }) {
   let timer = null;
   function rest() {
     clearTimeout(timer);
-    timer = setTimeout(() => details().catch((error) => !signal.aborted && failed(error)), REST * 1000);
+    timer = setTimeout(() => attempt(details), REST * 1000);
   }
   signal.addEventListener("abort", () => clearTimeout(timer));
 
@@ -278,5 +279,5 @@ export async function show(element, { signal, store, failed }) {
     }
     await paces();
     return true;
-  }, failed);
+  }, attempt);
 }

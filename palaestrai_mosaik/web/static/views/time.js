@@ -11,7 +11,7 @@ const PAUSE = 250;
 /** a line that has grown beyond so many points is asked for anew */
 const MOST_POINTS = 6000;
 
-export async function show(element, { run, facts, signal, failed }) {
+export async function show(element, { run, facts, signal, attempt }) {
   let choices = await get(`run/${run}/time`, {}, signal);
   let chosen = fromAddress();
   let answer = null, details = null, axis = null, figures = [], timer = null, loads = 0;
@@ -158,7 +158,7 @@ export async function show(element, { run, facts, signal, failed }) {
   function settle() {
     redraw();
     clearTimeout(timer);
-    timer = setTimeout(() => { remember(); refine().catch(failed); }, PAUSE);
+    timer = setTimeout(() => { remember(); attempt(refine); }, PAUSE);
   }
 
   /** Draw the lines of all figures anew, within the same axes. */
@@ -224,7 +224,7 @@ export async function show(element, { run, facts, signal, failed }) {
   function change(changes) {
     chosen = { ...chosen, ...changes };
     remember();
-    load().catch(failed);
+    attempt(load);
   }
 
   function add(event) {
@@ -359,6 +359,6 @@ export async function show(element, { run, facts, signal, failed }) {
       if (chosen.panel && !chosen.panel.length) return true;
       const grown = await grow();
       return grown || (await get(`run/${run}`, {}, signal)).status === "running";
-    }, failed);
+    }, attempt);
   }
 }
