@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from support.markers import MARKERS, marks_of
 from support.outcomes import Outcomes
@@ -80,6 +81,11 @@ class OutcomesWriter:
 def pytest_configure(config: pytest.Config) -> None:
     for name, which in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: tests {which}")
+    # an example may take any time: the machine may be busy (lists of health checks in tests replace this one)
+    hypothesis.settings.register_profile(
+        "tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("tests")
     # a job in the background of a shell ignores Ctrl-C, one of nohup a lost connection; tests send both to processes
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

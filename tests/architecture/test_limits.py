@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 from support.limits import REASON, limits
 
@@ -20,6 +21,16 @@ def test_limits_are_hang_or_have_a_reason() -> None:
         if (lines := limits(path.read_text(encoding="utf-8")))
     }
     assert found == {}, f"use HANG of support.waiting, or write a comment with {REASON!r} and why it is right"
+
+
+def test_examples_have_no_deadline_and_no_test_says_so() -> None:
+    assert hypothesis.settings().deadline is None
+    assert hypothesis.HealthCheck.too_slow in hypothesis.settings().suppress_health_check
+    here = Path(__file__).resolve()
+    texts = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py") if path.resolve() != here]
+    assert not [
+        text for text in texts if "deadline=" in text or "suppress_health_check=[HealthCheck.f" in text
+    ]
 
 
 @pytest.mark.parametrize(

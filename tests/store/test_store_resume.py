@@ -158,7 +158,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     operations=OPERATIONS,
     cuts=st.lists(
