@@ -246,7 +246,10 @@ def _a_run_came_before(tmp_path_factory):
     ids=["python raises", "cmd raises", "cmd exits", "cmd hangs"],
 )
 @pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
-def test_a_simulator_that_dies_half_way_fails_the_run(tmp_path, how, start, error, words, scheduler):
+def test_a_simulator_that_dies_half_way_fails_the_run(
+    tmp_path, monkeypatch, how, start, error, words, scheduler
+):
+    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", HANG)  # (it starts, then hangs)
     process = psutil.Process()
     children, files = len(process.children(recursive=True)), process.num_fds()
     one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])

@@ -19,6 +19,7 @@ from palaestrai_mosaik.errors import RunInterrupted, SimulatorError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.scenario import Agent
+from palaestrai_mosaik.simulation import mosaik_internals
 from palaestrai_mosaik.types import Box
 
 SIMULATORS = Path(__file__).parents[1] / "example_simulators"
@@ -173,8 +174,15 @@ def test_a_simulator_that_never_ends_by_itself_is_ended_with_a_warning(tmp_path,
     expected = native(tmp_path / "native")
     into = folders(tmp_path / "ours")
     serving = described(into, ("free", "events"), free={"serves": 3600.0})
-    serving["environment"]["params"]["simulators"]["free"]["timeout"] = 1.0
-    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", 1.0)
+    serving["environment"]["params"]["simulators"]["free"]["timeout"] = HANG
+
+    def hasty(*what, limits, **options):
+        """Shut a world down in a second, which is too short for a start, instead of that simulator's time."""
+        hurry = {sid: 1.0 if limit == HANG else limit for sid, limit in limits.items()}
+        return shut_down(*what, limits=hurry, **options)
+
+    shut_down = mosaik_internals.shut_down
+    monkeypatch.setattr(mosaik_internals, "shut_down", hasty)
     started = time.monotonic()
     with pytest.warns(UserWarning, match="'0-co-free' has not ended by itself within 1 s") as warned:
         result = execute(document(phase([serving], [watching()], episodes=2)))
