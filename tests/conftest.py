@@ -18,10 +18,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from mosaik.async_scenario import base_config
 from support.markers import MARKERS, marks_of
 from support.outcomes import Outcomes
 from support.slow import slow_tests
+from support.waiting import HANG
 
 #: holds the URL of a PostgreSQL that tests may empty
 POSTGRESQL = "PALAESTRAI_MOSAIK_TEST_POSTGRESQL"
@@ -80,6 +83,13 @@ class OutcomesWriter:
 def pytest_configure(config: pytest.Config) -> None:
     for name, which in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: tests {which}")
+    # of worlds that tests and the documentation build themselves; mosaik's 10 s are not enough for a busy machine
+    base_config["start_timeout"] = HANG
+    # an example may take any time: the machine may be busy (lists of health checks in tests replace this one)
+    hypothesis.settings.register_profile(
+        "tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("tests")
     # a job in the background of a shell ignores Ctrl-C, one of nohup a lost connection; tests send both to processes
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import HANG
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "tests" / "benchmarks"
@@ -98,7 +99,7 @@ def test_a_program_runs_with_its_smallest_arguments(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stderr
     assert printed in done.stdout

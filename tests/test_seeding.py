@@ -21,13 +21,13 @@ def draw(seed, *path):
     return generator(seed, *path).integers(0, 2**63, 4).tolist()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seeds, paths)
 def test_a_path_always_leads_to_the_same_stream(seed, path):
     assert draw(seed, *path) == draw(seed, *path)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seeds, paths, seeds, paths)
 def test_different_paths_lead_to_different_streams(seed, path, other_seed, other_path):
     same = (seed, path) == (other_seed, other_path)
@@ -71,7 +71,7 @@ def test_streams_are_the_same_in_every_process():
     assert printed == {str(generator(7, "a", 1).integers(0, 2**62, 3).tolist())}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seeds | st.integers(-(2**200), 2**200), paths)
 def test_the_words_are_those_of_a_spawn_key(seed, path):
     key = [
@@ -85,7 +85,7 @@ def test_the_words_are_those_of_a_spawn_key(seed, path):
         assert one.generate_state(9).tolist() == other.generate_state(9).tolist()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seeds, paths)
 def test_integer_seeds_fit_31_bits(seed, path):
     number = integer_seed(seed, *path)

@@ -12,5 +12,5 @@
 Over TCP: ``{"cmd": "%(python)s -m palaestrai_mosaik.simulators power-flow %(addr)s"}``. All are
 *time-based*: they step themselves, every ``step_size`` ticks; one tick is ``time_resolution`` seconds.
 Where several entities feed one input, their values are added. Power is in MW and Mvar, voltage in
-p.u. Power flow and profiles need the extra ``grid``, and so do the others, whose devices are the grid's.
+p.u. Power flow and profiles need the extra ``grid``.
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.environment.grid.components import Inverters
+from palaestrai_mosaik.environment.devices import Inverters
 from palaestrai_mosaik.errors import SimulationError
 
 from .base import Inputs, TimeBased, total

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.environment.grid.components import Storages
+from palaestrai_mosaik.environment.devices import Storages
 from palaestrai_mosaik.errors import SimulationError
 
 from .base import Inputs, TimeBased, total

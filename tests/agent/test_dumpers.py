@@ -78,7 +78,7 @@ def test_hostile_names_stay_in_the_folder(tmp_path: Path, name: str, place: str)
     assert dumper(base, **names).load(tag).read() == b"content"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(NAMES, NAMES, NAMES, st.text(max_size=4), NAMES), min_size=2, max_size=4, unique=True)
 )

@@ -114,7 +114,7 @@ def test_variance_is_that_of_numpy_whatever_the_batches() -> None:
     np.testing.assert_allclose(worker.pre(rows[5]), expected, rtol=1e-9)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     rows=st.lists(
         st.lists(st.floats(-1e6, 1e6) | st.just(NAN) | st.just(math.inf), min_size=2, max_size=2),
@@ -270,7 +270,7 @@ def test_whole_numbers_get_equal_shares() -> None:
     assert made.actuators.spaces == (Box(-1.0, 1.0, shape=()), Box(-1.0, 1.0, shape=(2,)))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     low=st.floats(-1e9, 1e9, allow_subnormal=False), width=st.floats(1e-6, 1e9), action=st.floats(-1.0, 1.0)
 )

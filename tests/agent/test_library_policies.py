@@ -189,7 +189,7 @@ def test_weights_fit_any_number_of_devices() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 1e6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_set_points_lie_in_their_spaces(seed: int, size: float) -> None:
     rng = np.random.default_rng(seed)
     acting = actuators(

@@ -115,7 +115,7 @@ class AgainstAList(RuleBasedStateMachine):
 
 
 TestAgainstAList = AgainstAList.TestCase
-TestAgainstAList.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestAgainstAList.settings = settings(max_examples=30, stateful_step_count=25)
 
 
 def test_shapes_and_types_of_a_shard() -> None:

@@ -145,7 +145,7 @@ class AgainstRows(RuleBasedStateMachine):
 
 
 TestAgainstRows = AgainstRows.TestCase
-TestAgainstRows.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestAgainstRows.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 60, 150])

@@ -586,7 +586,7 @@ def test_a_single_finite_sensor_is_one_hot(space):
     assert brain.algorithm.q_net.features_extractor.features_dim == width
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     low=st.floats(-1e6, 1e6),
     width=st.floats(1e-2, 1e6),

@@ -72,7 +72,7 @@ def test_integration_towards_another_target() -> None:
 
 
 @pytest.mark.parametrize("late", [0, 1])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(s=st.floats(0.04, 0.2), share=st.floats(0.05, 0.95))
 def test_integration_settles_for_gains_below_one_over_s(late: int, s: float, share: float) -> None:
     """Roots of z = 1 - gain*s, and with one more step of delay of z^2 - z + gain*s = 0."""
@@ -209,7 +209,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("make", ALL)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     ratings=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=3),
     voltages=st.lists(st.floats(0.9, 1.1), min_size=1, max_size=30),

@@ -63,7 +63,7 @@ def test_strata_count_the_same_whatever_they_lost():
 
 
 @given(st.lists(st.lists(st.integers(-9, 9), min_size=1, max_size=6), min_size=2, max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_weighted_aggregates_are_those_of_repeated_runs(lists):
     """Repeating the runs of each stratum until all are alike changes weights to counts."""
     size = int(np.lcm.reduce([len(values) for values in lists])) * 4
@@ -112,7 +112,7 @@ def test_an_interval_of_a_mean_is_as_wide_as_students():
 
 
 @given(st.lists(st.lists(st.integers(-9, 9), min_size=2, max_size=6), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_an_aggregate_of_weights_is_that_of_the_strata(lists):
     strata = [array(*values) for values in lists]
     sample = Sample.of(strata)
@@ -263,7 +263,7 @@ def test_improvement_of_pairs_is_that_of_konietschke_and_pauly():
 
 
 @given(*[st.lists(st.integers(-5, 5), min_size=1, max_size=8)] * 2)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_improvement_counts_who_wins(a, b):
     wins = np.mean([(x > y) + (x == y) / 2 for x in a for y in b])
     assert improvement([array(*a)], [array(*b)], None, 0.95, rng()).value == pytest.approx(wins)
@@ -276,7 +276,7 @@ def test_improvement_counts_who_wins(a, b):
     st.sampled_from([0.8, 0.9, 0.95]),
 )
 @example([[0, 1, 1]], 2, 0.8)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_an_interval_holds_no_difference_where_p_says_so(strata, seed, confidence):
     """Of all procedures, with ties: 0 (a half) is outside of the interval exactly where p is at most 1 - confidence."""
     draw = rng(seed)

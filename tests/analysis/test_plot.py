@@ -276,7 +276,7 @@ def test_long_series_with_dates_are_daily_means():
     assert axes.get_legend().get_title().get_text().startswith("daily means")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(2001, 9000), st.integers(0, 50))
 def test_means_stay_between_the_extremes_and_ignore_what_is_missing(points, missing):
     rng = np.random.default_rng(points)

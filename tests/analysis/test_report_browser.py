@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from support.browser import CHROMIUM, DRIVER, FLAGS, NO_BROWSER
 from support.reports import EVIL, MEANS, OFFSETS, made_up
+from support.waiting import HANG
 
 from palaestrai_mosaik.analysis.plot import draw_panels, save_figure
 from palaestrai_mosaik.analysis.report import ReportData, write_report
@@ -86,7 +87,7 @@ class Page:
         self.driver.execute_script("window.former = true")
         self.driver.get(file.as_uri())
         ready = "return !window.former && document.readyState === 'complete'"
-        WebDriverWait(self.driver, 30).until(lambda driver: driver.execute_script(ready))
+        WebDriverWait(self.driver, HANG).until(lambda driver: driver.execute_script(ready))
 
     def panel(self, identity: str) -> dict[str, Any]:
         return dict(self.driver.execute_script(READ, identity))

@@ -409,7 +409,7 @@ def test_what_explains_nothing_but_rounding_is_zero(missing):
     }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(2, 4), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_shares_of_a_full_factorial_add_up_and_ignore_the_order_of_rows(levels, seed):
     grid = np.array(list(itertools.product(*(range(size) for size in levels))))

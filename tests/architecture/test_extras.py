@@ -42,8 +42,6 @@ NEED = {
     "rl": "[rl]",
     "simulators.power_flow": "pandapower",
     "simulators.profiles": "[grid]",
-    "simulators.pv": "[grid]",
-    "simulators.storage": "[grid]",
     "web.server": "starlette",
     "web.serving": "starlette",
 }

@@ -76,6 +76,7 @@ def submitted_as(folder, **keys):
 
 @pytest.mark.parametrize(("limit", "again"), [(60.0, None), (None, None), (60.0, 5.0)])
 def test_resume_keeps_the_limits_of_the_submission(here, limit, again, monkeypatch):
+    # no matter of speed: nothing is executed
     folder = make_folder(here / "f", ["well", "well"], timeout=7)
     submitted_as(folder, timeout=limit, runs_per_process=3, checkpoint_every=9.0)
     planned = []

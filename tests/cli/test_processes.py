@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from support.processes import Program
+from support.waiting import HANG
 
 from palaestrai_mosaik.store import Store
 
@@ -23,7 +25,7 @@ def run(*arguments, **options):
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=HANG,
         env=ENVIRONMENT,
         **options,
     )
@@ -42,7 +44,12 @@ def test_asking_for_the_version_imports_nothing_heavy():
         "print(*{'numpy', 'mosaik', 'pandas', 'sqlalchemy', 'yaml', 'matplotlib'} & set(sys.modules))"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ENVIRONMENT,
+        timeout=HANG,
     )
     assert ended.stdout.split("\n")[1] == ""
 
@@ -59,7 +66,7 @@ def test_a_run_imports_neither_pandas_nor_matplotlib(tmp_path):
         text=True,
         check=False,
         env=ENVIRONMENT,
-        timeout=600,
+        timeout=HANG,
         cwd=tmp_path,
     )
     assert ended.returncode == 0, ended.stderr
@@ -70,13 +77,13 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path):
     document = tmp_path / "long.yml"
     document.write_text(DUMMY.read_text().replace("episodes: 3}", "episodes: 1000000}"))
     arguments = [*COMMAND, "start", str(document), "--store", str(tmp_path / "s")]
-    with subprocess.Popen(
+    with Program(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     ) as process:
         first = process.stderr.readline()  # the first phase has begun
         time.sleep(1.0)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=600)
+        out, err = process.communicate(timeout=HANG)
     assert first.startswith("phase train")
     assert process.returncode == 130
     assert "Traceback" not in err
@@ -96,12 +103,12 @@ def test_ctrl_c_ends_all_runs_of_a_command(tmp_path):
     document = tmp_path / "long.yml"
     document.write_text(DUMMY.read_text().replace("episodes: 3}", "episodes: 1000000}"))
     arguments = [*COMMAND, "start", str(document), str(DUMMY), "--no-store"]
-    with subprocess.Popen(
+    with Program(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     ) as process:
         process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=600)
+        _, err = process.communicate(timeout=HANG)
     assert process.returncode == 130
     assert err.rstrip().endswith("0 of 2 runs finished")
 
@@ -117,7 +124,7 @@ def test_a_closed_pipe_is_no_error(arguments):
         text=True,
         check=False,
         env=ENVIRONMENT,
-        timeout=600,
+        timeout=HANG,
     )
     os.close(writer)
     assert ended.stderr == ""
@@ -135,6 +142,6 @@ def test_arsenai_is_a_command():
         text=True,
         check=False,
         env=ENVIRONMENT,
-        timeout=600,
+        timeout=HANG,
     )
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -82,7 +82,7 @@ def test_counts_have_their_plural():
     assert [count(n, "step") for n in (0, 1, 2000)] == ["0 steps", "1 step", "2,000 steps"]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sets(st.text("012", min_size=8, max_size=8), min_size=1, max_size=12), st.integers(1, 8))
 def test_short_ids_are_unique_beginnings(uids, least):
     short = short_ids(sorted(uids), least)

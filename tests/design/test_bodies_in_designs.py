@@ -82,7 +82,7 @@ def test_factors_vary_bodies() -> None:
         assert left.filters[0].params == {"clip": 2.5}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.fixed_dictionaries(
         {

@@ -126,7 +126,7 @@ def test_identity_of_the_base_is_dropped_and_its_schedule_may_be_a_mapping() -> 
     assert mapped.hash == design(gain(low=0, high=1), base={**RUN, "uid": "other", "seed": 9}).hash
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(

@@ -130,7 +130,7 @@ TWO_PHASES = (
 EXPANSION = Expansion(made(HOLES, *TWO_PHASES, sampler={"name": "random", "n": 1}).spec)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.fixed_dictionaries(
         {
@@ -154,7 +154,7 @@ def test_a_filled_structure_is_the_document(values: dict[str, Any], repetition: 
     assert loads(text).hash == expected.hash
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.text(max_size=9) | st.just("x" * 120), plain, min_size=1, max_size=3))
 @example({"x": [1e22, 1e-5, -0.0, math.inf, -math.inf, math.nan, [[1], []], {}]})
 def test_text_reads_back(data: dict[str, Any]) -> None:

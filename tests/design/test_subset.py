@@ -48,7 +48,7 @@ def unevenness(rows: Codes, codes: Codes) -> int:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_every_level_of_a_factorial_is_taken_equally_often(sizes: list[int], data: st.DataObject) -> None:
     codes = full(*sizes)

@@ -41,6 +41,7 @@ from typing import Any
 import pytest
 from execution.slurm_cluster import VARIABLE as SLURM_VARIABLE
 from execution.slurm_cluster import slurm_jobs  # noqa: F401
+from support.waiting import HANG
 
 from palaestrai_mosaik import design
 from palaestrai_mosaik.analysis.outcomes import SOURCES
@@ -132,7 +133,7 @@ class Page:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=600,  # ends a hang
+            timeout=HANG,  # ends a hang
             check=False,
         )
         assert done.returncode == block.exits, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"

@@ -77,7 +77,7 @@ PROJECT = {
 
 def test_what_is_no_proof_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that stays green, one that fails anyway, and programs that cannot be loaded prove nothing."""
-    monkeypatch.setenv("PALAESTRAI_MOSAIK_MUTATION_SECONDS", "6")
+    monkeypatch.setenv("PALAESTRAI_MOSAIK_MUTATION_SECONDS", "30")
     for name, text in PROJECT.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

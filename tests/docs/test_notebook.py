@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.pages import ROOT, blocks_of
+from support.waiting import HANG
 
 nbclient = pytest.importorskip("nbclient", reason="the extra 'test' brings a kernel of Jupyter")
 pytest.importorskip("ipykernel", reason="the extra 'test' brings a kernel of Jupyter")
@@ -42,7 +43,8 @@ def executed(cells: list[str], folder: Path) -> list[Any]:
     """Execute the cells in a kernel that works in ``folder``; return them with their outputs."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
     resources = {"metadata": {"path": str(folder)}}
-    nbclient.NotebookClient(book, timeout=240, kernel_name="python3", resources=resources).execute()
+    limits = {"timeout": HANG, "startup_timeout": HANG}
+    nbclient.NotebookClient(book, kernel_name="python3", resources=resources, **limits).execute()
     cells_done: list[Any] = book.cells
     return cells_done
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from support.documents import agent, document, environment, phase
+from support.waiting import HANG
 
 from palaestrai_mosaik.experiment import dumps
 
@@ -89,7 +90,7 @@ class Copy:
             env={**os.environ, "PYTHONPATH": str(self.folder), "PYTEST_ADDOPTS": ""},
             capture_output=True,
             text=True,
-            timeout=600,  # ends a hang
+            timeout=HANG,  # ends a hang
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr

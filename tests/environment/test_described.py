@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 import yaml
 from support.documents import agent, environment, named, phase
 from support.documents import document as run_document
+from support.processes import Program
+from support.waiting import HANG
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.environment.cosimulation import (
@@ -194,6 +197,7 @@ def test_every_way_to_start_a_simulator():
     )
     assert world.plan() == CoSimulationPlan(
         simulators=[
+            # no matter of speed: nothing is started
             SimulatorSpec(
                 "a", cmd="%(python)s a.py %(addr)s", cwd="/tmp", env={"A": "1", "B": "x"}, timeout=5.0
             ),
@@ -702,30 +706,28 @@ def test_the_dying_simulator_raises_when_told():
     assert [alive[t]["value"]["m"] for t in range(4)] == [1, 2, 3, 4]
 
 
-def step_in_a_process(how, timeout):
+def step_in_a_process(how):
     code = (
         "from dying_sim import DyingSimulator as S; s = S(); "
         f"s.init('s', how={how!r}, after=2); [print(s.step(t, {{}}, 9), flush=True) for t in range(4)]"
     )
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=SIMULATORS,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    command = [sys.executable, "-c", code]
+    return Program(command, cwd=SIMULATORS, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_the_dying_simulator_ends_its_process_when_told():
-    ended = step_in_a_process("exit", timeout=60)
-    assert (ended.returncode, ended.stdout.split(), ended.stderr) == (7, ["1", "2"], "")
+    with step_in_a_process("exit") as process:
+        out, err = process.communicate(timeout=HANG)
+    assert (process.returncode, out.split(), err) == (7, ["1", "2"], "")
 
 
 def test_the_dying_simulator_hangs_when_told():
-    with pytest.raises(subprocess.TimeoutExpired) as caught:
-        step_in_a_process("hang", timeout=3)
-    assert caught.value.stdout.split() == [b"1", b"2"]
+    with step_in_a_process("hang") as process:
+        assert [process.stdout.readline() for _ in range(2)] == ["1\n", "2\n"]
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.kill()
+        assert process.stdout.read() == ""
 
 
 def test_a_start_gives_steps_their_dates(tmp_path: Path) -> None:

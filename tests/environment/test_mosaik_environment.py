@@ -186,7 +186,7 @@ from support.mosaik_worlds import Tank
 class Slow(Tank):
     def step(self, time_, inputs, max_advance):
         if time_ == 2:
-            time.sleep(30)
+            time.sleep(3600)
         return super().step(time_, inputs, max_advance)
 mosaik_api_v3.start_simulation(Slow())
 '''
@@ -207,8 +207,8 @@ async def get_world(params):
     muscle = Policy()
     run_episodes(coordinator_of(world(module="remote_world", end=1, params={"script": script}), muscle))
     assert muscle.seen == [{"Tank-0.e.level": [0.0], "Tank-0.e.full": [0.0], "Rain-0.e.rain": [0.0]}]
-    environment = world(module="remote_world", simulation_timeout=1, params={"script": script})
-    with pytest.raises(SimulatorError, match="'Tank-0' has not answered for 1 s, in its step at time 2"):
+    environment = world(module="remote_world", simulation_timeout=4, params={"script": script})
+    with pytest.raises(SimulatorError, match="'Tank-0' has not answered for 4 s, in its step at time 2"):
         run_episodes(coordinator_of(environment, Policy()))
 
 

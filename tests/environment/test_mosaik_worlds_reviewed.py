@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from support.engine import make_coordinator, run_episodes
 from support.processes import children
+from support.waiting import HANG
 
 from palaestrai_mosaik import MosaikEnvironment
 from palaestrai_mosaik.agent import Muscle
@@ -134,7 +135,7 @@ async def get_world(params: dict[str, Any]) -> Any:
 
 
 def get_world_in_a_thread(params: dict[str, Any]) -> Any:
-    DO["hang"].wait(30)
+    DO["hang"].wait(2 * HANG)
 
 
 class Fixed(Muscle):
@@ -330,7 +331,7 @@ class Remote(mosaik_api_v3.Simulator):
         model = {"public": True, "params": ["x"], "attrs": ["x", "u"]}
         super().__init__({"api_version": "3.0", "type": "time-based", "models": {"Tank": model}})
     def create(self, num, model, x):
-        if x == "hang": time.sleep(60)
+        if x == "hang": time.sleep(3600)
         if x == "exit": os._exit(3)
         raise ValueError("boom")
 mosaik_api_v3.start_simulation(Remote())
@@ -347,7 +348,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("hang", "'Tank-0' has not answered for 1 s, while the instance function of environment 'w' built"),
+        ("hang", "'Tank-0' has not answered for 4 s, while the instance function of environment 'w' built"),
         ("raise", r"simulator 'Tank(-0)?' raised ValueError: boom\n"),
         ("exit", "simulator 'Tank-0' closed its connection"),
     ],
@@ -357,7 +358,7 @@ def test_a_simulator_in_another_process_fails_while_the_world_is_built(
 ) -> None:
     before = children()
     with pytest.raises(SimulatorError, match=message):
-        seen_of(world(x=how, simulation_timeout=1))
+        seen_of(world(x=how, simulation_timeout=4 if how == "hang" else HANG))
     assert children() == before
 
 
@@ -378,7 +379,7 @@ def test_the_user_may_end_the_building(request: pytest.FixtureRequest, where: st
     finally:
         loop.close()
         DO["hang"].set()
-    assert time.monotonic() < started + 10
+    assert time.monotonic() < started + HANG
     assert not coordinator.over
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import mosaik_api_v3
 
 #: seconds until nobody comes
-PATIENCE = 20
+PATIENCE = 600
 
 
 class Part(mosaik_api_v3.Simulator):
@@ -68,6 +68,7 @@ class Part(mosaik_api_v3.Simulator):
 
     def wait_for(self, other: str, time: int) -> None:
         seen = Path(self.params["folder"]) / f"{other}-{time}"
+        # no matter of speed: it ends a hang, as HANG does, which is not importable here
         given_up = clock.monotonic() + PATIENCE
         while not seen.exists():
             if clock.monotonic() > given_up:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from support.documents import VANILLA_RUN, agent, environment, named, phase
+from support.processes import Program
 
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
@@ -52,7 +53,7 @@ def make_folder(path, what, *, steps=5, episodes=1, gate=None, repetitions=1, **
 def drive(folder, *arguments, command="run", **options):
     """Start ``arsenai run`` for ``folder`` in a process group of its own."""
     call = [sys.executable, "-m", "palaestrai_mosaik.cli.arsenai", command, str(folder), *arguments]
-    return subprocess.Popen(
+    return Program(
         call,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 from dataclasses import replace
 
 import psutil
 import pytest
 from execution.folders import make_folder, markers
-from support.waiting import until
+from support.waiting import meanwhile, until
 
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.execution import InlineExecutor, JobRecord, claim
@@ -149,11 +148,9 @@ def test_a_run_that_goes_on_says_so_and_ends_when_another_process_has_it(tmp_pat
         touched.append(True)
         replace(Marker.read(job.marker), host="elsewhere").write(job.marker)
 
-    thread = threading.Thread(target=meddle)
-    thread.start()
     executor = InlineExecutor()
-    assert list(executor.run([job])) == []
-    thread.join()
+    with meanwhile(meddle):
+        assert list(executor.run([job])) == []
     assert touched
     assert executor.left_out == [planned.uid]
     assert not job.record.exists()

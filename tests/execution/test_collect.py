@@ -7,7 +7,6 @@ import random
 import shutil
 import sqlite3
 import sys
-import threading
 from collections import Counter
 from contextlib import closing
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 from execution.folders import make_folder
+from support.waiting import meanwhile
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -474,11 +474,8 @@ def test_one_collects_at_a_time_and_others_write(root, monkeypatch):
             with pytest.raises(ExecutionError, match=r"is being collected by process \d+ on host .* since"):
                 collected(root)
 
-    with Store(results, create=True):
-        writer = threading.Thread(target=write)
-        writer.start()
+    with Store(results, create=True), meanwhile(write):
         found = collected(root, progress=look)
-        writer.join()
     assert found.runs == Counter(finished=6)
     with Store(results, create=True) as store:
         assert Counter(store.runs()["status"]) == Counter(finished=26)

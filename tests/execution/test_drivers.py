@@ -7,7 +7,7 @@ import signal
 
 import psutil
 from execution.folders import drive, make_folder, markers, statuses
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.execution import job_records
@@ -30,7 +30,7 @@ def test_ctrl_c_leaves_what_resume_goes_on_from(tmp_path):
         started = family(driver)
         # as the terminal does it: to all of the group
         os.killpg(driver.pid, signal.SIGINT)
-        out, err = driver.communicate(timeout=600)
+        out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 130, err
     assert "Traceback" not in err
     assert "2 interrupted, 2 not begun" in out
@@ -40,7 +40,7 @@ def test_ctrl_c_leaves_what_resume_goes_on_from(tmp_path):
     records = job_records(DesignFolder.open(folder))
     assert {record.exit_code for record in records.values()} == {130}
     with drive(folder, "--jobs", "2", "--quiet", command="resume") as driver:
-        out, err = driver.communicate(timeout=600)
+        out, err = driver.communicate(timeout=HANG)
     assert (driver.returncode, out, err) == (0, "", "")
     assert set(statuses(folder)) == {"finished"}
 
@@ -52,20 +52,20 @@ def test_a_killed_driver_leaves_what_resume_goes_on_from(tmp_path):
         found = until(lambda: markers(folder) if len(markers(folder)) == 2 else None)
         # a second one is refused while the first goes on
         with drive(folder) as second:
-            out, err = second.communicate(timeout=600)
+            out, err = second.communicate(timeout=HANG)
         assert (second.returncode, out) == (2, "")
         assert f"is being executed by process {driver.pid} on host" in err
         started = family(driver)
         driver.kill()
         os.kill(found["doing-1-r0"].pid, signal.SIGKILL)
-        driver.communicate(timeout=600)
+        driver.communicate(timeout=HANG)
     assert len(started) == 3
     gate.touch()
     until(lambda: running(started) == [])
     # the one that could has recorded that it was interrupted
     assert statuses(folder) == ["interrupted", "lost", "waiting"]
     with drive(folder, "--quiet", command="resume") as driver:
-        out, err = driver.communicate(timeout=600)
+        out, err = driver.communicate(timeout=HANG)
     assert (driver.returncode, err) == (0, "")
     assert statuses(folder) == ["finished"] * 3
 
@@ -77,7 +77,7 @@ def test_a_run_that_is_killed_from_outside_is_the_only_one_lost(tmp_path):
         found = until(lambda: markers(folder) if len(markers(folder)) == 2 else None)
         os.kill(found["doing-1-r0"].pid, signal.SIGKILL)
         gate.touch()
-        out, err = driver.communicate(timeout=600)
+        out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 1
     assert statuses(folder) == ["finished", "failed", "finished"]
     assert "doing=hang-1" in out

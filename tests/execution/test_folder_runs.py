@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import threading
 
 import psutil
 import pytest
@@ -16,7 +15,7 @@ from execution.folders import make_folder, markers, statuses
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 from support.learning import digests
 from support.processes import children
-from support.waiting import until
+from support.waiting import meanwhile, until
 
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
@@ -76,7 +75,8 @@ def test_a_run_that_fails_or_dies_is_lost_alone(tmp_path, monkeypatch):
     what = ["slow", "raise", "exit", "kill", "print", "stubborn", "well"]
     folder = make_folder(tmp_path / "f", what, steps=20)
     ends = Ends()
-    summary = execute(folder, progress=ends, jobs=2, timeout=3)
+    # no matter of speed: runs that end take less than one second where nothing else is at work
+    summary = execute(folder, progress=ends, jobs=2, timeout=15)
     good = {"slow", "print", "well"}
     assert statuses(folder.path) == ["finished" if word in good else "failed" for word in what]
     assert summary.ended == {FINISHED: 3, FAILED: 4}
@@ -89,8 +89,8 @@ def test_a_run_that_fails_or_dies_is_lost_alone(tmp_path, monkeypatch):
     assert (raised.exit_code, raised.error) == (1, "ValueError: number 1 has had enough")
     assert (left.exit_code, "exit code 7" in left.error) == (7, True)
     assert (killed.exit_code, "SIGKILL" in killed.error) == (-9, True)
-    assert hung.error == "took longer than the time limit of 3 s"
-    assert hung.seconds >= 3
+    assert hung.error == "took longer than the time limit of 15 s"
+    assert hung.seconds >= 15
     assert {record.run for record in summary.failures} == {r.run for r in (raised, left, killed, hung)}
 
     logs = {i: (folder.path / "jobs" / f"doing-{i}-r0.log").read_text() for i in range(len(what))}
@@ -264,11 +264,19 @@ def test_a_record_of_another_document_does_not_count(tmp_path):
 
 
 def test_a_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch, caplog):
-    # ten episodes of 0.15 s each; stopped after some of them
-    keys = {"steps": 5, "episodes": 10}
-    folder = make_folder(tmp_path / "f", ["slow", "well"], **keys)
-    cut = execute(folder, rows=[0], jobs=1, timeout=0.8, checkpoint_every=0.01)
+    # it waits in its second episode, and is killed there
+    gate = tmp_path / "gate"
+    keys = {"steps": 2, "episodes": 10, "gate": str(gate)}
+    folder = make_folder(tmp_path / "f", ["hang", "well"], **keys)
+
+    def kill():
+        until(lambda: list(folder.path.glob("**/checkpoints/[0-9]*")))
+        os.kill(markers(folder.path)[folder.runs[0].uid].pid, signal.SIGKILL)
+
+    with meanwhile(kill):
+        cut = execute(folder, rows=[0], jobs=1, checkpoint_every=0.000001)
     assert cut.ended == {FAILED: 1}
+    gate.touch()
     first = job_records(folder)["doing-0-r0"]
     assert list((folder.path / "results" / "instances" / first.instance / "checkpoints").iterdir())
     shutil.copytree(tmp_path / "f", tmp_path / "colleague")
@@ -276,12 +284,12 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch, caplog):
     assert "from the beginning" not in caplog.text
     second = job_records(folder)["doing-0-r0"]
     assert (second.instance, second.attempt) == (first.instance, 2)
-    undisturbed = make_folder(tmp_path / "g", ["slow", "well"], **keys)
+    undisturbed = make_folder(tmp_path / "g", ["hang", "well"], **keys)
     execute(undisturbed, rows=[0], executor="inline")
     assert recorded(folder) == recorded(undisturbed)
     # who does not have the key is told before the run begins anew
     monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(tmp_path / "theirs"))
-    execute(DesignFolder.open(tmp_path / "colleague"), "unfinished", rows=[0], jobs=1, timeout=0.3)
+    execute(DesignFolder.open(tmp_path / "colleague"), "unfinished", rows=[0], jobs=1)
     told = caplog.text
     assert "1 of 1 interrupted runs will start from the beginning" in told
     assert "was written by another user, or on another computer" in told
@@ -296,11 +304,9 @@ def test_runs_end_with_the_process_that_starts_them(tmp_path):
         (server,) = children() - before
         server.kill()
 
-    killer = threading.Thread(target=kill_server)
-    killer.start()
-    with pytest.raises(ExecutionError, match=r"process that starts the runs has ended .*SIGKILL"):
+    ends = pytest.raises(ExecutionError, match=r"process that starts the runs has ended .*SIGKILL")
+    with meanwhile(kill_server), ends:
         execute(folder, jobs=2)
-    killer.join()
     found = [Marker.read(path) for path in (folder.path / "jobs").glob("*.running")]
     until(lambda: not any(marker.alive for marker in found))
     assert statuses(folder.path) == ["interrupted", "interrupted"]

@@ -16,7 +16,8 @@ from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs  # noqa: 
 from execution.test_drivers import running
 from sqlalchemy import update
 from support.learning import digests
-from support.waiting import until
+from support.processes import Program
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.errors import ExecutionError
@@ -58,7 +59,7 @@ def start(folder, task=0, element=None, **environment):
     ]
     if element is not None:
         environment |= {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": str(element)}
-    return subprocess.Popen(
+    return Program(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -139,7 +140,7 @@ def test_a_task_that_reaches_its_time_limit_goes_on_as_if_nothing_had_happened(t
         assert (marker.task, marker.attempt) == ("77_4", 1)
         started = children(task)
         task.send_signal(signal.SIGUSR1)
-        out, _ = task.communicate(timeout=600)
+        out, _ = task.communicate(timeout=HANG)
     assert task.returncode == 130, out
     assert "run doing-0-r0: interrupted after" in out
     assert "0 finished, 0 failed, 1 interrupted, 0 left out, 1 not begun" in out
@@ -151,7 +152,7 @@ def test_a_task_that_reaches_its_time_limit_goes_on_as_if_nothing_had_happened(t
     assert (first.status, first.exit_code, first.attempt, first.task) == ("interrupted", 130, 1, "77_4")
 
     with start(folder, element=4, PATH=path, SLURM_RESTART_COUNT="1") as task:
-        out, _ = task.communicate(timeout=600)
+        out, _ = task.communicate(timeout=HANG)
     assert task.returncode == 0, out
     last = record_of(folder, 0)
     assert (last.status, last.attempt, last.instance) == ("finished", 2, first.instance)
@@ -177,10 +178,10 @@ def test_a_task_that_is_killed_takes_its_runs_with_it_and_no_other(tmp_path, lau
 
         started = children(killed)
         killed.kill()
-        killed.wait(60)
+        killed.wait(HANG)
         until(lambda: running(started) == [])
         gate.touch()
-        out, _ = other.communicate(timeout=600)
+        out, _ = other.communicate(timeout=HANG)
     assert other.returncode == 0, out
     assert record_of(folder, 2).status == "finished"
     assert record_of(folder, 0).status == "interrupted"
@@ -317,13 +318,13 @@ def test_slurm_queues_a_task_again_that_was_told_that_its_time_ends(tmp_path, mo
     slurm = SlurmSettings(time="10", requeue=1, runs_per_task=1, throttle=1)
     settings = Settings(executor="slurm", slurm=slurm, checkpoint_every=0.01)
     submission = submit_folder(folder, runs, settings)
-    until(lambda: has_checkpoint(folder, 0), 120)
+    until(lambda: has_checkpoint(folder, 0))
     # as Slurm itself says it before the time limit: to the script alone
     job = f"{submission.arrays[0].job}_0"
     subprocess.run(["scancel", "--batch", "--signal=USR1", job], check=True)
-    until(lambda: record_of(folder, 0) is not None, 60)
+    until(lambda: record_of(folder, 0) is not None)
     assert record_of(folder, 0).status == "interrupted", output_of(folder.path)
-    until(lambda: all((found := record_of(folder, n)) and found.status == "finished" for n in (0, 1)), 200)
+    until(lambda: all((found := record_of(folder, n)) and found.status == "finished" for n in (0, 1)))
     record = record_of(folder, 0)
     assert (record.attempt, record.task) == (2, job)
     assert record_of(folder, 1).attempt == 1

@@ -16,8 +16,8 @@ import pytest
 from execution.folders import drive, make_folder, markers, statuses
 from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 from support.learning import digests
-from support.processes import children
-from support.waiting import until
+from support.processes import Program, children
+from support.waiting import HANG, meanwhile, until
 
 from palaestrai_mosaik.design.folder import RESULTS
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError
@@ -81,16 +81,14 @@ def attempt_of(folder, run, attempt):
     return until(found)
 
 
-class Killing(threading.Thread):
+class Killing:
     """Kills, ``times`` times, the worker that executes a run that hangs; opens the gate for the next attempt."""
 
     def __init__(self, folder, run, gate, times=1):
-        super().__init__()
         self.folder, self.uid, self.gate, self.times = folder, run, gate, times
         self.pids = []
-        self.start()
 
-    def run(self):
+    def __call__(self):
         for attempt in range(1, self.times + 1):
             marker = attempt_of(self.folder, self.uid, attempt)
             self.pids.append(marker.pid)
@@ -112,11 +110,11 @@ def executed(tmp_path_factory):
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     os.chdir(path)
     try:
-        summary = run_folder(folder, settings=on_pilots())
+        with meanwhile(killing):
+            summary = run_folder(folder, settings=on_pilots())
     finally:
         os.chdir(here)
-    killing.join()
-    assert threading.active_count() == before - 1, "threads are left"
+    assert threading.active_count() == before, "threads are left"
     assert children() <= processes, "processes are left"
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     return folder, summary, killing
@@ -219,9 +217,9 @@ def test_a_pilot_ends_without_a_driver_though_its_interchange_never_knew_it(tmp_
         call = [sys.executable, "-m", "palaestrai_mosaik.cli.pilot", str(alive), "1.5", "-a", "127.0.0.1"]
         call += [f"--port={port}", "--cert_dir=None", f"--logdir={tmp_path}", "--block_id=0", "-m", "None"]
         call += ["-c", "0.01", "--max_workers_per_node=1", "--drain_period=None", "--cpu-affinity", "none"]
-        with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as pilot:
+        with Program(call, stderr=subprocess.PIPE, text=True) as pilot:
             # what is touched lives
-            end, asked, silent = time.monotonic() + 60, 0, 0.0
+            end, asked, silent = time.monotonic() + HANG, 0, 0.0
             while asked < 2 or time.monotonic() < silent + 2.5:
                 os.utime(alive)
                 if interchange.poll(50):
@@ -231,10 +229,10 @@ def test_a_pilot_ends_without_a_driver_though_its_interchange_never_knew_it(tmp_
                     silent = time.monotonic()
                 assert time.monotonic() < end and pilot.poll() is None
             started = psutil.Process(pilot.pid).children(recursive=True)
-            _, said = pilot.communicate(timeout=15)
+            _, said = pilot.communicate(timeout=HANG)
         assert pilot.returncode == 1
         assert f"nobody has touched {alive} for 1.5 s" in said
-        assert started and psutil.wait_procs(started, 5)[1] == []
+        assert started and psutil.wait_procs(started, HANG)[1] == []
 
 
 def test_pilots_that_never_work_are_given_up(tmp_path):
@@ -257,8 +255,8 @@ def test_a_run_whose_worker_dies_again_and_again_has_failed(tmp_path):
     """Its two neighbours in the task are executed nevertheless."""
     folder = make_folder(tmp_path / "f", ["slow", "hang", "slow"])
     killing = Killing(folder, folder.runs[1].uid, None, times=2)
-    summary = run_folder(folder, settings=on_pilots(retries=1, runs_per_task=3, workers=1))
-    killing.join()
+    with meanwhile(killing):
+        summary = run_folder(folder, settings=on_pilots(retries=1, runs_per_task=3, workers=1))
     assert summary.ended == {FINISHED: 2, FAILED: 1}
     assert attempts(folder) == [1, 2, 1]
     (failed,) = summary.failures
@@ -280,10 +278,8 @@ def test_a_pilot_that_is_killed_is_followed_by_another(tmp_path):
         until(lambda: markers(folder.path).get(folder.runs[1].uid) != marker)
         gate.touch()
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    summary = run_folder(folder, settings=on_pilots(workers=1))
-    thread.join()
+    with meanwhile(kill):
+        summary = run_folder(folder, settings=on_pilots(workers=1))
     assert summary.ended == {FINISHED: 3}
     assert attempts(folder) == [1, 2, 1]
     submission = Submissions(folder.path).read(1)
@@ -304,10 +300,8 @@ def test_after_ctrl_c_runs_that_are_at_work_are_interrupted_and_no_other_begins(
         until(lambda: len(markers(folder.path)) == 2)
         os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    summary = run_folder(folder, settings=executor_settings, progress=Telling())
-    thread.join()
+    with meanwhile(interrupt):
+        summary = run_folder(folder, settings=executor_settings, progress=Telling())
     assert told and summary.interrupted
     assert summary.ended == {INTERRUPTED: 2} and summary.not_begun == 2
     assert statuses(folder.path) == ["interrupted", "interrupted", "waiting", "waiting"]
@@ -346,11 +340,11 @@ def test_after_the_death_of_the_driver_its_pilots_end_and_resume_goes_on(tmp_pat
     driver.kill()
     driver.communicate()
     # the runs are told at once, the pilots miss the interchange
-    until(lambda: not markers(folder.path), 15)
-    until(lambda: not processes_of(submission), 60)
+    until(lambda: not markers(folder.path))
+    until(lambda: not processes_of(submission))
     gate.touch()
     resumed = drive(folder.path, command="resume")
-    out, err = resumed.communicate(timeout=120)
+    out, err = resumed.communicate(timeout=HANG)
     assert resumed.returncode == 0, out + err
     assert statuses(folder.path) == ["finished"] * 4
     assert attempts(folder) == [1, 2, 2, 1]
@@ -364,8 +358,8 @@ def test_pilots_are_jobs_of_slurm(slurm_jobs, tmp_path):  # noqa: F811
     folder = make_folder(tmp_path / "f", what, gate=str(gate))
     killing = Killing(folder, folder.runs[2].uid, gate)
     parsl = {"provider": "slurm", "walltime": "00:05:00", "directives": ("--mem=2000",)}
-    summary = run_folder(folder, settings=on_pilots(**parsl))
-    killing.join()
+    with meanwhile(killing):
+        summary = run_folder(folder, settings=on_pilots(**parsl))
     assert summary.ended == {FINISHED: 3, FAILED: 1}
     assert attempts(folder) == [1, 1, 2, 1]
     local = make_folder(tmp_path / "local", what, gate=str(gate))

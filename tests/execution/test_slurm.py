@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from execution.folders import make_folder
 from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs
-from support.waiting import until
+from support.processes import Program
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import SchedulerError
@@ -55,13 +56,13 @@ def a_submission(tasks, **fields):
 
 def ended(submission):
     """Wait until all tasks are over, and return the words."""
-    until(lambda: all(word.ended for word in Slurm().task_states(submission).values()), 120)
+    until(lambda: all(word.ended for word in Slurm().task_states(submission).values()))
     return Slurm().task_states(submission)
 
 
-def wait_for(submission, *words, seconds=60):
+def wait_for(submission, *words):
     """Wait until Slurm says these words of the tasks; else show what it says."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + HANG
     while (told := list(Slurm().task_states(submission).values())) != list(words):
         assert time.monotonic() < end, told
         time.sleep(0.2)
@@ -133,19 +134,19 @@ def play(tmp_path):
         text = tmp_path / "submit.sbatch"
         text.write_text(script(tmp_path, submission))
         environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "4"}
-        return subprocess.Popen(["bash", str(text), "3"], cwd="/", env=environment)
+        return Program(["bash", str(text), "3"], cwd="/", env=environment)
 
     return start
 
 
 def test_the_script_ends_as_its_runs_end(tmp_path, monkeypatch, play):
     monkeypatch.chdir(tmp_path)
-    assert play("exit 7").wait(20) == 7
+    assert play("exit 7").wait(HANG) == 7
     written = (tmp_path / "arguments").read_text().splitlines()
     assert "9 runs in 9 tasks. It was" in (tmp_path / "submit.sbatch").read_text()
     assert written == ["-m", "palaestrai_mosaik.cli.node", str(tmp_path), "1", "7"]
     # a killed interpreter is not one that has completed
-    assert play("kill -KILL $$").wait(20) == 128 + signal.SIGKILL
+    assert play("kill -KILL $$").wait(HANG) == 128 + signal.SIGKILL
 
 
 def test_the_script_hands_signals_on(tmp_path, monkeypatch, play):
@@ -163,14 +164,14 @@ def test_the_script_hands_signals_on(tmp_path, monkeypatch, play):
     # it goes on, and waits for its runs
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 5
+    assert process.wait(HANG) == 5
     assert (tmp_path / "told").read_text().split() == ["USR1", "TERM"]
     # what comes while the prologue goes on is not lost
     (tmp_path / "told").unlink()
     process = play("trap '' TERM", *lines[:2], *lines[3:], prologue=["touch begun", "sleep 0.5"])
     until((tmp_path / "begun").exists)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) != 0
+    assert process.wait(HANG) != 0
 
 
 def test_the_script_takes_hostile_names_as_they_are(tmp_path, monkeypatch):
@@ -242,8 +243,8 @@ def test_what_slurm_says_of_tasks(tmp_path, slurm_jobs):
         "0) exit 0 ;;",
         "1) exit 3 ;;",
         "2) kill -KILL $$ ;;",
-        """3) python3 -c "x = b'x' * (500 << 20); import time; time.sleep(60)"; exit 0 ;;""",
-        "*) sleep 600 ;;",
+        """3) python3 -c "x = b'x' * (500 << 20); import time; time.sleep(3600)"; exit 0 ;;""",
+        "*) sleep 3600 ;;",
         "esac",
     )
     submission = replace(submission, arrays=(Slurm().submit(submission, path, 0, 7),))
@@ -326,7 +327,7 @@ def test_only_jobs_of_the_folder_are_cancelled(tmp_path, slurm_jobs):
 def test_a_folder_is_cancelled(tmp_path, slurm_jobs):
     folder = make_folder(tmp_path / "f", ["hang", "hang", "well"], gate=str(tmp_path / "gate"))
     submission = submit_folder(folder, runs_of(folder), with_slurm(runs_per_task=1, throttle=1))
-    until(lambda: list((folder.path / "jobs").glob("*.running")), 60)
+    until(lambda: list((folder.path / "jobs").glob("*.running")))
     cancelled = cancel_folder(folder.path)
     assert (cancelled.running, cancelled.queued) == (1, 2)
     assert cancelled.jobs == tuple(array.job for array in submission.arrays)
@@ -368,7 +369,7 @@ def test_slurm_with_accounting(tmp_path, own_slurm):
     expected = {0: COMPLETED, 1: FAILED, 2: COMPLETED}
     assert ended(submission) == expected, output_of(folder.path)
     # the controller forgets within the minute, what accounting knows is the same
-    until(lambda: not list(_queue(submission.name)), 150)
+    until(lambda: not list(_queue(submission.name)))
     assert Slurm().task_states(submission) == expected
     # no room for more than one array: what has been submitted stays, the others wait
     limit = ["sacctmgr", "--immediate", "modify", "user", "root", "set", "MaxSubmitJobs=2"]
@@ -381,7 +382,7 @@ def test_slurm_with_accounting(tmp_path, own_slurm):
     assert set(ended(submission)) == {0, 1}
     # a controller that does not answer is told; what goes on does not need it
     submission = replace(a_submission(2), number=3)
-    path = array_script(tmp_path, submission, "#SBATCH --no-requeue", "sleep 300")
+    path = array_script(tmp_path, submission, "#SBATCH --no-requeue", "sleep 3600")
     submission = replace(submission, arrays=(Slurm().submit(submission, path, 0, 2),))
     wait_for(submission, TaskState.RUNNING, TaskState.RUNNING)
     # (it saves what it knows every few seconds)
@@ -393,5 +394,5 @@ def test_slurm_with_accounting(tmp_path, own_slurm):
     wait_for(submission, TaskState.RUNNING, TaskState.RUNNING)
     # a node that is gone
     kill_daemon(own_slurm, "slurmd")
-    wait_for(submission, TaskState.NODE_FAILED, TaskState.NODE_FAILED, seconds=120)
+    wait_for(submission, TaskState.NODE_FAILED, TaskState.NODE_FAILED)
     subprocess.run([str(service), "restart", str(own_slurm)], check=True)

@@ -11,7 +11,7 @@ import time
 import pytest
 from execution.folders import drive, make_folder, markers, statuses
 from execution.slurm_cluster import VARIABLE, needs_slurm, output_of, slurm_jobs
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import STORES
@@ -63,7 +63,7 @@ def test_what_is_submitted_is_executed_collected_and_the_same_as_locally(
     # what the cluster has is not submitted twice, nor executed here
     assert main(["submit", path]) == 0
     assert "nothing to submit" in capsys.readouterr().out
-    until(lambda: settled(folder), 120)
+    until(lambda: settled(folder))
     assert statuses(folder.path) == ["finished", "failed", "finished", "finished"], output_of(folder.path)
 
     assert main(["status", path]) == 0
@@ -79,7 +79,7 @@ def test_what_is_submitted_is_executed_collected_and_the_same_as_locally(
     assert main(["resume", path]) == 0
     assert "submission 2: 1 run in 1 task" in capsys.readouterr().out
     assert Submissions(folder.path).read(2).settings["runs_per_task"] == 2
-    until(lambda: job_records(folder)["doing-1-r0"].attempt == 2 and settled(folder), 120)
+    until(lambda: job_records(folder)["doing-1-r0"].attempt == 2 and settled(folder))
     assert statuses(folder.path) == ["finished", "failed", "finished", "finished"]
 
 
@@ -99,11 +99,11 @@ def test_what_a_task_did_not_reach_before_its_time_limit_waits(slurm_jobs, tmp_p
     slurm = {"runs_per_task": 3}
     folder = make_folder(tmp_path / "late", ["slow", "well", "well"], steps=400, slurm=slurm)
     with drive(folder.path, "--executor", "slurm") as driver:
-        until(lambda: markers(folder.path), 120)
+        until(lambda: markers(folder.path))
         (array,) = Submissions(folder.path).read(1).arrays
         # as Slurm itself says it before the time limit: to the scripts alone; all runs share one here
         subprocess.run(["scancel", "--batch", "--signal=USR1", f"{array.job}_0"], check=True)
-        out, err = driver.communicate(timeout=600)
+        out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 1, out + err
     assert statuses(folder.path) == ["interrupted", "waiting", "waiting"], output_of(folder.path)
     assert main(["submit", str(folder.path), "--dry-run"]) == 0
@@ -144,6 +144,6 @@ def test_what_does_not_end_is_killed_after_ctrl_c(slurm_jobs, tmp_path, monkeypa
         driver.send_signal(signal.SIGINT)
         time.sleep(1.5)
         driver.send_signal(signal.SIGINT)
-        _, err = driver.communicate(timeout=600)
+        _, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 130, err
     assert statuses(folder.path) == ["interrupted", "waiting"]

@@ -327,7 +327,7 @@ entries = st.fixed_dictionaries(
 several = st.none() | st.lists(entries, min_size=1, max_size=3)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(first=several, later=st.lists(several, max_size=2), common=st.sampled_from([[], ["world.c"]]))
 def test_any_bodies_survive_their_canonical_form(first, later, common, minimal) -> None:
     data = copy.deepcopy(minimal)
@@ -357,7 +357,7 @@ rubbish = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     bodies=rubbish | st.lists(st.dictionaries(st.sampled_from(sorted(VALIDATOR.schema["$defs"]["body"]["properties"])), rubbish)),
     missing=st.sets(st.sampled_from(["muscle", "sensors", "actuators"])),

@@ -132,7 +132,7 @@ def test_split_id_refuses(full: str) -> None:
         split_id(full, ["w"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.text("ab.-", min_size=1, max_size=4), min_size=1, max_size=4, unique=True), st.data())
 def test_split_id_takes_the_longest_uid(uids: list[str], data) -> None:
     full = f"{data.draw(st.sampled_from(uids))}.{data.draw(st.text('ab.-', min_size=1, max_size=4))}"

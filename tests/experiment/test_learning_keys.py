@@ -227,7 +227,7 @@ CONFIGS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(given=st.lists(st.tuples(PARTS, CONFIGS), min_size=2, max_size=4))
 def test_the_canonical_form_of_any_cascade_says_the_same(given, minimal) -> None:
     data = copy.deepcopy(minimal)
@@ -244,7 +244,7 @@ def test_the_canonical_form_of_any_cascade_says_the_same(given, minimal) -> None
             assert getattr(one, key) == getattr(other, key)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     replay=st.lists(
         st.fixed_dictionaries(

@@ -116,7 +116,7 @@ def respellings(draw):
 HASH = from_mapping(BASE).hash
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(respellings())
 def test_order_and_spelling_do_not_change_the_hash(data) -> None:
     assert from_mapping(data).hash == HASH

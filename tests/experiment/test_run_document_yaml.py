@@ -96,7 +96,7 @@ two:
     assert value["two"] == {"key": 5, "a": 1, "b": 2, "c": 4}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.recursive(
         st.none()

@@ -16,7 +16,8 @@ import pytest
 from execution.folders import drive, markers, statuses
 from faults.batch import make_batch, recorded, results
 from faults.parts import DAY, HOUR, ORDER
-from support.waiting import until
+from support.processes import Program
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.execution.job import Marker
@@ -30,7 +31,7 @@ LINUX = pytest.mark.skipif(
 @LINUX
 def test_a_process_lives_whatever_the_clock_says(monkeypatch):
     """The system tells the Unix time of a start as the boot's plus the rest: it moves with the clock."""
-    with subprocess.Popen(["sleep", "60"]) as other:
+    with Program(["sleep", "3600"]) as other:
         mine, unix = process_started(), psutil.Process().create_time()
         stat = Path(f"/proc/{other.pid}/stat").read_text()
         others = int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -71,11 +72,11 @@ def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path, undisturbed, mon
         for jump in (-HOUR, DAY):
             until(lambda jump=jump: offset.read_text() == str(jump) or driver.poll() is not None)
             assert all(marker.alive for marker in markers(folder.path).values())
-        err = driver.communicate(timeout=120)[1]
+        err = driver.communicate(timeout=HANG)[1]
     assert (driver.returncode, err) == (0, ""), err
     assert set(statuses(folder.path)) == {"finished"}
     records = [job_records(folder)[run.uid] for run in folder.documents]
-    assert all(0 < record.seconds < 60 for record in records)
+    assert all(0 < record.seconds < HANG for record in records)
     # the clock did jump: back during the first run, forward during the second
     dates = [datetime.fromisoformat(date).timestamp() for r in records for date in (r.started, r.ended)]
     assert dates[1] < began < dates[0]

@@ -14,7 +14,7 @@ import pytest
 from execution.folders import statuses
 from faults.batch import make_batch, recorded
 from support.live_runs import TESTS, slow_document
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.arsenai import main as arsenai
 from palaestrai_mosaik.cli.main import main
@@ -52,7 +52,7 @@ def test_a_run_whose_terminal_is_gone_is_interrupted_and_can_be_resumed(tmp_path
     try:
         until(lambda: list(store.glob("instances/*/checkpoints/[0-9]*")))
         os.close(terminal)
-        assert process.wait(timeout=120) == 130
+        assert process.wait(timeout=HANG) == 130
     finally:
         process.kill()
     with Store(store, read_only=True) as opened:
@@ -69,7 +69,7 @@ def test_a_batch_whose_terminal_is_gone_can_be_resumed(tmp_path: Path, undisturb
     try:
         until(lambda: list(folder.path.glob("jobs/*.running")))
         os.close(terminal)
-        assert process.wait(timeout=120) == 130
+        assert process.wait(timeout=HANG) == 130
     finally:
         process.kill()
     assert not list(folder.path.glob("jobs/*.running"))

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 from execution.folders import drive, markers, statuses
 from faults.batch import gone, make_batch, recorded
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.arsenai import main
 
@@ -39,7 +39,7 @@ def test_a_killed_driver_and_a_killed_fork_server(tmp_path, undisturbed):
             else:
                 for server in psutil.Process(driver.pid).children() if started else []:
                     os.kill(server.pid, signal.SIGKILL)
-            _, err = driver.communicate(timeout=600)
+            _, err = driver.communicate(timeout=HANG)
         if started and not number % 2:
             assert (driver.returncode, "process that starts the runs has ended" in err) == (2, True), err
             assert "Traceback" not in err
@@ -75,7 +75,7 @@ def test_runs_of_a_host_that_is_gone_go_on_on_another(tmp_path, undisturbed):
 def test_two_commands_begun_at_once_execute_every_run_once(tmp_path, undisturbed):
     folder = make_batch(tmp_path / "f")
     drivers = [drive(folder.path, "--jobs", "1", "--quiet") for _ in range(2)]
-    told = [driver.communicate(timeout=120) for driver in drivers]
+    told = [driver.communicate(timeout=HANG) for driver in drivers]
     codes = [driver.returncode for driver in drivers]
     # the second one comes while the first is at work, or finds nothing left to do
     assert sorted(codes) in ([0, 2], [0, 0]), told
@@ -93,7 +93,7 @@ def test_nothing_is_generated_into_a_folder_that_is_executed(tmp_path, undisturb
         before = (folder.path / "manifest.json").read_bytes()
         assert main(["generate", str(other), "-o", str(folder.path), "--force", "--quiet"]) == 2
         assert (folder.path / "manifest.json").read_bytes() == before
-        _, err = driver.communicate(timeout=120)
+        _, err = driver.communicate(timeout=HANG)
     assert (driver.returncode, err) == (0, "")
     assert recorded(folder) == recorded(undisturbed())
     assert main(["generate", str(other), "-o", str(folder.path), "--force", "--quiet"]) == 0

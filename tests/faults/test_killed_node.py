@@ -50,13 +50,13 @@ def test_a_node_that_goes_down_costs_the_runs_it_was_at(tmp_path, own_slurm, und
     path = str(folder.path)
     # one task after the other: the first one is hit, the second one waits
     assert main(["submit", path, "--runs-per-task", "2", "--throttle", "1"]) == 0
-    going_on = until(lambda: markers(folder.path), 60)
+    going_on = until(lambda: markers(folder.path))
     power_cut(own_slurm, *going_on.values())
-    until(lambda: "node failed" in statuses(folder.path), 90)
+    until(lambda: "node failed" in statuses(folder.path))
     # what waited is not submitted again, what was hit is
     assert statuses(folder.path)[2] == "queued"
     subprocess.run([SERVICE, "restart", str(own_slurm)], check=True)
     assert main(["resume", path]) == 0
-    until(lambda: set(statuses(folder.path)) == {"finished"}, 120)
+    until(lambda: set(statuses(folder.path)) == {"finished"})
     assert main(["collect", path, "--quiet"]) == 0
     assert recorded(folder) == recorded(undisturbed()), output_of(folder.path)

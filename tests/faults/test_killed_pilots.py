@@ -10,7 +10,7 @@ import psutil
 import pytest
 from execution.folders import markers, statuses
 from faults.batch import execute, gone, make_batch, recorded, results
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.execution.cluster.settings import ParslSettings
@@ -34,7 +34,7 @@ class PilotKiller(threading.Thread):
         return self
 
     def __exit__(self, *_):
-        self.join(timeout=600)
+        self.join(timeout=HANG)
 
     def run(self):
         hit = set()
@@ -64,7 +64,7 @@ def test_killed_pilots_cost_nothing(tmp_path, undisturbed):
     assert summary.whole, [record.error for record in summary.failures]
     assert sum(record.attempt for record in job_records(folder).values()) == 4 + 3
     assert set(statuses(folder.path)) == {"finished"}
-    until(lambda: gone(killer.killed), 30)
+    until(lambda: gone(killer.killed))
     with results(folder) as store:
         table = store.runs()
     assert sorted(table["document"][table["status"] == "finished"]) == sorted(

@@ -76,7 +76,7 @@ def test_killed_workers_cost_what_came_after_the_last_checkpoint(
     assert len(summary.failures) == rows
     for record in job_records(folder).values():
         assert "was ended by signal 9 (SIGKILL)" in record.error
-    until(lambda: gone([*killer.runs, *killer.workers]), 20)
+    until(lambda: gone([*killer.runs, *killer.workers]))
 
     assert execute(folder, jobs=2, checkpoint_every=every).whole
     assert recorded(folder) == recorded(undisturbed(rows, WORKERS))

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from palaestrai_mosaik.environment.grid.components import Inverters, PowerGrid, Setpoints, Storages
+from palaestrai_mosaik.environment.devices import Inverters, Setpoints, Storages
+from palaestrai_mosaik.environment.grid.components import PowerGrid
 from palaestrai_mosaik.environment.grid.power_flow_factory import make_power_flow
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError
 
@@ -67,7 +68,7 @@ def test_inverters_by_hand() -> None:
     np.testing.assert_allclose(q, [4, -1, -5, 0.7, 0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     # the square of a smaller rating would be no normal number
     arrays(float, 4, elements=st.just(0.0) | st.floats(1e-100, 10)),
@@ -118,7 +119,7 @@ def test_storages_stop_at_their_limits() -> None:
     assert storages.soc[0] == pytest.approx(0.1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.floats(0, 1), st.lists(st.floats(-5, 5), min_size=1, max_size=20))
 def test_storages_keep_their_limits_and_lose_energy(soc: float, wishes: list[float]) -> None:
     storages = battery(soc)

@@ -337,7 +337,7 @@ _TEXT["_object"] = {
 _PATHS = [path for path in _places(_TEXT) if path]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(path=st.sampled_from(_PATHS), named=_NAMES, version=st.sampled_from([None, 1.4, "2.2.0", "2.14.0"]))
 def test_nothing_that_a_grid_file_names_is_imported_or_called(path, named, version, watched) -> None:
     """Any node of a net's file becomes a part of any class: it is refused, or data; so in older layouts."""

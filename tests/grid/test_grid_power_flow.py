@@ -242,7 +242,7 @@ def test_by_hand(two_bus_net: Any, newton_only: bool) -> None:
     assert found.ext_grid_q[0] == pytest.approx(q + 3 * x * current**2, abs=1e-8)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.floats(0.0, 5.0), st.floats(-2.0, 2.0), st.floats(0.0, 5.0), st.floats(-2.0, 2.0), st.floats(-1.0, 1.0)
 )

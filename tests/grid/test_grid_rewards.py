@@ -107,7 +107,7 @@ def test_another_band() -> None:
     assert rewards(terms=["voltage_band_count"], band_low=0.9, band_high=1.1) == {"voltage_band_count": 1}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(arrays(float, 4, elements=st.floats(0, 2)), arrays(float, 3, elements=st.floats(0, 300)))
 def test_defender_and_attacker_are_zero_sum(voltage: Any, loading: Any) -> None:
     found = rewards([1, *voltage, *loading, 0, 0, 0, 0, 0])

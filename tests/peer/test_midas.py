@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import HANG
 
 from palaestrai_mosaik.store import Store
 
@@ -82,7 +83,7 @@ def test_a_midas_grid_with_its_own_reward(tmp_path: Path) -> None:
     }
     command = [sys.executable, "-m", "palaestrai_mosaik", "start", "run.yml", "--store", "s"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANG, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     seen: list[dict[str, Any]] = [

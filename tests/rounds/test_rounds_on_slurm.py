@@ -34,7 +34,7 @@ def test_each_submission_is_a_round(slurm_jobs, tmp_path, capsys):
         capsys.readouterr()
         assert main(["submit", "cluster", *options]) == 0
         assert f"{runs} runs in 1 task" in capsys.readouterr().out
-        until(lambda: set(statuses(folder)) == {"finished"}, 120)
+        until(lambda: set(statuses(folder)) == {"finished"})
     assert len(statuses(folder)) == 20, output_of(folder)
     # what has finished is collected, and there is nothing more to submit
     assert main(["submit", "cluster", *options]) == 0

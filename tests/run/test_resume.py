@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from support.documents import document, named, phase
 from support.learning import HERE, Own, digests, learner, noted, track, write
+from support.processes import Program
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, StoreError
@@ -335,7 +337,7 @@ class Command:
         self.path = write(tmp_path / "run.yml", doc)
 
     def start(self):
-        return subprocess.Popen(
+        return Program(
             [
                 *[sys.executable, "-m", "palaestrai_mosaik.cli.main", "start", str(self.path)],
                 *["--store", str(self.store), "--resume", "--checkpoint-every", "0.01"],
@@ -350,13 +352,10 @@ class Command:
         """Begin or go on, and send a signal after so many episodes and seconds; return what was said."""
         before = len(noted(self.log))
         with self.start() as process:
-            until = time.monotonic() + 60
-            while len(noted(self.log)) < before + resets and process.poll() is None:
-                assert time.monotonic() < until, "nothing has happened"
-                time.sleep(0.005)
+            until(lambda: len(noted(self.log)) >= before + resets or process.poll() is not None)
             time.sleep(delay)
             process.send_signal(number)
-            return process.communicate(timeout=600)[1]
+            return process.communicate(timeout=HANG)[1]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -371,7 +370,7 @@ def test_a_run_that_is_killed_again_and_again_goes_on_as_if_nothing_had_happened
         for number in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL)
     ]
     with command.start() as process:
-        said.append(process.communicate(timeout=600)[1])
+        said.append(process.communicate(timeout=HANG)[1])
     assert process.returncode == 0, said
     assert any("resuming instance" in text for text in said[1:]), said
     with Store(command.store, create=False) as store:

@@ -15,6 +15,7 @@ import pytest
 from support.documents import document, named, phase
 from support.learning import HERE, NotPicklableError, Own, follower, learner, noted, track, write
 from support.processes import children
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.errors import ContractError, SimulationError
 from palaestrai_mosaik.runner import execute
@@ -181,7 +182,7 @@ def test_prints_of_workers_reach_the_screen_and_nothing_else(tmp_path):
         text=True,
         check=False,
         env=ENVIRONMENT,
-        timeout=60,
+        timeout=HANG,
     )
     assert done.returncode == 0
     assert sorted(done.stderr.split("\n")) == ["", "printed in propose", "written"]
@@ -204,7 +205,7 @@ def test_the_command_prints_the_traceback_of_a_worker(tmp_path):
         text=True,
         check=False,
         env=ENVIRONMENT,
-        timeout=60,
+        timeout=HANG,
     )
     assert done.returncode == 1
     assert "failed: Own: broken in propose" in done.stderr
@@ -238,15 +239,12 @@ class Running:
         return psutil.Process(self.process.pid).children()
 
     def wait(self, condition):
-        until = time.monotonic() + 30
-        while not condition():
-            assert self.process.poll() is None, self.process.communicate()[1]
-            assert time.monotonic() < until, "nothing has happened"
-            time.sleep(0.02)
+        until(lambda: condition() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.process.communicate()[1]
 
     def end(self):
         """Return what the command printed to standard error."""
-        return self.process.communicate(timeout=600)[1]
+        return self.process.communicate(timeout=HANG)[1]
 
     def __enter__(self):
         return self
@@ -257,8 +255,8 @@ class Running:
         self.process.communicate()
 
 
-def gone(processes, seconds=10):
-    return psutil.wait_procs(processes, timeout=seconds)[1] == []
+def gone(processes):
+    return psutil.wait_procs(processes, timeout=HANG)[1] == []
 
 
 @pytest.mark.parametrize("whom", ["main", "group"])
@@ -367,20 +365,20 @@ def test_simulators_that_workers_have_started_do_not_outlive_them(tmp_path):
     command = [*COMMAND, str(path), "--store", str(tmp_path / "s"), "--quiet"]
     process = subprocess.Popen(command, env=ENVIRONMENT)
     try:
-        below: list[psutil.Process] = []
-        until = time.monotonic() + 60
         # two workers, and the simulator of each, which never answers
-        while len(below) < 4 and time.monotonic() < until:
-            assert process.poll() is None
-            below = psutil.Process(process.pid).children(recursive=True)
-            time.sleep(0.1)
+        until(
+            lambda: (
+                len(psutil.Process(process.pid).children(recursive=True)) == 4 or process.poll() is not None
+            )
+        )
+        below = psutil.Process(process.pid).children(recursive=True)
         assert len(below) == 4
         # until they are asked to step: one that waits for a request notices that nobody asks any more
         time.sleep(4)
     finally:
         process.kill()
         process.wait()
-    assert psutil.wait_procs(below, timeout=10)[1] == []
+    assert gone(below)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

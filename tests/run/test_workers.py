@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.documents import agent, document, environment, named, phase
 from support.learning import HERE, data, digests, follower, learner, noted, told, track, write
+from support.waiting import HANG
 
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
@@ -193,7 +194,7 @@ def test_no_delay_and_no_hash_seed_changes_the_results(tmp_path):
                 capture_output=True,
                 text=True,
                 check=True,
-                timeout=60,
+                timeout=HANG,
             )
             outputs.append(done.stdout)
     finally:

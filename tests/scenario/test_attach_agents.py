@@ -15,6 +15,7 @@ import psutil
 import pytest
 from mosaik.async_scenario import AsyncWorld
 from support.processes import children
+from support.waiting import HANG
 
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.agent import Brain, Muscle
@@ -233,7 +234,7 @@ def test_what_a_muscle_raises_stops_the_script(
     assert world.loop.is_closed()
     assert agents.result.ended_by == ("interrupted" if type(error) is KeyboardInterrupt else "failed")
     agents.close()
-    assert not psutil.wait_procs(started, timeout=120)[1]
+    assert not psutil.wait_procs(started, timeout=HANG)[1]
     del world, battery, agents
     gc.collect()
     assert "destroyed" not in caplog.text
@@ -248,7 +249,7 @@ def test_a_remote_simulator_that_fails_is_no_silent_end() -> None:
         attach_agents(world, one)
         with pytest.raises(SimulatorError, match="Mortal-0"):
             world.run(until=100, print_progress=False)
-    assert not psutil.wait_procs(children() - before, timeout=120)[1]
+    assert not psutil.wait_procs(children() - before, timeout=HANG)[1]
 
 
 def test_results_reach_the_store(tmp_path: Path) -> None:

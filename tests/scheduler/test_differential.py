@@ -49,7 +49,6 @@ from scheduler.worlds import Call, Scenario
 RUNNERS = {"direct": by_direct, "general": by_general}
 
 common = settings(
-    deadline=None,
     database=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

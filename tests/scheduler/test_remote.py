@@ -12,9 +12,7 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -28,7 +26,8 @@ import pytest
 from loguru import logger
 from mosaik.exceptions import ScenarioError, SimulationError
 from mosaik_api_v3.connection import RemoteException
-from support.processes import children
+from support.processes import Program, children
+from support.waiting import HANG, meanwhile, until
 
 from palaestrai_mosaik.simulation.scheduler import run_world, stepwise
 
@@ -62,7 +61,7 @@ def _no_process_is_left() -> Iterator[None]:
     before = children()
     yield
     left = children() - before
-    _, alive = psutil.wait_procs(left, timeout=120)
+    _, alive = psutil.wait_procs(left, timeout=HANG)
     assert alive == []
 
 
@@ -220,8 +219,8 @@ def cycle(one: Scenario, where: str) -> None:
     one.connect(third, first, time_shifted=1, initial_data={"out": -1})
 
 
-def served(port: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(PROGRAM), "--remote", f"127.0.0.1:{port}"])
+def served(port: int) -> Program:
+    return Program([sys.executable, str(PROGRAM), "--remote", f"127.0.0.1:{port}"])
 
 
 def free_port() -> int:
@@ -250,14 +249,14 @@ def test_a_remote_simulator_gets_and_gives_what_one_in_this_process_does(
             cycle(there, "remote")
         there.run(scheduler)
         if how == "connect":
-            assert process.wait(10) == 0
+            assert process.wait(HANG) == 0
     for sid in ("L", "R", "M"):
         assert there.calls(sid) == here.calls(sid)
     assert len(here.calls("R")) == 5
 
 
 def retry_until_it_listens(build: Callable[[], None], one: Scenario) -> None:
-    given_up = time.monotonic() + 300
+    given_up = time.monotonic() + HANG
     while True:
         try:
             return build()
@@ -320,18 +319,13 @@ def test_ctrl_c_ends_a_world_whose_remote_simulator_hangs(
     one.connect(one.start("R", at=2, how="hangs"), one.start("L", "local"))
 
     def interrupt() -> None:
-        given_up = time.monotonic() + 300
-        while not (one.folder / "hangs").exists() and time.monotonic() < given_up:
-            time.sleep(0.01)
+        until((one.folder / "hangs").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
     started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
+    with meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
         one.run(scheduler)
-    thread.join()
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < HANG
     assert one.times("L") == [0, 1]
     # nothing is left that asyncio would complain of
     gc.collect()

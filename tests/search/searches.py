@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 from execution.folders import environment_now
+from support.processes import Program
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.store import Store
@@ -105,7 +106,7 @@ def outcomes(folder="f"):
 def start(*arguments):
     """Start ``arsenai`` in a process group of its own."""
     call = [sys.executable, "-m", "palaestrai_mosaik.cli.arsenai", *map(str, arguments)]
-    return subprocess.Popen(
+    return Program(
         call,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -11,6 +11,7 @@ import sys
 import pytest
 from execution.folders import environment_now
 from search.searches import search_design, told, tuned, written
+from support.waiting import HANG
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.cli.arsenai import main
@@ -193,7 +194,7 @@ def test_several_processes_append_whole_entries(folder):
         )
         for name in names
     ]
-    assert [worker.wait() for worker in workers] == [0] * len(names)
+    assert [worker.wait(HANG) for worker in workers] == [0] * len(names)
     found = [json.loads(line) for line in (folder / "journal.log").read_text().splitlines()]
     # entries of one call stay together, and in order
     assert [(one["op_code"], one["by"], one["number"]) for one in found[1::2]] == [

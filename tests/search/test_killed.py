@@ -18,7 +18,7 @@ from search.searches import (
     tuned,
     written,
 )
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.design.load import load
 from palaestrai_mosaik.execution.early_stopping import STOPPED
@@ -69,7 +69,7 @@ def test_a_killed_driver_leaves_what_resume_goes_on_from():
     before = finished()
     assert 0 < before < 6
     again = start("resume", "f", "-j", "1", "--quiet")
-    _out, err = again.communicate(timeout=120)
+    _out, err = again.communicate(timeout=HANG)
     assert again.returncode == 0, err
     # the same search as if nobody had killed it
     assert told() == told("whole")
@@ -85,7 +85,7 @@ def test_a_worker_that_is_killed_is_begun_again():
     driver = start("tune", written(slow_search()), "-o", "f", "-j", "1", "--quiet")
     marker = until(lambda: next((one for one in running() if one.run == "valley-1-r0"), None))
     os.kill(marker.pid, signal.SIGKILL)
-    _out, err = driver.communicate(timeout=120)
+    _out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 0, err
     assert told() == told("whole")
     assert outcomes() == outcomes("whole")
@@ -103,7 +103,7 @@ def test_kills_at_any_moment_change_nothing():
         driver.kill()
         driver.communicate()
     driver = start("tune", name, "-o", "f", "--executor", "inline", "--quiet")
-    _out, err = driver.communicate(timeout=120)
+    _out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 0, err
     assert told() == told("whole")
     assert outcomes() == outcomes("whole")
@@ -114,12 +114,12 @@ def test_ctrl_c_stops_between_two_steps_and_resume_goes_on():
     driver = start("tune", written(slow_search()), "-o", "f", "-j", "1")
     until(lambda: finished() >= 1 and running())
     os.killpg(driver.pid, signal.SIGINT)
-    out, err = driver.communicate(timeout=600)
+    out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 130, err
     assert "to go on: arsenai resume f" in out
     assert [one["state"] for one in settings()].count("running") == 1
     again = start("resume", "f", "-j", "1", "--quiet")
-    out, err = again.communicate(timeout=120)
+    out, err = again.communicate(timeout=HANG)
     assert again.returncode == 0, err
     assert told() == told("whole")
     assert outcomes() == outcomes("whole")

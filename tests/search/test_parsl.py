@@ -19,7 +19,7 @@ from search.searches import (
     written,
 )
 from search.test_killed import SLOW, running
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.execution import JobRecord
 from palaestrai_mosaik.execution.cluster.submission import Submissions
@@ -61,13 +61,13 @@ def test_a_worker_dies_ctrl_c_comes_and_resume_goes_on():
     table = Path("f/search/settings.csv")
     until(lambda: table.exists() and settings()[0]["state"] == "complete" and running())
     os.killpg(driver.pid, signal.SIGINT)
-    out, err = driver.communicate(timeout=600)
+    out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 130, out + err
     # what had ended until then is in the common store
     assert "collected: " in out and outcomes()
     assert list(Path("f/search/settings").iterdir()) == []
     again = start("resume", "f", "--quiet")
-    out, err = again.communicate(timeout=120)
+    out, err = again.communicate(timeout=HANG)
     assert again.returncode == 0, out + err
     assert [(one["state"], one["runs"]) for one in settings()] == [("complete", "2")] * 6
     assert len(outcomes()) == 12 and all(len(of_run) == 1 for of_run in outcomes().values())

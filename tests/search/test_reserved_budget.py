@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from search.searches import GATED, search_design, settings, written
 from search.test_tasks import start, submitted
+from support.waiting import HANG
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.growing import GrowingFolder
@@ -106,7 +107,7 @@ def test_what_a_setting_leaves_is_used_by_the_task_that_had_it():
     # another task has the second setting, and finds nothing more to begin then
     Path("mended").touch()
     other = start(0)
-    out, _ = other.communicate(timeout=120)
+    out, _ = other.communicate(timeout=HANG)
     assert other.returncode == 0, out
     assert out.count(": finished after") == 3
     assert "nothing more to begin: other tasks may need what is left of the budget" in out

@@ -22,7 +22,7 @@ from search.searches import (
     written,
 )
 from search.test_tasks import instances, submitted
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -335,7 +335,7 @@ def test_kills_at_any_moment_change_nothing():
         driver.kill()
         driver.communicate()
     driver = start("tune", name, "-o", "f", *options)
-    _out, err = driver.communicate(timeout=120)
+    _out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 1, err
     assert told() == told("whole")
     assert outcomes() == outcomes("whole")

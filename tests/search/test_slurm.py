@@ -22,7 +22,7 @@ from search.searches import (
     written,
 )
 from search.test_killed import SLOW, running
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
@@ -93,7 +93,7 @@ def test_a_submitted_search_is_followed_by_what_resume_does_next(capsys):
     assert main(["submit", "f"]) == 0
     out = capsys.readouterr().out
     assert "2 tasks of earlier submissions wait or run" in out and "nothing to submit" in out
-    until(ended, 120)
+    until(ended)
     assert [one["state"] for one in settings()] == ["complete"] * 3, output_of(Path("f"))
     assert finished_twice() == []
     assert main(["status", "f"]) == 0
@@ -101,7 +101,7 @@ def test_a_submitted_search_is_followed_by_what_resume_does_next(capsys):
     assert main(["resume", "f"]) == 0
     out = capsys.readouterr().out
     assert "the search is over: 6 runs" in out and "submission 1: 3 runs in" in out
-    until(lambda: ended("f/confirm"), 120)
+    until(lambda: ended("f/confirm"))
     assert main(["resume", "f"]) == 0
     out = capsys.readouterr().out
     assert "y, fresh seeds" in out and "winner     f/search/winner.yml" in out
@@ -119,7 +119,7 @@ def test_settings_that_failed_are_submitted_again(tmp_path, capsys):
     design = search_design(muscle=muscle, steps=4, search=search, execution={"slurm": {"throttle": 2}})
     assert main(["generate", written(design), "-o", "f", "--quiet"]) == 0
     assert main(["submit", "f", "--quiet"]) == 0
-    until(ended, 120)
+    until(ended)
     assert [one["state"] for one in settings()] == ["failed"] * 4, output_of(Path("f"))
     # settings that fail are not submitted again by themselves
     capsys.readouterr()
@@ -132,7 +132,7 @@ def test_settings_that_failed_are_submitted_again(tmp_path, capsys):
     gate.touch()
     assert main(["resume", "f", "--retry-failed"]) == 0
     assert "tried again: 4 settings that failed" in capsys.readouterr().out
-    until(ended, 120)
+    until(ended)
     assert main(["resume", "f"]) == 0
     assert "the search is over: 4 runs" in capsys.readouterr().out
     found = settings()
@@ -147,15 +147,15 @@ def test_ctrl_c_and_cancel_give_settings_back():
     driver = start("tune", name, "-o", "f", "--executor", "slurm")
     until(lambda: next((one for one in running() if one.run == "valley-0-r1"), None))
     os.killpg(driver.pid, signal.SIGINT)
-    out, err = driver.communicate(timeout=600)
+    out, err = driver.communicate(timeout=HANG)
     assert driver.returncode == 130, out + err
     assert "to go on: arsenai resume f" in out and ended()
     assert list(Path("f/search/settings").iterdir()) == []
     # a task that is cancelled does the same
     assert main(["resume", "f", "--quiet"]) == 0
-    until(lambda: next((one for one in running() if one.run.startswith("valley-1")), None), 90)
+    until(lambda: next((one for one in running() if one.run.startswith("valley-1")), None))
     assert main(["cancel", "f", "--quiet"]) == 0
-    until(ended, 60)
+    until(ended)
     assert list(Path("f/search/settings").iterdir()) == []
     assert main(["resume", "f", "--executor", "slurm", "--quiet"]) == 0
     assert told() == told("whole"), output_of(Path("f"))
@@ -176,9 +176,9 @@ def test_kill_of_the_driver_of_a_worker_and_of_a_run_loses_nothing():
     until(lambda: next((one for one in running() if one.run == "valley-2-r0"), None))
     claim = until(lambda: Marker.read(Path("f/search/settings/setting-2.running")))
     os.kill(claim.pid, signal.SIGKILL)
-    until(ended, 60)
+    until(ended)
     again = start("tune", "d.yml", "-o", "f", "--executor", "slurm", "--quiet")
-    out, err = again.communicate(timeout=180)
+    out, err = again.communicate(timeout=HANG)
     assert again.returncode == 0, out + err + output_of(Path("f"))
     assert len(Submissions(Path("f")).numbers()) == 2
     assert told() == told("whole")
@@ -191,12 +191,12 @@ def test_a_task_that_is_queued_again_goes_on_with_its_setting():
     design = slow_search(4, steps=40, confirm=0, requeue=1, time="10")
     assert main(["generate", written(design), "-o", "f", "--quiet"]) == 0
     assert main(["submit", "f", "--quiet"]) == 0
-    until(lambda: next((one for one in running() if one.run == "valley-1-r0"), None), 90)
+    until(lambda: next((one for one in running() if one.run == "valley-1-r0"), None))
     job = f"{Submissions(Path('f')).read(1).arrays[0].job}_0"
     # as Slurm itself says it before the time limit: to the script alone
     subprocess.run(["scancel", "--batch", "--signal=USR1", job], check=True)
-    until(lambda: "the task is requeued (1 of 1)" in output_of(Path("f")), 60)
-    until(ended, 200)
+    until(lambda: "the task is requeued (1 of 1)" in output_of(Path("f")))
+    until(ended)
     assert told() == told("whole"), output_of(Path("f"))
     assert finished_twice() == []
 
@@ -206,10 +206,10 @@ def test_what_a_node_had_that_is_requeued_by_slurm_goes_on():
     design = slow_search(4, confirm=0, requeue=1)
     assert main(["generate", written(design), "-o", "f", "--quiet"]) == 0
     assert main(["submit", "f", "--quiet"]) == 0
-    until(lambda: next((one for one in running() if one.run == "valley-0-r1"), None), 90)
+    until(lambda: next((one for one in running() if one.run == "valley-0-r1"), None))
     job = f"{Submissions(Path('f')).read(1).arrays[0].job}_0"
     # as where a node fails: the task is killed, and queued again
     subprocess.run(["scontrol", "requeue", job], check=True)
-    until(lambda: len(settings()) == 2 and ended(), 200)
+    until(lambda: len(settings()) == 2 and ended())
     assert told() == told("whole"), output_of(Path("f"))
     assert finished_twice() == []

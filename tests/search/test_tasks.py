@@ -24,7 +24,8 @@ from search.searches import (
     written,
 )
 from search.test_killed import SLOW, running
-from support.waiting import until
+from support.processes import Program
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -79,7 +80,7 @@ def submitted(design, tasks=1, folder="f", **fields):
 def start(task=0, number=1, **environment):
     """Start the process of a task as Slurm's script does."""
     names = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": str(task)}
-    return subprocess.Popen(
+    return Program(
         [sys.executable, "-m", "palaestrai_mosaik.cli.node", "f", str(number), str(task)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -154,7 +155,7 @@ def test_a_run_that_is_killed_when_it_is_to_stop_early_stops_there_the_next_time
 def test_tasks_together_spend_no_more_than_the_budget():
     submitted(search_design(search={"budget": {"runs": 11}, "seeds_per_setting": 2}), tasks=3)
     tasks = [start(task) for task in range(3)]
-    said = [task.communicate(timeout=120)[0] for task in tasks]
+    said = [task.communicate(timeout=HANG)[0] for task in tasks]
     assert [task.returncode for task in tasks] == [0, 0, 0], said
     assert [(one["state"], one["runs"]) for one in settings()] == [("complete", "2")] * 5
     # none was executed twice, and each task did something or came too late
@@ -177,7 +178,7 @@ def test_a_worker_that_is_killed_is_followed_by_another_one():
     first.communicate()
     # at once: the killed one's run may still be ending
     second = start(1)
-    out, _ = second.communicate(timeout=120)
+    out, _ = second.communicate(timeout=HANG)
     assert second.returncode == 0, out
     assert told() == told("whole")
     assert generated() == generated("whole")
@@ -233,7 +234,7 @@ def test_a_task_of_which_the_time_limit_is_near_gives_its_setting_back():
     first = start(0)
     until(lambda: next((one for one in running() if one.run == "valley-1-r0"), None))
     first.send_signal(signal.SIGUSR1)
-    out, _ = first.communicate(timeout=600)
+    out, _ = first.communicate(timeout=HANG)
     assert first.returncode == 130, out
     assert "run valley-1-r0: interrupted" in out and "the task is not requeued (0 of 0" in out
     assert list(Path("f/search/settings").iterdir()) == []

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from execution.folders import make_folder
 from run.test_resume import wandering
+from support.waiting import HANG
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.cli import arsenai, main
@@ -35,7 +36,7 @@ from palaestrai_mosaik.runner import checkpoint, execute
 from palaestrai_mosaik.store import Store
 
 #: seconds within which all commands over one folder must have ended
-LIMIT = 300.0
+LIMIT = HANG
 _PALAESTRAI = Path(__file__).parents[1] / "data" / "palaestrai-3.5" / "results.db.gz"
 _ARSENAI, _MAIN = arsenai.main, main.main
 

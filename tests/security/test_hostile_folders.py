@@ -103,7 +103,8 @@ def test_the_watcher_would_see_it(place: Path, monkeypatch: pytest.MonkeyPatch, 
         return 0
 
     monkeypatch.setattr(hostile, "_ARSENAI", act)
-    monkeypatch.setattr(hostile, "LIMIT", 1.0)
+    if what == "hang":
+        monkeypatch.setattr(hostile, "LIMIT", 1.0)
     assert hostile.faults(place, [("arsenai", "status", "{f}")])
 
 

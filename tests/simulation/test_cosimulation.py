@@ -15,6 +15,7 @@ import psutil
 import pytest
 from support.documents import ENVIRONMENT_ENDS, agent, document, environment, named, phase
 from support.processes import children
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.errors import DocumentError, SimulatorError
@@ -237,15 +238,18 @@ def _a_run_came_before(tmp_path_factory):
         ("exit", {"cmd": DYING}, SimulatorError, "0-mortal-dying.*closed its connection"),
         (
             "hang",
-            {"cmd": DYING, "timeout": 1.0},
+            {"cmd": DYING, "timeout": 4.0},
             SimulatorError,
-            "0-mortal-dying.*has not answered for 1 s.*time 5",
+            "0-mortal-dying.*has not answered for 4 s.*time 5",
         ),
     ],
     ids=["python raises", "cmd raises", "cmd exits", "cmd hangs"],
 )
 @pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
-def test_a_simulator_that_dies_half_way_fails_the_run(tmp_path, how, start, error, words, scheduler):
+def test_a_simulator_that_dies_half_way_fails_the_run(
+    tmp_path, monkeypatch, how, start, error, words, scheduler
+):
+    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", HANG)  # (it starts, then hangs)
     process = psutil.Process()
     children, files = len(process.children(recursive=True)), process.num_fds()
     one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])
@@ -254,7 +258,7 @@ def test_a_simulator_that_dies_half_way_fails_the_run(tmp_path, how, start, erro
     with Store(tmp_path, create=True) as store:
         with pytest.raises(error, match=words):
             execute(doc, store=store)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < HANG
         assert store.runs().iloc[-1]["status"] == "failed"
         assert "dying" in store.errors("latest").iloc[0]["traceback"] or how == "raise"
         # the states of t = 0 to 4, of which the last is still waiting for its reward
@@ -305,10 +309,9 @@ def test_connect_joins_a_running_simulator(tmp_path):
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 10
-        while not any(c.status == psutil.CONN_LISTEN for c in psutil.Process(server.pid).net_connections()):
-            assert time.monotonic() < deadline, "the simulator does not listen"
-            time.sleep(0.05)
+        until(
+            lambda: any(c.status == psutil.CONN_LISTEN for c in psutil.Process(server.pid).net_connections())
+        )
         one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])
         with Store(tmp_path, create=True) as store:
             execute(document(phase([dying("never", {"connect": f"127.0.0.1:{port}"})], [one])), store=store)

@@ -16,6 +16,7 @@ import mosaik
 import psutil
 import pytest
 from support.documents import agent, document, environment, phase
+from support.waiting import HANG
 
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation import peer_check
@@ -83,7 +84,7 @@ def test_another_user_who_connects_first_is_refused(tmp_path: Path) -> None:
     )
     try:
         result = execute(document(phase([world], [one])))
-        told = intruder.communicate(timeout=600)[0]
+        told = intruder.communicate(timeout=HANG)[0]
     finally:
         intruder.kill()
         intruder.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import mosaik
 import pytest
 from support.documents import agent, document, environment, phase
+from support.waiting import HANG, meanwhile, until
 
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.agent.library.dummy import DummyMuscle
@@ -19,6 +19,7 @@ from palaestrai_mosaik.errors import RunInterrupted, SimulatorError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.scenario import Agent
+from palaestrai_mosaik.simulation import mosaik_internals
 from palaestrai_mosaik.types import Box
 
 SIMULATORS = Path(__file__).parents[1] / "example_simulators"
@@ -172,34 +173,39 @@ def test_a_simulator_that_never_ends_by_itself_is_ended_with_a_warning(tmp_path,
     """As mosaik does, after its time, which is not that of another simulator."""
     expected = native(tmp_path / "native")
     into = folders(tmp_path / "ours")
-    serving = described(into, ("free", "events"), free={"serves": 1000.0})
-    serving["environment"]["params"]["simulators"]["free"]["timeout"] = 1.0
-    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", 1.0)
+    serving = described(into, ("free", "events"), free={"serves": 3600.0})
+    serving["environment"]["params"]["simulators"]["free"]["timeout"] = HANG
+
+    def hasty(*what, limits, **options):
+        """Shut a world down in a second, which is too short for a start, instead of that simulator's time."""
+        hurry = {sid: 1.0 if limit == HANG else limit for sid, limit in limits.items()}
+        return shut_down(*what, limits=hurry, **options)
+
+    shut_down = mosaik_internals.shut_down
+    monkeypatch.setattr(mosaik_internals, "shut_down", hasty)
     started = time.monotonic()
     with pytest.warns(UserWarning, match="'0-co-free' has not ended by itself within 1 s") as warned:
         result = execute(document(phase([serving], [watching()], episodes=2)))
     assert [phase.episodes for phase in result.phases] == [2] and warned
     assert written(into["events"]) == [expected["events"]] * 2
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < HANG
     # asyncio complains where somebody else was first to see the end of a process of its own (since mosaik 3.7)
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_nobody_waits_for_a_finalize_after_ctrl_c(tmp_path):
     into = folders(tmp_path)
-    slow = described(into, ("events",), events={"writing": 100.0})
+    slow = described(into, ("events",), events={"writing": 3600.0})
     interrupt = Interrupt()
 
     def press() -> None:
-        while not any(into["samples"].iterdir()):
-            time.sleep(0.05)
+        until(lambda: any(into["samples"].iterdir()))
         interrupt.request()
 
-    threading.Thread(target=press, daemon=True).start()
     started = time.monotonic()
-    with pytest.raises(RunInterrupted):
+    with meanwhile(press), pytest.raises(RunInterrupted):
         execute(document(phase([slow], [watching()], episodes=2)), interrupt=interrupt)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < HANG
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -22,7 +22,6 @@ def check(folder: Path, count: int, number: int) -> None:
         @seed(number)
         @settings(
             max_examples=count,
-            deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
             phases=[Phase.generate, Phase.shrink],

@@ -22,7 +22,8 @@ import pytest
 import yaml
 from support.documents import document, named, phase
 from support.learning import digests
-from support.processes import children
+from support.processes import Program, children
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import (
@@ -46,8 +47,6 @@ from palaestrai_mosaik.store import Store
 
 PARTS = "support.remote_parts"
 TESTS = Path(__file__).parents[1]
-#: seconds in which a process that has nobody to work for must have ended
-SOON = 15.0
 
 
 @pytest.fixture(autouse=True)
@@ -410,22 +409,30 @@ def test_the_command_shows_the_traceback_of_the_other_process(
 
 
 class Later(Interrupt):
-    """Asks for the end after some seconds, as Ctrl-C does."""
+    """Asks for the end once steps are in the log, as Ctrl-C does."""
+
+    def __init__(self, log: Path):
+        super().__init__()
+        self.log = log
 
     def __enter__(self) -> Interrupt:
-        self.timer = threading.Timer(0.5, self.request)
-        self.timer.start()
+        threading.Thread(target=self._ask, daemon=True).start()
         return super().__enter__()
 
-    def __exit__(self, *info: Any) -> None:
-        self.timer.cancel()
-        super().__exit__(*info)
+    def _ask(self) -> None:
+        until(lambda: _steps(self.log))
+        self.request()
+
+
+def _steps(log: Path) -> int:
+    """Return how many steps are in the log of an environment."""
+    return log.read_text().split().count("step") if log.exists() else 0
 
 
 def test_a_request_for_the_end_ends_it_between_two_steps(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(RunInterrupted):
-        execute(run(world(steps=1000, seconds=0.05, log=str(log))), interrupt=Later())
+        execute(run(world(steps=1000, seconds=0.05, log=str(log))), interrupt=Later(log))
     assert log.read_text().splitlines()[-1] == "shutdown"
 
 
@@ -437,26 +444,19 @@ def test_the_process_ends_with_the_command(tmp_path: Path, number: int, code: in
     log, path = tmp_path / "log", tmp_path / "run.yml"
     seconds = 0.1 if times == 1 and number == signal.SIGINT else 60.0
     path.write_text(yaml.safe_dump(run(world(steps=1000, seconds=seconds, log=str(log))).canonical))
-    command = subprocess.Popen(
+    command = Program(
         [sys.executable, "-m", "palaestrai_mosaik", "start", "--quiet", "--no-store", str(path)],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )
-    wait_for(lambda: log.exists() and "step" in log.read_text().split())
+    until(lambda: _steps(log))
     other = psutil.Process(int(log.read_text().splitlines()[0].split()[1]))
     for _ in range(times):
         command.send_signal(number)
         time.sleep(0.2)
-    assert command.wait(SOON) == code
-    wait_for(lambda: not other.is_running() or other.status() == psutil.STATUS_ZOMBIE)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    assert command.wait(HANG) == code
+    until(lambda: not other.is_running() or other.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_a_document_from_elsewhere_starts_no_interpreter() -> None:
@@ -544,7 +544,7 @@ def test_nobody_else_is_the_process(
             strangers.append(stranger.getsockname())
             assert listener.getsockname()[0] == "127.0.0.1"
             found = accept(host, listener)
-            stranger.settimeout(SOON)
+            stranger.settimeout(HANG)
             assert stranger.recv(100) == b""
         return found
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.documents import ENVIRONMENT_ENDS, agent, document, environment, named, phase
 from support.engine import Counter
+from support.waiting import HANG
 
 from palaestrai_mosaik.agent import Muscle, Objective
 from palaestrai_mosaik.environment.environment import EnvironmentState
@@ -167,7 +168,7 @@ run_config:
     command = [str(Path(sys.executable).with_name("palaestrai-mosaik")), "start", "run.yml"]
     if not Path(command[0]).exists():
         command = [sys.executable, "-m", "palaestrai_mosaik.cli.main", "start", "run.yml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode not in (0, None)
     assert "SystemExit(0)" in done.stderr
     assert "pending" not in done.stderr

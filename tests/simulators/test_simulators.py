@@ -14,6 +14,7 @@ import mosaik_api_v3
 import numpy as np
 import pandas as pd
 import pytest
+from support.waiting import HANG
 
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError
 
@@ -247,3 +248,16 @@ def test_the_command_knows_its_names(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "did you mean 'power-flow'" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["storage", "pv"])
+def test_devices_start_without_a_grid(what: str) -> None:
+    """pandapower takes seconds to be imported."""
+    code = (
+        f"import sys; from {OURS}.__main__ import SIMULATORS; SIMULATORS[{what!r}](); "
+        "print({'pandapower', 'pandas', 'matplotlib', 'palaestrai_mosaik.environment.grid'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG
+    )
+    assert done.stdout == "set()\n"

@@ -17,7 +17,7 @@ import psutil
 import pytest
 import sqlalchemy as sa
 from execution.folders import drive, environment_now, make_folder, markers
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.documents import document, named, phase
 from support.learning import HERE, learner, track, write
@@ -103,7 +103,6 @@ _SHAPES = (
 _SCHEMES = ("postgresql", "postgres", "postgresql+psycopg", "POSTGRESQL", "mysql+pymysql", "mssql+pyodbc")
 
 
-@settings(deadline=None)
 @given(
     shape=st.sampled_from(_SHAPES),
     scheme=st.sampled_from(_SCHEMES),

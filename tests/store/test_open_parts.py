@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import HANG, meanwhile, until
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
@@ -222,10 +223,7 @@ def test_rows_are_found_while_nothing_is_appended(tmp_path: Path) -> None:
             agents=[AgentRecord("a", None, None, None, [body])],
         )
         phase.agent("a").append(0, 0, 0, 0, np.ones(1), [], [], 1.0, False, False, 0.0)
-        began = time.monotonic()
-        while store.steps(run.uid).empty:
-            assert time.monotonic() - began < 20
-            time.sleep(0.05)
+        until(lambda: not store.steps(run.uid).empty)
         run.finish("finished")
         assert not phase._updates._thread.is_alive()
         assert len(store.steps(run.uid)) == 1
@@ -244,7 +242,7 @@ def test_a_recorder_that_is_forgotten_is_not_kept(monkeypatch: pytest.MonkeyPatc
     updates = open_part_updates.OpenPartUpdates(owner.streams)
     updates.start()
     del owner
-    updates._thread.join(20)
+    updates._thread.join(HANG)
     assert not updates._thread.is_alive()
     updates.stop()
 
@@ -275,17 +273,15 @@ def test_readers_never_see_a_row_twice_or_lose_one(tmp_path: Path, monkeypatch: 
                 time.sleep(0.0002)
             written.set()
 
-        recording = threading.Thread(target=record)
-        recording.start()
         seen = [0]
-        while not written.is_set():
-            steps = store.steps(run.uid, 0, "a", columns=["wall", "reading.e.0"])
-            count = len(steps)
-            assert steps["step"].tolist() == list(range(count))
-            assert steps["reading.e.0"].tolist() == list(range(count))
-            assert steps["wall"].tolist() == [step / 8 for step in range(count)]
-            seen.append(count)
-        recording.join()
+        with meanwhile(record):
+            while not written.is_set():
+                steps = store.steps(run.uid, 0, "a", columns=["wall", "reading.e.0"])
+                count = len(steps)
+                assert steps["step"].tolist() == list(range(count))
+                assert steps["reading.e.0"].tolist() == list(range(count))
+                assert steps["wall"].tolist() == [step / 8 for step in range(count)]
+                seen.append(count)
         assert seen == sorted(seen)
         run.finish("finished")
         assert len(store.steps(run.uid)) == 3000

@@ -84,7 +84,7 @@ def stream_in(folder: Path, record: BodyRecord | None = None) -> AgentStream:
     return AgentStream(folder / "agent-a", folder / "wall-a", record or swarm(), {}, lambda: None)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     single=st.lists(st.booleans(), min_size=TICKS, max_size=TICKS),
     orders=st.lists(st.permutations(range(BATCH)), min_size=TICKS, max_size=TICKS),

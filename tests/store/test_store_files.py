@@ -155,7 +155,7 @@ def test_a_write_error_at_the_end_fails_the_run(store, helpers):
     assert len(store.steps("latest", agent="b")) == 1, "the other agent's rows are saved"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(names=st.lists(st.text(max_size=60), unique=True, max_size=6))
 def test_no_name_leaves_its_folder_and_all_are_told_apart(names):
     taken: list[str] = []

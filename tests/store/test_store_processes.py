@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes import Program
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
@@ -69,9 +71,9 @@ run.finish(sys.argv[2])
 )
 
 
-def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+def start(script: str, *arguments: str) -> Program:
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return Program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_killed_run_is_lost_but_readable(tmp_path):
@@ -84,9 +86,8 @@ def test_a_killed_run_is_lost_but_readable(tmp_path):
         os.kill(process.pid, signal.SIGKILL)
         # not waited for yet: a zombie does not run either
         with Store(tmp_path / "store", create=False) as store:
-            while store.runs()["status"].tolist() == ["running"]:
-                assert process.poll() in (None, -signal.SIGKILL)
-        assert process.wait(10) == -signal.SIGKILL
+            until(lambda: store.runs()["status"].tolist() != ["running"])
+        assert process.wait(HANG) == -signal.SIGKILL
     with Store(tmp_path / "store", create=False) as store:
         assert store.runs()[["run", "status", "episodes"]].to_numpy().tolist() == [[uid, "lost", 1]]
         frame = store.steps(uid, agent="a")
@@ -101,7 +102,7 @@ def test_a_killed_run_is_lost_but_readable(tmp_path):
 def killed_at_its_end(folder: Path, status: str, when: str) -> dict[str, Any]:
     """Let a process be killed while it records how its run ended; return the mark of the run."""
     with start(ENDING, str(folder), status, when) as process:
-        out, err = process.communicate(timeout=600)
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode == -signal.SIGKILL, err
     return ast.literal_eval(out)
 

@@ -117,7 +117,7 @@ def test_a_row_that_does_not_fit_is_refused_and_leaves_no_trace(tmp_path, change
     assert stream.digest() == before
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(cuts=st.lists(st.integers(0, 40), max_size=6), capacity=st.integers(16, 50))
 def test_the_digest_does_not_depend_on_how_parts_are_cut(tmp_path_factory, cuts, capacity):
     rows = [(0, step) for step in range(41)]
@@ -135,7 +135,7 @@ def test_the_digest_does_not_depend_on_how_parts_are_cut(tmp_path_factory, cuts,
     assert stream.rows == stream.rows_written == 41
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(order=st.permutations([0] * 5 + [1] * 5 + [2] * 3))
 def test_the_digest_does_not_depend_on_how_workers_take_turns(tmp_path_factory, order):
     steps = {0: 0, 1: 0, 2: 0}

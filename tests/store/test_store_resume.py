@@ -17,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from support.processes import Program
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
@@ -157,7 +158,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     operations=OPERATIONS,
     cuts=st.lists(
@@ -406,7 +407,7 @@ while True:
 
 def test_a_killed_process_is_resumed_and_the_digest_is_that_of_all_rows(tmp_path, helpers):
     command = [sys.executable, "-c", KILLED, str(tmp_path / "store")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with Program(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         mark = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGKILL)

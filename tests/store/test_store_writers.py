@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 from alembic import command
+from support.waiting import HANG
 
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import HEAD, Database, migration_config
@@ -52,7 +53,7 @@ def together(what: str, place: Place, count: int) -> int:
         [sys.executable, "-m", "tests.support.writers", what, place.url, str(place.files), str(count)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG,
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         check=False,

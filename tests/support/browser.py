@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from support.waiting import HANG
+
 
 def _program(*names: str) -> str | None:
     return next((found for name in names if (found := shutil.which(name))), None)
@@ -68,11 +70,11 @@ class Browser:
         """Return the value of an expression in the page."""
         return self.driver.execute_script(f"return {code}", *arguments)
 
-    def wait(self, code: str, seconds: float = 300) -> Any:
+    def wait(self, code: str) -> Any:
         """Return the value of an expression in the page as soon as it counts as true; the limit ends a hang."""
         from selenium.webdriver.support.ui import WebDriverWait
 
-        return WebDriverWait(self.driver, seconds, 0.05).until(
+        return WebDriverWait(self.driver, HANG, 0.05).until(
             lambda driver: driver.execute_script(f"return {code}")
         )
 

@@ -56,8 +56,10 @@ def commands() -> Iterator[Path]:
             text = _CLIENT.format(python=sys.executable, address=str(address), program=program)
             (programs / program).write_text(text, encoding="utf-8")
             (programs / program).chmod(0o755)
+        from support.processes import Program  # (the server has no folder of tests to import from)
+
         # the server ends when its standard input does, however this process ends
-        with subprocess.Popen(
+        with Program(
             [sys.executable, __file__, str(address)],
             env=environment,
             stdin=subprocess.PIPE,

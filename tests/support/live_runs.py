@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from support.documents import agent, document, environment, named, phase
+from support.processes import Program
+from support.waiting import until
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment import RunDocument
@@ -33,18 +33,14 @@ def running(document: RunDocument, folder: Path) -> Iterator[subprocess.Popen[by
     file.write_text(json.dumps(document.canonical), encoding="utf-8")
     command = [sys.executable, "-m", "palaestrai_mosaik.cli.main", "start", str(file), "--store", str(folder)]
     path = os.pathsep.join([str(TESTS.parent), str(TESTS)])
-    with subprocess.Popen(
+    with Program(
         command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
-        try:
-            before = _runs(folder)
-            while _runs(folder) == before:
-                assert process.poll() is None, "the run has not begun"
-                time.sleep(0.05)
-            yield process
-        finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+        before = _runs(folder)
+        until(lambda: _runs(folder) != before or process.poll() is not None)
+        assert process.poll() is None, "the run has not begun"
+        yield process
+        process.kill()
 
 
 def _runs(folder: Path) -> int:

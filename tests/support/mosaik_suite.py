@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import HANG
 
 #: holds the folder of a checkout of mosaik
 CHECKOUT = "PALAESTRAI_MOSAIK_TEST_MOSAIK"
@@ -39,7 +40,6 @@ needs_checkout = pytest.mark.skipif(
 )
 
 _HERE = Path(__file__).resolve()
-_SECONDS = 600
 
 
 def outcomes(
@@ -75,7 +75,7 @@ def outcomes(
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=_SECONDS,
+            timeout=HANG,
         )
         if done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout}")

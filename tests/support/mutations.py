@@ -174,7 +174,7 @@ class Server:
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin and self._process.stdout
         self._process.stdin.close()
-        self._process.wait(timeout=600)
+        self._process.wait(timeout=_SECONDS)
         self._process.stdout.close()
 
     def run(self, tests: Sequence[str], mutation: Mutation | None = None) -> Verdict:

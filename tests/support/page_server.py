@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from support.waiting import HANG, until
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.web.resources import Source
@@ -21,10 +22,10 @@ def served(source: Source) -> Iterator[str]:
     server = make_server(source, listening.access)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]}, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    until(lambda: server.started or not thread.is_alive())
+    assert server.started, "the server does not start"
     try:
         yield listening.address
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(HANG)

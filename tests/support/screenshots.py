@@ -322,10 +322,10 @@ def take(browser: Browser, shot: Shot, address: str, file: Path, *, redraw: bool
     browser.open(address)
     browser.open(address.split("?", maxsplit=1)[0] + shot.view)
     browser.wait(_NAMED)
-    browser.wait(f"Boolean({shot.ready})", 60)
+    browser.wait(f"Boolean({shot.ready})")
     if shot.after:
         browser.driver.execute_script(shot.after)
-        browser.wait(f"Boolean({shot.then})", 60)
+        browser.wait(f"Boolean({shot.then})")
     browser.driver.execute_script("document.activeElement?.blur()")
     (left, top, right, bottom), seen = _settled(browser, shot)
     mark = fingerprint(shot, seen)

@@ -34,9 +34,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
 
     reader = threading.Thread(target=read)
     reader.start()
-    with monkeypatch.context() as patched, os.fdopen(theirs, "w", buffering=1) as stream:
-        patched.setattr(sys, "stdout", stream)
-        patched.setattr(sys, "stderr", stream)
-        yield lambda: b"".join(got).decode()
-    reader.join()
-    os.close(ours)
+    try:
+        with monkeypatch.context() as patched, os.fdopen(theirs, "w", buffering=1) as stream:
+            patched.setattr(sys, "stdout", stream)
+            patched.setattr(sys, "stderr", stream)
+            yield lambda: b"".join(got).decode()
+    finally:
+        reader.join()
+        os.close(ours)

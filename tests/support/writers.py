@@ -21,6 +21,7 @@ import alembic.command  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 import sqlalchemy as sa
 from sqlalchemy.orm import configure_mappers
+from support.waiting import HANG
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
@@ -112,7 +113,7 @@ def main() -> None:
         "finish": lambda number, barrier: _finish(helpers, location, files, number, barrier),
     }
     context = multiprocessing.get_context("fork")
-    barrier, failed = context.Barrier(count, timeout=600), context.Array("i", count)
+    barrier, failed = context.Barrier(count, timeout=HANG), context.Array("i", count)
     processes = [
         context.Process(target=_child, args=(tasks[what], number, barrier, failed)) for number in range(count)
     ]

@@ -54,7 +54,7 @@ spaces = st.recursive(
 # --- properties ---------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(spaces, st.integers(0, 2**32))
 def test_samples_are_members_and_survive_the_flat_form(space, seed):
     value = space.sample(np.random.default_rng(seed))
@@ -69,7 +69,7 @@ def test_samples_are_members_and_survive_the_flat_form(space, seed):
     assert type(back) is type(value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(spaces)
 def test_what_is_printed_is_parsed(space):
     again = Space.from_string(space.to_string())
@@ -80,7 +80,7 @@ def test_what_is_printed_is_parsed(space):
     assert np.array_equal(again.flat_high, space.flat_high)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(spaces, st.text(max_size=3), st.integers(0, 60))
 def test_a_damaged_text_is_a_space_or_a_space_error(space, noise, place):
     text = space.to_string()
@@ -93,7 +93,7 @@ def test_a_damaged_text_is_a_space_or_a_space_error(space, noise, place):
         assert isinstance(found, Space)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(spaces, st.integers(0, 2**32))
 def test_samples_come_from_the_generator_alone(space, seed):
     random.seed(1)
@@ -105,7 +105,7 @@ def test_samples_come_from_the_generator_alone(space, seed):
     assert np.array_equal(first, second)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(spaces)
 def test_nan_and_non_numbers_are_nowhere(space):
     for value in (

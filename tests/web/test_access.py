@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from support.waiting import HANG
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.store import Store
@@ -57,7 +58,7 @@ class Client:
         if method == "POST":
             sent |= {"Origin": self.origin, "Content-Type": "application/json"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=300)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=HANG)
         skip = "Host" in sent
         connection.putrequest(method, path, skip_host=skip, skip_accept_encoding=True)
         for name, value in sent.items():

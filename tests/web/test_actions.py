@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.waiting import until
+from support.processes import Program
+from support.waiting import HANG, until
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.errors import DocumentError, StoreError
@@ -43,7 +44,7 @@ def running(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Execute the long document into a store, as a user does."""
     document = folder.parent / "long.yml"
     document.write_text(LONG, encoding="utf-8")
-    process = subprocess.Popen(
+    process = Program(
         [
             sys.executable,
             "-m",
@@ -88,7 +89,7 @@ def test_a_cancelled_run_keeps_what_was_recorded(tmp_path: Path) -> None:
         possible = get(source, "run/latest/actions")
         assert (possible["cancel"], possible["resume"]) == (True, False)
         assert f"process {process.pid} was asked to end" in perform(source, "run/latest/cancel", {})["done"]
-        assert process.wait(30) == 130
+        assert process.wait(HANG) == 130
     assert get(source, "run/latest")["status"] == "interrupted"
     assert _steps(tmp_path / "s") > 0
     with pytest.raises(StoreError, match="is not running: it is interrupted"):
@@ -100,7 +101,7 @@ def test_no_other_process_is_signalled(tmp_path: Path) -> None:
     with running(tmp_path / "s") as process:
         process.kill()
         process.wait()
-        innocent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        innocent = Program([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         change(tmp_path / "s", pid=innocent.pid)
         with Store(tmp_path / "s") as store, pytest.raises(StoreError, match="is not running: it is lost"):
             cancel_run(store, "latest")
@@ -136,7 +137,7 @@ def test_a_process_that_does_not_record_the_run_is_not_signalled(tmp_path: Path,
         process.kill()
         process.wait()
         mine = tmp_path / "mine"
-        with subprocess.Popen(
+        with Program(
             [sys.executable, "-c", EDITOR, str(mine)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as innocent:
             assert innocent.stdout is not None and innocent.stdout.readline() == b"locked\n"
@@ -172,7 +173,7 @@ def test_a_run_with_a_checkpoint_is_resumed(tmp_path: Path) -> None:
     with running(tmp_path / "s", "--checkpoint-every", "0.2") as process:
         until(lambda: list((tmp_path / "s").glob("instances/*/checkpoints/*")))
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(HANG) == 130
     before = _steps(tmp_path / "s")
     assert get(source, "run/latest/actions")["resume"] is True
     answer = perform(source, "run/latest/resume", {})
@@ -192,7 +193,7 @@ def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
     source = working(tmp_path / "s")
     with running(tmp_path / "s", "--checkpoint-every", "0") as process:
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.wait(HANG)
     first = get(source, "run/latest")["run"]
     with pytest.raises(Refused, match="it has no checkpoint"):
         perform(source, f"run/{first}/resume", {})

@@ -14,6 +14,7 @@ import pytest
 from execution.folders import drive
 from support.browser import Browser
 from support.factors import function_design
+from support.waiting import HANG
 
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.cli.arsenai import main
@@ -143,7 +144,7 @@ def test_the_matrix_shows_the_states_and_changes_while_runs_end(
     }
     assert cells(browser)[0] == f"row 0, repetition 0: {states[0, 0].status}"
     process = drive(source.folder.path)
-    assert process.wait(120) == 1  # (some fail)
+    assert process.wait(HANG) == 1  # (some fail)
     browser.wait(
         "![...document.querySelectorAll('[role=gridcell]')].some(e => e.ariaLabel.includes('waiting'))"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.browser import Browser
-from support.waiting import until
+from support.waiting import HANG, until
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.errors import PalaestraiMosaikError
@@ -179,7 +179,7 @@ def test_a_mended_document_is_started_and_finishes(browser: Browser, serve: Serv
     browser.js("document.querySelector('#seed').value = '77'")
     browser.js("document.querySelector('#settings').value = 'uid=mended'")
     click(browser, "start")
-    browser.wait("document.querySelector('.view > div:last-child .status.finished')", 60)
+    browser.wait("document.querySelector('.view > div:last-child .status.finished')")
     link = browser.js("document.querySelector('.view > div:last-child a').getAttribute('href')")
     with Store(store, read_only=True) as recorded:
         (row,) = recorded.runs().itertuples()
@@ -200,7 +200,7 @@ def test_the_run_of_a_process_is_known_once_it_has_ended(tmp_path: Path, monkeyp
 
     def slowly(*asked) -> str | None:
         found = look(*asked)
-        one.process.wait(60)
+        one.process.wait(HANG)
         source._looked = time.monotonic()  # as if it had just been looked for
         return found
 
@@ -220,7 +220,7 @@ def test_a_run_is_cancelled_after_a_question_and_resumed(
     browser.wait("document.querySelector('textarea')")
     browser.js(_WRITE, DUMMY.replace("episodes: 3}", "episodes: 1000000}"))
     click(browser, "start")
-    browser.wait("document.querySelector('.view > div:last-child a')", 60)
+    browser.wait("document.querySelector('.view > div:last-child a')")
     assert browser.errors() == []
     browser.js("document.querySelector('.view > div:last-child a').click()")
     browser.wait("document.querySelector('[data-action=cancel]')")
@@ -273,7 +273,7 @@ def test_the_runs_of_a_design_are_executed_from_its_page(
     click(browser, "resume")
     click(browser, "confirm")
     browser.wait("document.querySelector('[data-action=cancel]')")
-    browser.wait(f"{finished} === '2 of 2'", 60)
+    browser.wait(f"{finished} === '2 of 2'")
     browser.wait("document.querySelector('.view .status.finished')")
     browser.wait("document.querySelector('[data-action=resume]')")
     assert browser.errors() == []

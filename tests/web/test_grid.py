@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from support.browser import Browser, dark
 from support.live_runs import running
 from support.small_grid import HOSTILE, small_grid_document
+from support.waiting import until
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.errors import StoreError
@@ -390,8 +390,7 @@ def test_a_running_episode_grows_and_is_followed(browser: Browser, serve: Serve,
     document = small_grid_document("live", steps=100_000, seconds=0.02)
     with running(from_mapping(document), tmp_path):
         source = Source(Store(tmp_path, read_only=True))
-        while not len(source.store.environment_states("live", columns=[])):
-            time.sleep(0.1)
+        until(lambda: len(source.store.environment_states("live", columns=[])))
         show(browser, serve, source, run="live")
         length = "Number(document.querySelector('input[type=range]').max)"
         before = browser.js(length)

@@ -10,6 +10,7 @@ import pytest
 from support.browser import Browser
 from support.clock import clock_document
 from support.live_runs import running, slow_document
+from support.waiting import HANG
 
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web.resources import Source
@@ -80,9 +81,9 @@ def test_a_killed_run_is_shown_as_lost_within_ten_seconds(
         browser.wait(f"{POINTS}('Objective') > {before}")
         assert browser.js("document.querySelector('h1 .status').textContent") == "running"
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
-        browser.wait("document.querySelector('h1 .status').textContent === 'lost'", 10)
+        process.wait(HANG)
+        browser.wait("document.querySelector('h1 .status').textContent === 'lost'")
         # what it has recorded until then stays
         episodes = len(source.store.episodes("latest"))
-        browser.wait(f"{POINTS}('Objective') === {episodes}", 10)
+        browser.wait(f"{POINTS}('Objective') === {episodes}")
         assert browser.errors() == []

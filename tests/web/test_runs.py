@@ -13,6 +13,7 @@ import pytest
 from support.browser import Browser
 from support.live_runs import running, slow_document
 from support.many_runs import insert_runs, objective_of, uid_of
+from support.waiting import HANG
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.store import EnvironmentRecord, Store
@@ -32,10 +33,10 @@ FIRST = "document.querySelector('table.window tbody tr:not(.space)')?.cells[2].t
 MANY = 10_000
 
 
-def row(browser: Browser, text: str, condition: str = "true", seconds: float = 30) -> dict[str, str]:
+def row(browser: Browser, text: str, condition: str = "true") -> dict[str, str]:
     """Return the row that has ``text`` as soon as ``condition`` holds for it."""
     code = f"(row => row && ({condition}) ? row : null)({ROW}({json.dumps(text)}))"
-    found: dict[str, str] = browser.wait(code, seconds)
+    found: dict[str, str] = browser.wait(code)
     return found
 
 
@@ -176,8 +177,8 @@ def test_a_run_grows_in_its_row_until_it_is_killed(browser: Browser, serve: Serv
         row(browser, "growing", f"parseInt(row.Episodes.replace(',', '')) > {done}")
         browser.wait("document.querySelector('table.window svg.spark')")
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
-        assert row(browser, "growing", "row.Status === 'lost'", 10)["Time left"] == "\u2013"
+        process.wait(HANG)
+        assert row(browser, "growing", "row.Status === 'lost'")["Time left"] == "\u2013"
         runs = store.runs()
         assert runs["status"].tolist() == ["lost"]
         shown = row(browser, "growing")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from search.searches import GATED, search_design, start, tuned, written
 from support.browser import Browser
-from support.waiting import until
+from support.waiting import HANG, until
 
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError
@@ -76,17 +76,17 @@ def test_the_page_follows_a_search_of_another_process(browser: Browser, serve: S
         count = "document.querySelectorAll('[role=gridcell]').length"
         browser.js("window.opened = true")
         # rows are added, and each has its cells
-        first = browser.wait(f"{count} > {begun} && {count}", 60)
-        browser.wait(f"{count} > {first}", 60)
+        first = browser.wait(f"{count} > {begun} && {count}")
+        browser.wait(f"{count} > {first}")
         assert process.poll() is None, "the search was over too soon"
         # the best so far grows, and so does the table of what has finished
         line = (
             "echarts.getInstanceByDom(document.querySelector('.design-search figure .chart'))"
             ".getModel().getSeriesByIndex(0).getRawData()"
         )
-        points = browser.wait(f"document.querySelector('.design-search figure canvas') && {line}.count()", 60)
-        browser.wait(f"{line}.count() > {points}", 60)
-        assert process.wait(240) == 0
+        points = browser.wait(f"document.querySelector('.design-search figure canvas') && {line}.count()")
+        browser.wait(f"{line}.count() > {points}")
+        assert process.wait(HANG) == 0
         told = settings(Path("f"))
         browser.wait(f"{count} === {2 * len(told)}")
         with Store(Path("f", RESULTS), read_only=True) as store:
@@ -184,7 +184,7 @@ def test_the_button_tries_failed_settings_again(here: Path) -> None:
     source = Source(location, DesignFolder.open("f"), Workplace(location))
     Path("mended").touch()
     perform(source, "design/resume", {})
-    until(lambda: source.workplace is not None and source.workplace.started()[0].code is not None, 60)
+    until(lambda: source.workplace is not None and source.workplace.started()[0].code is not None)
     assert source.workplace is not None
     (one,) = source.workplace.started()
     assert one.code == 0, one.printed()

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from support import postgresql
-from support.waiting import until
+from support.waiting import HANG, until
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
@@ -62,13 +62,13 @@ class Page:
         request.add_header("Cookie", f"palaestrai-mosaik-{self.port}={self.token}")
         request.add_header("Content-Type", "application/json")
         request.add_header("Origin", self.address)
-        with urllib.request.urlopen(request, timeout=600) as answer:
+        with urllib.request.urlopen(request, timeout=HANG) as answer:
             return json.load(answer)
 
     def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
         """End it; return the exit code, and what it printed after the first line."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=600)
+        out, err = self.process.communicate(timeout=HANG)
         return self.process.returncode, out, err
 
 
@@ -312,7 +312,7 @@ def test_what_the_page_has_started_outlives_it(tmp_path: Path) -> None:
 def test_checks_end_with_the_server(tmp_path: Path) -> None:
     pm.run(DUMMY, store=tmp_path / "s", quiet=True)
     (tmp_path / "sleeping_parts.py").write_text(
-        "import os, time\nfrom pathlib import Path\nPath('pid').write_text(str(os.getpid()))\ntime.sleep(300)\n"
+        "import os, time\nfrom pathlib import Path\nPath('pid').write_text(str(os.getpid()))\ntime.sleep(3600)\n"
     )
     text = DUMMY.read_text(encoding="utf-8").replace("name: dummy", 'name: "sleeping_parts:X"', 1)
     text = re.sub(r"name: .*Dummy\w*Environment.*", 'name: "sleeping_parts:X"', text)
@@ -323,7 +323,7 @@ def test_checks_end_with_the_server(tmp_path: Path) -> None:
         pid = int((tmp_path / "pid").read_text())
         assert page.end()[0] == 0
     until(lambda: not Path(f"/proc/{pid}").exists())
-    asking.join(10)
+    asking.join(HANG)
 
 
 def _ask(page: Page, text: str) -> None:
@@ -353,13 +353,13 @@ def test_many_threads_read_one_store(folder: Path) -> None:
         except BaseException as error:
             problems.append(error)
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     # (it was opened as it is: what is written meanwhile is noticed)
     pm.run(DUMMY, store=folder, quiet=True)
     for thread in threads:
-        thread.join()
+        thread.join(HANG)
     assert problems == []
     assert len(source.store.runs()) == len(statuses(folder))
     source.close()

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment
+from palaestrai_mosaik.environment.devices import Inverters, Storages
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline
 from palaestrai_mosaik.errors import DocumentError, PowerFlowError, Problem
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, IndexVector
 
 from .channels import ACTUATOR_GROUPS, SENSOR_GROUPS, Channels, chosen_groups
-from .components import Inverters, OnDivergence, Storages
+from .components import OnDivergence
 from .environment import EpisodeStarts
 from .episode_starts import Start, parameter_problems, require_room, start_rows, stride_of
 from .network import Grid, load_grid

@@ -14,12 +14,13 @@ from palaestrai_mosaik.environment.cosimulation import (
     EntitySpec,
     SimulatorSpec,
 )
+from palaestrai_mosaik.environment.devices import Inverters, Storages
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
-from .components import Inverters, OnDivergence, PowerGrid, Storages
+from .components import OnDivergence, PowerGrid
 from .episode_starts import Start, parameter_problems, require_room, start_rows, stride_of
 from .network import Grid, load_grid
 from .power_flow import PowerFlow, PowerFlowResult

@@ -40,10 +40,11 @@ from typing import Any, ClassVar
 import mosaik_api_v3
 import numpy as np
 
+from palaestrai_mosaik.environment.devices import Inverters, Storages
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError, did_you_mean
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from .components import Inverters, PowerGrid, Storages
+from .components import PowerGrid
 from .network import Grid, load_grid
 from .power_flow import ELEMENT_POWERS
 from .power_flow_factory import make_power_flow
