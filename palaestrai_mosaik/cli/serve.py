@@ -56,7 +56,10 @@ def serve(
         say_unless_quiet(f"port {port} is taken; using {listening.port}", error=True)
     if is_loopback(host):
         try:
-            token = lasting_token(location, listening.port, read_only=read_only, modules=allow_modules)
+            design = None if folder is None else folder.path
+            token = lasting_token(
+                location, design, listening.port, read_only=read_only, modules=allow_modules
+            )
             listening = listening.with_token(token)
         except PrivateKeyError as error:
             warn(f"the page will have another address after a restart: {error}")

@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from palaestrai_mosaik.locations import DEFAULT_STORE
 from palaestrai_mosaik.runner.user_key import sign
@@ -65,15 +66,16 @@ class Access:
 
 
 def lasting_token(
-    location: StoreLocation, port: int, *, read_only: bool, modules: Sequence[str] | None
+    location: StoreLocation, design: Path | None, port: int, *, read_only: bool, modules: Sequence[str] | None
 ) -> str:
     """Return the token for the page of a store. It is the same after each restart, and is not stored.
 
-    The token is a signature with this user's private key. It depends on the port and the rights of the page, so the
+    The token is a signature with this user's private key. It depends on the design, the port and the rights of the page, so the
     address of a read-only page does not permit starting anything on a later page.
 
     Args:
         location: the store.
+        design: the folder of the design that the page shows; ``None``: it shows a store.
         port: the port at which the page is served.
         read_only: whether the page only shows.
         modules: the modules that documents in the page may name; ``None``: all.
@@ -84,9 +86,10 @@ def lasting_token(
     """
     folder = os.path.realpath(location.folder or location.directory or DEFAULT_STORE)
     database = "" if location.folder is not None else masked(database_url(location.location))
+    shown = None if design is None else os.path.realpath(design)
     rights = "read-only" if read_only else None if modules is None else sorted(modules)
     # this prefix never starts a checkpoint manifest, so one signature cannot be used as the other
-    return sign(b"token of a page " + json.dumps([folder, database, port, rights]).encode())
+    return sign(b"token of a page " + json.dumps([folder, database, shown, port, rights]).encode())
 
 
 def names_of(host: str, port: int, machine: tuple[str, ...]) -> frozenset[str]:

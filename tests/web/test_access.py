@@ -160,10 +160,11 @@ def test_a_lasting_token_is_of_one_user_store_port_and_set_of_rights(
     def token(
         place: str = "store",
         port: int = 8765,
+        design: Path | None = None,
         read_only: bool = False,
         modules: tuple[str, ...] | None = None,
     ) -> str:
-        return lasting_token(StoreLocation(place), port, read_only=read_only, modules=modules)
+        return lasting_token(StoreLocation(place), design, port, read_only=read_only, modules=modules)
 
     own = token()
     assert re.fullmatch("[0-9a-f]{64}", own)
@@ -171,6 +172,7 @@ def test_a_lasting_token_is_of_one_user_store_port_and_set_of_rights(
     others = [
         *(token("other"), token(port=8766), token(read_only=True), token(modules=()), token(modules=("a",))),
         *(token("env:RESULTS"), token("env:OTHER"), token("sqlite:///store")),
+        *(token(design=tmp_path / "a"), token(design=tmp_path / "b")),
     ]
     assert len({own, *others}) == len(others) + 1
     assert token(modules=("a", "b")) == token(modules=("b", "a"))

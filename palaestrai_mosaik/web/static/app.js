@@ -2,7 +2,7 @@
 
 import { get, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
-import { attempts } from "web/messages";
+import { attempts, RETRY } from "web/messages";
 import { load } from "web/server";
 
 /** pattern of the address -> module of the view, which has `show(element, context)` */
@@ -13,9 +13,6 @@ const VIEWS = [
   [/^#\/design$/, () => import("web/views/design")],
   [/^#\/documents$/, () => import("web/views/documents")],
 ];
-
-/** seconds until a view that cannot be shown is tried again */
-const RETRY = 2;
 
 const main = document.querySelector("main");
 const nav = document.querySelector("nav");
@@ -75,8 +72,8 @@ async function route() {
 
 /** Try until it is done: what is not there now, such as a run that has not begun, may be there later. */
 async function untilDone(work, signal, attempt) {
-  if (await attempt(work)) return;
-  setTimeout(() => watch(RETRY, signal, async () => !(await work()), (look) => attempt(work, look)), RETRY * 1000);
+  if (await attempt(work, work, false)) return;
+  setTimeout(() => watch(RETRY, signal, async () => !(await work()), (look) => attempt(work, look, false)), RETRY * 1000);
 }
 
 const trouble = h("div", {}), { signal: never } = new AbortController();

@@ -103,7 +103,7 @@ export function watch(seconds, signal, look, attempt) {
   let timer = null;
   async function once() {
     if (signal.aborted) return;
-    const more = document.hidden || await attempt(look);
+    const more = document.hidden || await attempt(look, look, false);
     if (more !== false && !offline && !signal.aborted) timer = setTimeout(once, seconds * 1000);
   }
   signal.addEventListener("abort", () => clearTimeout(timer));

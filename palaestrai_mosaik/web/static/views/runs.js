@@ -250,9 +250,18 @@ export async function show(element, { signal, store, attempt }) {
     const missing = seen.filter((row) => row.episodes > 0 && row.curve?.episodes !== row.episodes
       && !(row.curve && now - row.curve.asked < OLD));
     if (!missing.length) return;
-    // (asked for once, also where the answer takes long)
+    // ask once, even if the answer takes long
     for (const row of missing) row.curve = { values: row.curve?.values ?? [], episodes: row.episodes, asked: now };
-    const curves = await get("sparklines", offline ? {} : { runs: missing.map((row) => row.run).join(",") }, signal);
+    let curves;
+    try {
+      curves = await get("sparklines", offline ? {} : { runs: missing.map((row) => row.run).join(",") }, signal);
+    } catch (error) {
+      for (const row of missing) {
+        const known = runs.rows.get(row.id);
+        if (known) known.curve = null;
+      }
+      throw error;
+    }
     for (const row of missing) {
       const known = runs.rows.get(row.id);
       if (known) known.curve = { values: Array.from(curves[row.run] ?? []), episodes: row.episodes, asked: now };
