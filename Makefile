@@ -1,5 +1,5 @@
 # make run    the main job: agents in a medium-voltage grid for one day
-# make test   the tests that take up to a second: about five minutes on two idle cores; make test-all: all that this
+# make test   the tests that take up to a second: about three minutes on two idle cores; make test-all: all that this
 #             machine can run; make mutation: whether the tests find faults: all in tests/docs/mutations, and a sample
 #             of small ones in the core
 # make race   this package beside palaestrAI, about 25 minutes (docs/race.md)

@@ -45,6 +45,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # options of this run, such as --unrun, are not meant for the runs that tests start (workers of xdist have read them)
+    os.environ.pop("PYTEST_ADDOPTS", None)
     if config.getoption("unrun"):
         ran = Outcomes.read(config.getoption("outcomes")).ran
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in ran])
