@@ -13,6 +13,7 @@ from palaestrai_mosaik.design.folder import CONFIRM, DESIGN, DesignFolder
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
 from palaestrai_mosaik.execution import RunStatus, Settings
+from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.text import count
 
@@ -175,6 +176,8 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
         return
     if submitted.submission is None and not submitted.tasks:
         yield "nothing to submit"
+    if done.lost:
+        yield lost_line(done.lost, folder.path, store)
     if submitted.submission is not None or submitted.live:
         yield f"next: arsenai status {name}"
         yield f"      arsenai resume {name} (once the tasks have ended: collects, confirms, or goes on)"
@@ -197,6 +200,7 @@ def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, A
             "settings_left": done.submitted.settings_left,
             "ended_by": done.over,
             "retried": done.submitted.retried,
+            "lost": done.lost,
             "best": [best_data(setting) for setting in done.best],
         },
     }
@@ -258,6 +262,7 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     if summary.failed_tasks is not None and summary.ended_by is None:
         failed, output = summary.failed_tasks
         say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
+    _print_lost(summary, store)
     if summary.ended_by is not None:
         say_unless_quiet(f"ended by: {summary.ended_by}")
     for line in retry_lines(summary.to_retry, summary.retries_left, f"{name}{store_option(store)}"):
@@ -277,6 +282,15 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say(f"nothing was found: {why}", error=True)
 
 
+def _print_lost(summary: TuneSummary, store: str | None) -> None:
+    """Print what became of results that were gone."""
+    if summary.again:
+        say_unless_quiet(f"executed again, as their results were gone: {count(summary.again, 'run')}")
+    lost = summary.states.get("lost", 0)
+    if lost:
+        say(lost_line(lost, summary.folder, store), error=True)
+
+
 def winner_lines(
     spec: DesignSpec, folder: Path, best: Sequence[BestSetting], winner: str | None
 ) -> Iterator[str]:
@@ -287,6 +301,18 @@ def winner_lines(
         yield f"winner     {short_path(folder / winner)}{of_front}"
     elif best:
         yield "no winner: all of these settings lost runs with fresh seeds, and that could change which is the best"
+
+
+def lost_line(settings: int, folder: Path, store: str | None) -> str:
+    """Return the line on settings of the search in ``folder`` that have lost results, and how to make these again."""
+    submissions = Submissions(folder)
+    numbers = submissions.numbers()
+    # Tasks on Slurm do not reach the common store.
+    here = " --executor local" if numbers and submissions.read(numbers[-1]).executor == "slurm" else ""
+    return (
+        f"results of {count(settings, 'setting')} are gone, so {'it counts' if settings == 1 else 'they count'} as not "
+        f"executed; to make them again: arsenai resume {shlex.quote(short_path(folder))}{store_option(store)}{here}"
+    )
 
 
 def _retried_line(retried: int) -> str:

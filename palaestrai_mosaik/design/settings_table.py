@@ -21,7 +21,7 @@ from palaestrai_mosaik.text import listed
 #: path of the file, relative to the folder of the design
 SETTINGS = "search/settings.csv"
 
-SettingState = Literal["running", "complete", "pruned", "failed", "retried"]
+SettingState = Literal["running", "complete", "pruned", "failed", "retried", "lost"]
 #: largest number of settings named in a line of text
 _NAMED = 10
 
@@ -33,6 +33,7 @@ class SettingRecord:
     Attributes:
         number: number of the row.
         state: state of the setting. A failed one becomes ``"retried"`` as soon as a user asks to execute it again.
+            ``"lost"``, which the table never has: results of its runs are gone, so it counts as not executed.
         values: means of the objectives over its seeds; empty if it is not complete. The last reported value if it was
             pruned.
         runs: number of its executed runs.

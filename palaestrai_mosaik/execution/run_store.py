@@ -89,10 +89,13 @@ def open_run_store(location: StoreLocation) -> Store:
     return location.open(create=True, journal="delete")
 
 
-def is_whole(folder: Path, instance: str) -> bool:
-    """Whether ``instance`` has finished in the own store ``folder``, in which no damage was found; nothing is read."""
+def is_whole(folder: Path, instance: str, status: str = "finished") -> bool:
+    """Whether ``instance`` ended with ``status`` in the own store ``folder``, in which no damage was found.
+
+    Its rows are not read.
+    """
     try:
-        if marked_status(folder / INSTANCES / instance) != "finished" or (folder / DAMAGE_NOTE).exists():
+        if marked_status(folder / INSTANCES / instance) != status or (folder / DAMAGE_NOTE).exists():
             return False
         return (folder / _DATABASE).stat().st_size > 0
     except OSError:
