@@ -39,7 +39,7 @@ from .common import find_folder, store_option
 from .output import say, wants_json
 from .run_lists import factors_of, list_runs, reason_lines, short_path
 from .tables import duration, number, table
-from .tune import failed_settings, lost_line, retry_lines
+from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
 
 #: of a Pareto front, so many settings are named
 _MOST_OF_FRONT = 10
@@ -78,6 +78,8 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     if lines and not data["failed"]:
         say("failed:")
     for line in lines:
+        say(line)
+    for line in _document_lines(opened, data, store):
         say(line)
     for line in _left_lines(opened, data, store):
         say(line)
@@ -129,6 +131,17 @@ def _cluster_lines(data: dict[str, Any]) -> Iterator[str]:
     yield from data["faults"]
 
 
+def _document_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
+    """Yield which run documents are missing, and how they come back."""
+    missing = data["missing_documents"]
+    if missing:
+        name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+        how = "put it back, or generate the design again; nothing is executed until then"
+        if folder.spec.search is not None:
+            how = f"to write it again: arsenai resume {name}"
+        yield f"{count(len(missing), 'run document')} missing ({listed(missing, MOST_FILES)}); {how}"
+
+
 def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
     """Yield what is left of a search, and how it is done."""
     if data["search"] is None or data["search_over"] is None:
@@ -177,6 +190,7 @@ def _as_json(
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
+        "missing_documents": folder.missing_documents(),
         "not_reached": _not_reached(folder, states),
         "failed": [
             {

@@ -15,7 +15,7 @@ from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, Exe
 from palaestrai_mosaik.execution import RunStatus, Settings
 from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.settings import user_settings
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, listed
 
 from .answers import answer, problems_data
 from .common import store_option
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.search.result import BestSetting, Confirmed
 
 _TITLE = 40
+#: at most so many files are named
+MOST_FILES = 3
 
 
 def tune(
@@ -156,6 +158,7 @@ def _expected(
 def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | None) -> Iterator[str]:
     name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
     submitted = done.submitted
+    yield from restored_lines(done.restored)
     if submitted.live:
         yield f"{count(submitted.live, 'task')} of earlier submissions wait or run"
     if submitted.submission is not None:
@@ -282,8 +285,17 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say(f"nothing was found: {why}", error=True)
 
 
+def restored_lines(files: Sequence[str]) -> Iterator[str]:
+    """Yield a line on the run documents of a search that were written again."""
+    if files:
+        were = "it was" if len(files) == 1 else "they were"
+        yield f"written again, as {were} missing or edited: {listed(files, MOST_FILES)}"
+
+
 def _print_lost(summary: TuneSummary, store: str | None) -> None:
-    """Print what became of results that were gone."""
+    """Print what became of documents and results that were gone."""
+    for line in restored_lines(summary.restored):
+        say_unless_quiet(line)
     if summary.again:
         say_unless_quiet(f"executed again, as their results were gone: {count(summary.again, 'run')}")
     lost = summary.states.get("lost", 0)
@@ -408,6 +420,8 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "ended_by": summary.ended_by,
         "interrupted": summary.interrupted,
         "seconds": summary.seconds,
+        "again": summary.again,
+        "restored": summary.restored,
         "retried": summary.retried,
         "retries_left": summary.retries_left,
         "failed": [{"run": run.run, "error": run.error} for run in summary.failures],

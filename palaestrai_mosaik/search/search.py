@@ -212,6 +212,11 @@ class Search:
         """The folder of the design."""
         return self._path
 
+    @property
+    def restored(self) -> list[str]:
+        """The files of run documents that this process has written again, because they were missing or edited."""
+        return self._growing.restored
+
     def over(self) -> str | None:
         """Return the reason why the search is over, or None if there are settings to execute or to propose."""
         return search_over(self._search, self.journal)

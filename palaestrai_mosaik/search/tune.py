@@ -65,6 +65,7 @@ class TuneSummary:
         retried: number of failed settings marked now for another execution.
         to_retry: number of settings that have failed by themselves, and may be retried on request.
         retries_left: number of marked settings that were not proposed again yet.
+        restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
     folder: Path
@@ -87,6 +88,7 @@ class TuneSummary:
     retried: int = 0
     to_retry: int = 0
     retries_left: int = 0
+    restored: list[str] = field(default_factory=list)
 
 
 def tune(
@@ -125,6 +127,7 @@ def tune(
     summary = TuneSummary(path)
     with held(execution_lock(path), path):
         search = _begin(spec, path, settings, location)
+        summary.restored = search.restored
         if settings.executor == "slurm":
             _wait_for_tasks(search, settings, progress, summary, retry_failed)
         else:
@@ -227,6 +230,7 @@ class SearchSubmission:
         retries_left: number of marked settings that were not proposed again yet.
         lost: number of settings that count as not executed, because results of their runs are gone. Tasks do not
             execute these again.
+        restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
     submitted: Submitted
@@ -239,6 +243,7 @@ class SearchSubmission:
     to_retry: int
     retries_left: int
     lost: int
+    restored: list[str]
 
 
 def submit(
@@ -315,6 +320,7 @@ def submit(
         summary.to_retry,
         summary.retries_left,
         lost,
+        search.restored,
     )
 
 

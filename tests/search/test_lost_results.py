@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from search.searches import outcomes, search_design, settings, told, tuned
+from search.searches import generated, outcomes, search_design, settings, told, tuned
 
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.load import load
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.search import history_figure, search_result
@@ -134,3 +135,38 @@ def test_runs_of_another_store_are_not_those_of_this_one(capsys):
     tuned(pruning(runs=4, prune="none"), "f", "--store", "other")
     assert status(capsys)["counts"] == {"lost": 4}
     assert status(capsys, "--store", "other")["counts"] == {"finished": 4}
+
+
+def test_documents_that_are_gone_are_missed_and_written_again_byte_for_byte(capsys):
+    tuned(pruning(runs=8, prune="none", confirm=1))
+    whole = generated()
+    Path("f/runs/valley-1-r0.yml").unlink()
+    Path("f/runs/valley-2-r1.yml").unlink()
+    assert status(capsys)["missing_documents"] == ["runs/valley-1-r0.yml", "runs/valley-2-r1.yml"]
+    assert main(["status", "f"]) == 0
+    said = capsys.readouterr().out
+    assert "2 run documents missing (runs/valley-1-r0.yml, runs/valley-2-r1.yml)" in said
+    assert "arsenai resume f\n" in said
+    assert main(["resume", "f", "--executor", "inline"]) == 0
+    said = capsys.readouterr().out
+    assert "written again, as they were missing or edited: runs/valley-1-r0.yml, runs/valley-2-r1.yml" in said
+    assert "0 runs executed now" in said
+    assert generated() == whole and DesignFolder.open("f").verify() == []
+    assert main(["resume", "f", "--executor", "inline"]) == 0
+    assert "written again" not in capsys.readouterr().out
+    # the whole folder of the documents
+    shutil.rmtree("f/runs")
+    assert len(status(capsys)["missing_documents"]) == 8
+    assert main(["resume", "f", "--executor", "inline", "--quiet"]) == 0
+    assert generated() == whole
+
+
+@pytest.mark.parametrize("name", ["design.csv", "unit_sample.csv", "SHA256SUMS"])
+def test_tables_of_the_folder_that_are_gone_are_written_again(name, capsys):
+    tuned(pruning(runs=8, prune="none"))
+    whole = generated()
+    Path("f", name).unlink()
+    assert main(["resume", "f"]) == 2
+    assert "to write it again: arsenai tune f/design.yml -o f" in capsys.readouterr().err
+    assert main(["tune", "f/design.yml", "-o", "f", "--executor", "inline", "--quiet"]) == 0
+    assert generated() == whole
