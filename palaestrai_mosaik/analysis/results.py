@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
-from palaestrai_mosaik.design.settings_table import read_settings, retries_of
+from palaestrai_mosaik.design.search_journal import read_settings
+from palaestrai_mosaik.design.settings_table import retries_of
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback

@@ -11,11 +11,11 @@ from typing import Any
 
 from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
 from palaestrai_mosaik.design.search import sought
+from palaestrai_mosaik.design.search_journal import read_settings
 from palaestrai_mosaik.design.settings_table import (
     SettingRecord,
     count_failed,
     failure_reasons,
-    read_settings,
     retries_of,
     retries_text,
 )

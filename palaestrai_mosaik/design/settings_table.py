@@ -98,11 +98,11 @@ def write_settings(path: Path, settings: Sequence[SettingRecord], objectives: Se
         raise ExecutionError(f"cannot write {path / SETTINGS}: {error.strerror}") from error
 
 
-def read_settings(path: Path) -> list[SettingRecord]:
-    """Read the settings of the search in the design folder ``path``, in order.
+def read_table(path: Path) -> list[SettingRecord]:
+    """Read the table of the search in the design folder ``path``; the journal may know more (:mod:`.search_journal`).
 
     Returns:
-        The settings; an empty list if the table does not exist yet.
+        The settings, in order; an empty list if the table does not exist yet.
 
     Raises:
         ExecutionError: the table was edited.

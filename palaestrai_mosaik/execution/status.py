@@ -10,7 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
-from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings
+from palaestrai_mosaik.design.search_journal import read_settings
+from palaestrai_mosaik.design.settings_table import SettingRecord
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 

@@ -20,9 +20,10 @@ from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.design.methods.significance import maxt_adjusted
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings, retries_text
+from palaestrai_mosaik.design.search_journal import FOLDER, JOURNAL, read_settings
+from palaestrai_mosaik.design.settings_table import SettingRecord, retries_text
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.journal import Journal, open_journal, optuna, quiet
 from palaestrai_mosaik.execution.status import load_run_states, lost_runs, without_lost
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -190,6 +191,10 @@ def best_settings(
         folder: the folder at ``path``, if it is open already, with all rows of ``records``.
     """
     fresh = _fresh_outcomes(spec, path, store)
+    if records and folder is None:
+        folder = DesignFolder.open(path)
+        # The folder follows the journal with a delay.
+        records = [record for record in records if record.number < folder.manifest["counts"]["rows"]]
     chosen = ranked(spec, records)
     chosen += [
         record

@@ -22,13 +22,23 @@ from palaestrai_mosaik.design.folder import PlannedRun
 from palaestrai_mosaik.design.growing import GrowingFolder, Setting
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.search import sought
+from palaestrai_mosaik.design.search_journal import (
+    FOLDER,
+    JOURNAL,
+    REASON,
+    RETRIES,
+    RUNS,
+    SETTING,
+    STOPPED,
+    record_of,
+)
 from palaestrai_mosaik.design.settings_table import SettingRecord, write_settings
 from palaestrai_mosaik.errors import ExecutionError, StoreError
 from palaestrai_mosaik.execution import Executor, Settings
 from palaestrai_mosaik.execution.claim import wait_for_exits
-from palaestrai_mosaik.execution.early_stopping import STOPPED, Reporting, asks_to_stop
+from palaestrai_mosaik.execution.early_stopping import Reporting, asks_to_stop
 from palaestrai_mosaik.execution.job import Job, JobRecord, Marker, is_stale, now, with_suffix
-from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.journal import Journal, open_journal, optuna, quiet
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.execution.task import GRACE
 
@@ -39,17 +49,12 @@ from .retries import failed_by_themselves, mark, marked_settings, replaced, wait
 from .samplers import generation_of, make_sampler
 from .settings import (
     PROPOSING,
-    REASON,
-    RETRIES,
-    RUNS,
-    SETTING,
     TABLES,
     TAKEN_OVER,
     Claim,
     EndedRun,
     Working,
     is_number,
-    record_of,
     runs_of,
     setting_claim,
     setting_of,

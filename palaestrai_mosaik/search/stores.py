@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from palaestrai_mosaik.design.folder import PlannedRun
+from palaestrai_mosaik.design.search_journal import seconds_between
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.execution.job import JobRecord
@@ -16,8 +17,6 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import instance_uids
 from palaestrai_mosaik.store.query.lookup import INSTANCES
-
-from .settings import seconds_between
 
 
 @dataclass(frozen=True, slots=True)

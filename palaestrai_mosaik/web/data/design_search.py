@@ -16,7 +16,8 @@ import numpy as np
 
 from palaestrai_mosaik.design.folder import CONFIRM, JOBS, RESULTS
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SETTINGS, SettingRecord, SettingState, read_settings
+from palaestrai_mosaik.design.search_journal import read_settings
+from palaestrai_mosaik.design.settings_table import SETTINGS, SettingRecord, SettingState
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import RunStatus
 from palaestrai_mosaik.execution.status import lost_runs, without_lost
