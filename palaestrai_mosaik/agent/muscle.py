@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+from palaestrai_mosaik.types import ActuatorInformation, ActuatorSetpoints, Mode, SensorReadings
 
 from .dumper import BrainDumper
 from .filter import Filter
@@ -55,12 +55,12 @@ class Muscle(StatisticsMixin, ABC):
 
     @abstractmethod
     def propose_actions(
-        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
+        self, sensors: SensorReadings, actuators_available: ActuatorSetpoints
     ) -> tuple[Sequence[ActuatorInformation], Any]:
         """Return the set-points, and any data for the brain.
 
-        Both sequences also have the attribute ``vector``: all values as one float64 vector. Read the readings
-        from it, or assign the set-points to it.
+        Both are sequences of objects, and also have the attribute ``vector``: all values as one float64 vector.
+        Read the readings from it, or assign the set-points to it.
 
         Args:
             sensors: the newest readings.

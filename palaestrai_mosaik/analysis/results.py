@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
-from palaestrai_mosaik.design.settings_table import read_settings, retries_of
+from palaestrai_mosaik.design.search_journal import read_settings
+from palaestrai_mosaik.design.settings_table import retries_of
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
@@ -95,7 +96,10 @@ class Results:
             store = self._store.look()
         except StoreError as error:
             verb = "run" if self.spec.search is None else "resume"
-            hint = self._not_collected(()) or f"has the design been run? arsenai {verb} {self.folder.path}"
+            question = "has the design been run?"
+            if self.spec.search is not None and any(one.runs for one in read_settings(self.folder.path)):
+                question = "the search has executed runs, and their results are gone; to make them again:"
+            hint = self._not_collected(()) or f"{question} arsenai {verb} {self.folder.path}"
             raise StoreError(f"{error} ({hint})") from error
         with store:
             yield store
@@ -221,12 +225,13 @@ class Results:
         columns = (instances[name] for name in ("hash", "run", "status", "duration", "error"))
         newest = {hashed: values for hashed, *values in zip(*columns, strict=True)}
         rows = []
-        replaced, failures = set(), {}
+        replaced, failures, recorded = set(), {}, {}
         if self.spec.search is not None:
             settings = read_settings(self.folder.path)
             # The row of a retry replaces that of the failed setting.
             replaced = {failed for failed, by in retries_of(settings).items() if by is not None}
             failures = {setting.number: setting.why for setting in settings if setting.state == "failed"}
+            recorded = {setting.number: setting.runs for setting in settings if setting.state == "complete"}
         for run in planned:
             if run.row in replaced:
                 continue
@@ -236,7 +241,7 @@ class Results:
                 # Settings that could not be built were never recorded.
                 state, error = "failed", failures[run.row]
             missing = state == "missing"
-            if missing and self.spec.search is not None:
+            if missing and self.spec.search is not None and run.repetition >= recorded.get(run.row, 0):
                 # A search stops runs early on purpose, so these are not lost.
                 continue
             rows.append(

@@ -40,10 +40,12 @@ schedule:
 _AGENT = '''\
 """An agent that learns one number: where the reward is highest."""
 
+from typing import Any
+
 import numpy as np
 
 from palaestrai_mosaik.agent import Brain, Muscle, dump_arrays, load_arrays
-from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types import ActuatorSetpoints, Box, Mode, SensorReadings
 
 
 class CLASSMuscle(Muscle):
@@ -53,38 +55,41 @@ class CLASSMuscle(Muscle):
         self.spread = spread
         self.guess = 0.5
 
-    def propose_actions(self, sensors, actuators_available):
+    def propose_actions(
+        self, sensors: SensorReadings, actuators_available: ActuatorSetpoints
+    ) -> tuple[ActuatorSetpoints, float]:
         action = self.guess
         if self.mode is Mode.TRAIN:
             action = float(np.clip(action + self.rng.normal(0.0, self.spread), 0.0, 1.0))
         for actuator in actuators_available:
+            assert isinstance(actuator.space, Box)
             low, high = actuator.space.low, actuator.space.high
             actuator.value = low + action * (high - low)
         return actuators_available, action  # the second value goes to the brain
 
-    def update(self, update):  # what the brain returned
+    def update(self, update: Any) -> None:  # what the brain returned
         self.guess = update["best"]
 
-    def prepare_model(self):  # a later phase says load: {}
+    def prepare_model(self) -> None:  # a later phase says load: {}
         self.guess = float(load_arrays(self._dumpers)["best"])
 
 
 class CLASSBrain(Brain):
     """Learns: keeps the action with the highest objective so far."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.best, self.value = 0.5, -np.inf
 
-    def thinking(self, muscle_id, data_from_muscle):
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
         value = self.memory.tail(1).objective[-1]
         if value > self.value:
             self.best, self.value = data_from_muscle, value
         return {"best": self.best}  # a number alone would be no update where it is 0
 
-    def store(self):
+    def store(self) -> None:
         dump_arrays({"best": self.best}, self._dumpers)
 
-    def load(self):
+    def load(self) -> None:
         self.best = float(load_arrays(self._dumpers)["best"])
 '''
 _AGENT_RUN = (

@@ -11,11 +11,11 @@ from typing import Any
 
 from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
 from palaestrai_mosaik.design.search import sought
+from palaestrai_mosaik.design.search_journal import read_settings
 from palaestrai_mosaik.design.settings_table import (
     SettingRecord,
     count_failed,
     failure_reasons,
-    read_settings,
     retries_of,
     retries_text,
 )
@@ -31,7 +31,7 @@ from palaestrai_mosaik.execution import (
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.job import JobRecord
-from palaestrai_mosaik.execution.status import RunState, job_path
+from palaestrai_mosaik.execution.status import RunState, job_path, lost_runs, without_lost
 from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
@@ -39,7 +39,7 @@ from .common import find_folder, store_option
 from .output import say, wants_json
 from .run_lists import factors_of, list_runs, reason_lines, short_path
 from .tables import duration, number, table
-from .tune import failed_settings, retry_lines
+from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
 
 #: of a Pareto front, so many settings are named
 _MOST_OF_FRONT = 10
@@ -55,6 +55,7 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     opened = find_folder(folder)
     states = load_run_states(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
     settings = [] if opened.spec.search is None else read_settings(opened.path)
+    settings = without_lost(settings, lost_runs(states, settings))
     data = _as_json(opened, states, store, settings)
     if wants_json():
         answer(data)
@@ -77,6 +78,8 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     if lines and not data["failed"]:
         say("failed:")
     for line in lines:
+        say(line)
+    for line in _document_lines(opened, data, store):
         say(line)
     for line in _left_lines(opened, data, store):
         say(line)
@@ -128,17 +131,31 @@ def _cluster_lines(data: dict[str, Any]) -> Iterator[str]:
     yield from data["faults"]
 
 
+def _document_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
+    """Yield which run documents are missing, and how they come back."""
+    missing = data["missing_documents"]
+    if missing:
+        name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+        how = "put it back, or generate the design again; nothing is executed until then"
+        if folder.spec.search is not None:
+            how = f"to write it again: arsenai resume {name}"
+        yield f"{count(len(missing), 'run document')} missing ({listed(missing, MOST_FILES)}); {how}"
+
+
 def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
     """Yield what is left of a search, and how it is done."""
-    if data["search_over"] is None:
+    if data["search"] is None or data["search_over"] is None:
         return
     name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+    lost = data["settings"].get("lost", 0)
+    if lost and not data["running"]:
+        yield lost_line(lost, folder.path, store)
+    elif data["search_over"] is False and not data["submissions"] and not data["running"]:
+        if data["failed_tasks"] is not None:
+            n, output = data["failed_tasks"]["tasks"], short_path(data["failed_tasks"]["output"])
+            yield f"{count(n, 'task')} of the newest submission failed: what they printed is in {output}"
+        yield f"the search is not over: arsenai resume {name}"
     if data["search_over"] is False:
-        if not data["submissions"] and not data["running"]:
-            if data["failed_tasks"] is not None:
-                n, output = data["failed_tasks"]["tasks"], short_path(data["failed_tasks"]["output"])
-                yield f"{count(n, 'task')} of the newest submission failed: what they printed is in {output}"
-            yield f"the search is not over: arsenai resume {name}"
         return
     yield f"the search is over: {data['search_over']}"
     left = sum(by is None for by in data["retried"].values())
@@ -173,6 +190,7 @@ def _as_json(
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
+        "missing_documents": folder.missing_documents(),
         "not_reached": _not_reached(folder, states),
         "failed": [
             {
@@ -245,7 +263,7 @@ def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingR
         "best": None
         if best is None
         else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},
-        "search_over": _search_over(folder),
+        "search_over": False if any(one.state == "lost" for one in settings) else _search_over(folder),
         "confirm": _confirmed(folder, store) if spec.search.confirm and complete else None,
     }
 

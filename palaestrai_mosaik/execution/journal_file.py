@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.search_journal import DAMAGED
 from palaestrai_mosaik.errors import ExecutionError
 
 #: seconds after which the lock of a process that was killed is removed; a holder needs milliseconds
@@ -94,10 +95,7 @@ class JournalFile:
 
     def refuse_line(self, number: int, error: Exception | None = None) -> NoReturn:
         """Raise :class:`ExecutionError` for the damaged entry ``number``, counted from 0."""
-        raise ExecutionError(
-            f"{self.path}:{number + 1}: this line of the search's journal is damaged; put back a copy of the file, or "
-            "delete the lines from there on: the search then continues with what stands before"
-        ) from error
+        raise ExecutionError(f"{self.path}:{number + 1}: {DAMAGED}") from error
 
     def _append(self, handle: int, data: bytes) -> None:
         """Append ``data`` to the open file; the caller holds the lock."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
-from palaestrai_mosaik.design.settings_table import read_settings
+from palaestrai_mosaik.design.search_journal import read_settings
+from palaestrai_mosaik.design.settings_table import SettingRecord
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
@@ -44,7 +46,7 @@ class RunStatus(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failed"
     CANCELLED = "cancelled"
-    #: the run's process is gone without a record, or its results are gone
+    #: its process is gone without a record, or its results are gone: the store and the journal of a search disagree
     LOST = "lost"
 
 
@@ -234,16 +236,61 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
     )
     all_states = tuple(states)
     if folder.spec.search is not None:
-        all_states = tuple(_with_skipped(folder, all_states))
+        all_states = tuple(_with_settings(all_states, read_settings(folder.path)))
     return States(all_states, tuple(assignments.problems), assignments.searching, tuple(assignments.faults))
 
 
-def _with_skipped(folder: DesignFolder, states: Sequence[RunState]) -> Iterator[RunState]:
-    """Yield the states of a search's runs; waiting runs of settled settings are skipped."""
-    settled = {setting.number for setting in read_settings(folder.path) if setting.state != "running"}
+def _with_settings(states: Sequence[RunState], settings: Sequence[SettingRecord]) -> Iterator[RunState]:
+    """Yield the states of a search's runs; waiting runs of settled settings are lost or skipped."""
+    by_number = {setting.number: setting for setting in settings}
     for state in states:
-        skipped = state.status is RunStatus.WAITING and state.planned.row in settled
-        yield replace(state, status=RunStatus.SKIPPED) if skipped else state
+        setting = by_number.get(state.planned.row)
+        if setting is None or state.status is not RunStatus.WAITING:
+            yield state
+        elif _has_recorded(setting, state.planned):
+            yield replace(state, status=RunStatus.LOST)
+        else:
+            yield state if setting.state == "running" else replace(state, status=RunStatus.SKIPPED)
+
+
+def _has_recorded(setting: SettingRecord, run: PlannedRun) -> bool:
+    """Whether a run of a setting has finished or was pruned, according to the search."""
+    # The runs of a setting are executed in order, and the last one of a failed setting has failed.
+    return run.repetition < setting.runs - (setting.state in ("failed", "retried"))
+
+
+#: statuses of a run that has results, or will have them
+_KEPT = frozenset({RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.RUNNING, RunStatus.QUEUED})
+
+
+def lost_runs(states: States, settings: Sequence[SettingRecord]) -> tuple[RunState, ...]:
+    """Return the runs of a search that have ended before, and whose results are neither in the store nor in their own.
+
+    Args:
+        states: the states of all runs.
+        settings: the settings of the search.
+    """
+    by_number = {setting.number: setting for setting in settings}
+    return tuple(
+        state
+        for state in states.runs
+        if state.status not in _KEPT
+        and state.planned.row in by_number
+        and _has_recorded(by_number[state.planned.row], state.planned)
+    )
+
+
+def without_lost(settings: Sequence[SettingRecord], lost: Sequence[RunState]) -> list[SettingRecord]:
+    """Return the settings of a search; those of ``lost`` runs count as not executed, and their state is ``lost``."""
+    gone = Counter(state.planned.row for state in lost)
+    return [
+        replace(
+            setting, state="lost", values=(), runs=setting.runs - gone[setting.number], steps=0, seconds=0.0
+        )
+        if setting.number in gone and setting.state != "running"
+        else setting
+        for setting in settings
+    ]
 
 
 def _state(
@@ -263,15 +310,17 @@ def _state(
     if marker is not None and not marker.of_this_host:
         instances = tuple(_mark_dead_instances(instances, marker, path))
     statuses = [instance.status for instance in instances]
+    recorded = list(statuses)
     in_run_store = in_run_store or (
         record is not None and record.status == "finished" and _is_whole(folder.path, run, record)
     )
-    status = _status(record, marker, statuses, in_run_store, assignment)
+    if record is not None and record.status == "pruned" and _is_whole(folder.path, run, record):
+        recorded.append("pruned")
+    status = _status(record, marker, recorded, in_run_store, assignment)
     if status is None:
         assert marker is not None
         status = RunStatus.LOST if is_stale(path) else RunStatus.RUNNING
-    recorded = status in (RunStatus.FINISHED, RunStatus.PRUNED)
-    collected = not recorded or status.value in statuses
+    collected = status not in (RunStatus.FINISHED, RunStatus.PRUNED) or status.value in statuses
     return RunState(run, status, record, marker, instances, assignment, collected)
 
 
@@ -299,7 +348,7 @@ def _status(
     Args:
         record: the run's record.
         marker: the marker of an attempt without a record.
-        statuses: the statuses of its instances, the newest last.
+        statuses: the statuses of its instances, the newest last; also of a pruned one in its own store.
         in_run_store: whether its own store has its complete results.
         assignment: its task.
     """
@@ -329,7 +378,8 @@ def _status_without_process(
     if record is not None and record.status == "failed" and submitted_again:
         return RunStatus.WAITING
     if record is not None:
-        return RunStatus.LOST if record.status == "finished" else RunStatus(record.status)
+        gone = record.status in ("finished", "pruned") and record.status not in statuses
+        return RunStatus.LOST if gone else RunStatus(record.status)
     return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
 
 
@@ -361,10 +411,11 @@ def _is_current(record: JobRecord | None, attempt: int) -> bool:
 
 
 def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
-    """Whether the run's own store has the complete instance of its record."""
+    """Whether the run's own store has the instance of its record, which ended as the record says."""
     if record.instance is None:
         return False
-    return is_whole(Path(run_store_location(folder, run_file_stem(run)).location), record.instance)
+    own_store = Path(run_store_location(folder, run_file_stem(run)).location)
+    return is_whole(own_store, record.instance, record.status)
 
 
 def load_run_states(

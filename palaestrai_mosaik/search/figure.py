@@ -11,10 +11,9 @@ from palaestrai_mosaik.analysis.plot import draw_panels
 from palaestrai_mosaik.analysis.series import Curve, Panel
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import read_settings
 from palaestrai_mosaik.errors import ExecutionError
 
-from .result import best_settings, history
+from .result import best_settings, history, settings_now
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +42,7 @@ def history_figure(folder: str | Path, store: str | None = None) -> Figure:
     spec, path = opened.spec, opened.path
     if spec.search is None:
         raise ExecutionError(f"{path} is the folder of a design without a search")
-    records, outcome = read_settings(path), sought(spec)[0]
+    (records, _), outcome = settings_now(opened, store), sought(spec)[0]
     points = history(spec, records)
     if not points:
         raise ExecutionError(f"{path}: no setting of the search is complete yet")

@@ -16,14 +16,17 @@ from palaestrai_mosaik import seeding
 from palaestrai_mosaik.analysis.beside import Importance, Importances, explained_by_chance
 from palaestrai_mosaik.analysis.lost_runs import rank
 from palaestrai_mosaik.analysis.sensitivity import is_constant
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.design.methods.significance import maxt_adjusted
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings, retries_text
+from palaestrai_mosaik.design.search_journal import FOLDER, JOURNAL, read_settings
+from palaestrai_mosaik.design.settings_table import SettingRecord, retries_text
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.journal import Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.status import load_run_states, lost_runs, without_lost
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types.arrays import FloatArray
 
@@ -128,7 +131,7 @@ def search_result(spec: DesignSpec, path: Path, store: str | None = None) -> Sea
         path: its folder.
         store: the URL of the store of its runs; ``None``: ``results`` in the folder.
     """
-    records = read_settings(path)
+    records, lost = settings_now(DesignFolder.open(path), store)
     states = Counter(record.state for record in records)
     runs, steps = sum(record.runs for record in records), sum(record.steps for record in records)
     words = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
@@ -136,6 +139,11 @@ def search_result(spec: DesignSpec, path: Path, store: str | None = None) -> Sea
     again = retries_text(records)
     if again:
         summary += f" {again[0].upper()}{again[1:]}."
+    if lost:
+        summary += (
+            f" Results of {count(lost, 'run')} are gone: the settings of these count as not executed until they are made "
+            f"again (arsenai resume {path})."
+        )
     summary += "".join(f" {text}" for text in (*_ties(spec, records), *_constant(spec, records)))
     shares: Importances = {}
     if find_spec("optuna") is not None and (path / FOLDER / JOURNAL).is_file():
@@ -143,6 +151,24 @@ def search_result(spec: DesignSpec, path: Path, store: str | None = None) -> Sea
         sentences = explained_by_chance(shares, spec.analysis.confidence)
         summary += "".join(f" {text[0].upper()}{text[1:]}." for text in sentences)
     return SearchResult(summary, best_settings(spec, path, records, store), history(spec, records), shares)
+
+
+def settings_now(folder: DesignFolder, store: str | None = None) -> tuple[list[SettingRecord], int]:
+    """Return the settings of the search in a folder, and the number of its runs whose results are gone.
+
+    The settings of these runs count as not executed.
+
+    Args:
+        folder: the folder.
+        store: the URL of the store of its runs; ``None``: ``results`` in the folder.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    settings = read_settings(folder.path)
+    states = load_run_states(folder, StoreLocation.of(folder.path / RESULTS, store), ask=False)
+    lost = lost_runs(states, settings)
+    return without_lost(settings, lost), len(lost)
 
 
 def best_settings(
@@ -165,6 +191,10 @@ def best_settings(
         folder: the folder at ``path``, if it is open already, with all rows of ``records``.
     """
     fresh = _fresh_outcomes(spec, path, store)
+    if records and folder is None:
+        folder = DesignFolder.open(path)
+        # The folder follows the journal with a delay.
+        records = [record for record in records if record.number < folder.manifest["counts"]["rows"]]
     chosen = ranked(spec, records)
     chosen += [
         record

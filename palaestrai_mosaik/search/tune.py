@@ -34,6 +34,7 @@ from palaestrai_mosaik.store.location import StoreLocation
 from .cluster import FailedTasks, Submitted, TaskWatch, failed_tasks
 from .cluster import submit as submit_search
 from .confirm import confirm, make_confirming, write_winner
+from .lost import LostRuns
 from .progress import SearchProgress
 from .result import BestSetting, best_settings
 from .search import Search, Worker, executed
@@ -48,6 +49,7 @@ class TuneSummary:
         states: number of settings in each state, earlier ones included.
         settings: number of settings settled now.
         ended: number of runs executed now, by status.
+        again: number of these whose results had been recorded before, and were gone.
         failures: the records of runs that failed now.
         reasons: the reasons for the failures of all failed settings, by number.
         best: the best settings, the best first; for several objectives, the Pareto front.
@@ -63,12 +65,14 @@ class TuneSummary:
         retried: number of failed settings marked now for another execution.
         to_retry: number of settings that have failed by themselves, and may be retried on request.
         retries_left: number of marked settings that were not proposed again yet.
+        restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
     folder: Path
     states: dict[str, int] = field(default_factory=dict)
     settings: int = 0
     ended: dict[str, int] = field(default_factory=dict)
+    again: int = 0
     failures: list[JobRecord] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
     best: list[BestSetting] = field(default_factory=list)
@@ -84,6 +88,7 @@ class TuneSummary:
     retried: int = 0
     to_retry: int = 0
     retries_left: int = 0
+    restored: list[str] = field(default_factory=list)
 
 
 def tune(
@@ -122,20 +127,22 @@ def tune(
     summary = TuneSummary(path)
     with held(execution_lock(path), path):
         search = _begin(spec, path, settings, location)
+        summary.restored = search.restored
         if settings.executor == "slurm":
             _wait_for_tasks(search, settings, progress, summary, retry_failed)
         else:
             if retry_failed:
                 summary.retried = search.retry_failed()
-            recorded = work(search, make_executor(settings, DesignFolder.open(path)), progress, summary)
+            executor = make_executor(settings, DesignFolder.open(path))
+            recorded = work(search, LostRuns(search, location), executor, progress, summary)
             summary.not_read_back = why_unreadable(location, recorded)
         summary.failures += search.failures
-        records = search.records()
+        summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
+        records = LostRuns(search, location).settings()
         summary.ended_by = search.ended_by or search.over()
-        if any(record.state == "running" for record in records):
+        if any(record.state in ("running", "lost") for record in records):
             # Settings of killed processes are still running, so the search can go on.
             summary.ended_by = None
-        summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
     summary.states = dict(Counter(record.state for record in records))
     _count_retries(summary, records)
     summary.reasons = failure_reasons(records)
@@ -162,7 +169,9 @@ def _begin(spec: DesignSpec, path: Path, settings: Settings, location: StoreLoca
         2 * GRACE,
         of=lambda marker: marker.task is None or marker.task.startswith(pilots),
     )
-    return Search(spec, growing, settings, Worker(location, own_store=settings.executor in OWN_STORES))
+    search = Search(spec, growing, settings, Worker(location, own_store=settings.executor in OWN_STORES))
+    search.write(now=True)
+    return search
 
 
 def _count_retries(summary: TuneSummary, records: Sequence[SettingRecord]) -> None:
@@ -219,6 +228,9 @@ class SearchSubmission:
         winner: the run document of the recommended one, relative to the folder; ``None``: there is no such setting.
         to_retry: number of settings that have failed by themselves, and may be retried on request.
         retries_left: number of marked settings that were not proposed again yet.
+        lost: number of settings that count as not executed, because results of their runs are gone. Tasks do not
+            execute these again.
+        restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
     submitted: Submitted
@@ -230,6 +242,8 @@ class SearchSubmission:
     winner: str | None
     to_retry: int
     retries_left: int
+    lost: int
+    restored: list[str]
 
 
 def submit(
@@ -274,7 +288,9 @@ def submit(
                 dry_run=dry_run,
                 retry_failed=retry_failed,
             )
-            over, records = search.over(), search.records()
+            records = LostRuns(search, location).settings()
+            lost = sum(record.state == "lost" for record in records)
+            over = None if lost else search.over()
         finally:
             search.close()
         if over is not None and not dry_run:
@@ -303,18 +319,37 @@ def submit(
         summary.winner,
         summary.to_retry,
         summary.retries_left,
+        lost,
+        search.restored,
     )
 
 
 def work(
-    search: Search, executor: Executor, progress: SearchProgress, summary: TuneSummary
+    search: Search, lost: LostRuns, executor: Executor, progress: SearchProgress, summary: TuneSummary
 ) -> list[JobRecord]:
-    """Execute the jobs of ``search`` until there is nothing more to begin, or the user ends it; return their records."""
+    """Execute ``lost`` runs again, then the jobs of ``search`` until there is nothing more to begin.
+
+    The user may end it before.
+
+    Returns:
+        The records of all runs.
+    """
     records: list[JobRecord] = []
     ended: Counter[str] = Counter()
-    progress.begin_search(search.spec, search.records(), executor.processes)
+    progress.begin_search(search.spec, lost.settings(), executor.processes)
     try:
         with signals_cancel(executor, progress):
+            for record in executor.run(lost.jobs()) if lost.runs else ():
+                ended[record.status] += 1
+                records.append(record)
+                lost.ended(record)
+                progress.ended(record)
+            summary.again = len(records)
+            for setting in lost.made_again(records):
+                progress.settled(setting)
+            if executor.cancelled:
+                return records
+            search.begin()
             for record in executed(search, executor):
                 ended[record.status] += 1
                 records.append(record)

@@ -4,9 +4,11 @@ from .control import Mode, SimulationFlowControl
 from .information import ActuatorInformation, RewardInformation, SensorInformation
 from .spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from .topology import Device, Edge, Node, Topology
+from .vectors import ActuatorSetpoints, SensorReadings
 
 __all__ = [
     "ActuatorInformation",
+    "ActuatorSetpoints",
     "Box",
     "Device",
     "Discrete",
@@ -17,6 +19,7 @@ __all__ = [
     "Node",
     "RewardInformation",
     "SensorInformation",
+    "SensorReadings",
     "SimulationFlowControl",
     "Space",
     "Topology",

@@ -19,6 +19,7 @@ from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.execution import run_states
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.web.actions import perform
 from palaestrai_mosaik.web.data import get
@@ -330,3 +331,16 @@ def test_one_file_shows_the_search(browser: Browser, tmp_path: Path) -> None:
     assert browser.errors() == []
     # the same search, the same bytes
     assert folder.view().html == page.read_text(encoding="utf-8")
+
+
+def test_settings_that_have_lost_results_are_called_so(here: Path) -> None:
+    tuned(search_design(search={"sampler": "random", "budget": {"runs": 3}}))
+    with Store(here / "f" / RESULTS) as store:
+        runs = store.runs()
+        delete_runs(store, list(runs.loc[runs["document"] == "valley-1-r0", "run"]))
+    source = Source(Store(here / "f" / RESULTS, read_only=True), DesignFolder.open("f"))
+    found: Any = get(source, "design/search")
+    assert (found["counts"]["complete"], found["counts"]["lost"]) == (2, 1)
+    assert found["states"][found["settings"]["state"][1]] == "lost"
+    assert 1 not in [one["number"] for one in found["best"]]
+    source.close()

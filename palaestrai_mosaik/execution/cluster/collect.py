@@ -20,7 +20,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, FileLock
-from palaestrai_mosaik.design.settings_table import read_settings
+from palaestrai_mosaik.design.search_journal import read_settings
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS

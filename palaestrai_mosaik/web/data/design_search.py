@@ -16,8 +16,11 @@ import numpy as np
 
 from palaestrai_mosaik.design.folder import CONFIRM, JOBS, RESULTS
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SETTINGS, SettingRecord, SettingState, read_settings
+from palaestrai_mosaik.design.search_journal import read_settings
+from palaestrai_mosaik.design.settings_table import SETTINGS, SettingRecord, SettingState
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
+from palaestrai_mosaik.execution import RunStatus
+from palaestrai_mosaik.execution.status import lost_runs, without_lost
 from palaestrai_mosaik.search.confirm import ROWS
 from palaestrai_mosaik.search.result import best_settings, history
 
@@ -50,9 +53,11 @@ class SearchWatch:
             found = tuple(map(_stamp, names))
             # (a setting is shown with its factors: the folder must have its row)
             rows = seen.folder.manifest["counts"]["rows"]
-            if not self._kept or (found, rows) != (self._files, self._kept["rows"]):
+            lost = seen.states().statuses().count(RunStatus.LOST)
+            if not self._kept or (found, rows, lost) != (self._files, self._kept["rows"], self._kept["lost"]):
                 try:
-                    self._kept = {"version": _version(found, rows), "rows": rows, **_search(seen)}
+                    version = _version(found, rows, lost)
+                    self._kept = {"version": version, "rows": rows, "lost": lost, **_search(seen)}
                 except (ExecutionError, DocumentError) as error:
                     raise ResourceError(str(error)) from error
                 self._files = found
@@ -66,8 +71,9 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def _version(found: Sequence[tuple[int, int] | None], rows: int) -> str:
-    return "-".join(["" if one is None else f"{one[0]:x}.{one[1]:x}" for one in found] + [f"{rows:x}"])
+def _version(found: Sequence[tuple[int, int] | None], rows: int, lost: int) -> str:
+    stamps = ["" if one is None else f"{one[0]:x}.{one[1]:x}" for one in found]
+    return "-".join([*stamps, f"{rows:x}", f"{lost:x}"])
 
 
 def _search(seen: DesignWatch) -> dict[str, Any]:
@@ -76,6 +82,7 @@ def _search(seen: DesignWatch) -> dict[str, Any]:
     assert spec.search is not None
     outcomes = sought(spec)
     records = read_settings(folder.path)
+    records = without_lost(records, lost_runs(seen.states().states, records))
     points = history(spec, records)
     counts = Counter(one.state for one in records)
     counted = [one for one in records if one.state != "retried"]
