@@ -37,7 +37,8 @@ from .confirm import confirm, make_confirming, write_winner
 from .lost import LostRuns
 from .progress import SearchProgress
 from .result import BestSetting, best_settings
-from .search import Search, Worker, executed
+from .search import Search, executed
+from .stores import Worker
 
 
 @dataclass
