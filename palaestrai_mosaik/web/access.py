@@ -1,4 +1,4 @@
-"""Who may use the server: a token, names of the host, and where a request comes from."""
+"""Access to the server: checks of the token, the host name and the origin of requests."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from palaestrai_mosaik.runner.user_key import sign
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.urls import database_url, masked
 
-#: a header ``Host``: a name or an address, and the port if it has one
+#: a header ``Host``: a name or an address, and an optional port
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{0,5}))?", re.ASCII | re.IGNORECASE)
-#: the names by which a browser on the same machine reaches a server that listens there
+#: the names by which a browser reaches a loopback server on the same machine
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may use the server.
+    """Decides which requests the server answers.
 
     Attributes:
-        hosts: values of the header ``Host`` that are answered: ``127.0.0.1:8765``, or a name without a port for all ports,
-            since ``ssh -L`` may bring another one. A page of another name that was made to lead here (DNS rebinding)
-            is not answered.
-        token: the first address has it; the browser then keeps it as a cookie.
-        any_address: whether each IP address is answered as host, too: a server that listens on all of a machine's does
-            not know which of them a browser uses. No name can be rebound to what is no name.
+        hosts: accepted values of the header ``Host``: ``127.0.0.1:8765``, or a name without a port for all ports,
+            because ``ssh -L`` may use another port. This rejects pages of other names that resolve to this server (DNS
+            rebinding).
+        token: the token. The first address contains it; the browser then keeps it as a cookie.
+        any_address: whether any IP address is accepted as host. A server that listens on all addresses of a machine
+            does not know which one a browser uses. Only names can be rebound, IP addresses cannot.
     """
 
     hosts: frozenset[str]
@@ -41,16 +41,16 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie: servers at several ports of one host do not replace each other's."""
+        """The name of the cookie. It contains the port, so servers on one host do not overwrite each other's cookies."""
         ports = sorted(port for host in self.hosts if (port := _split(host)[1]))
         return "-".join(["palaestrai-mosaik", *ports[:1]])
 
     def admits(self, token: str | None) -> bool:
-        """Whether a token is the one of this server."""
+        """Whether ``token`` is the token of this server."""
         return token is not None and hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
 
     def answers(self, host: str | None) -> bool:
-        """Whether requests to ``host`` (of the header) are answered."""
+        """Whether ``host``, a value of the header ``Host``, is accepted."""
         if host is None:
             return False
         host = host.lower()
@@ -60,22 +60,22 @@ class Access:
         )
 
     def is_own(self, origin: str | None, host: str | None) -> bool:
-        """Whether ``origin`` (of the header) is the page that ``host`` has sent."""
+        """Whether ``origin``, a value of the header ``Origin``, is the page that ``host`` served."""
         return origin is not None and host is not None and origin.lower() == f"http://{host.lower()}"
 
 
 def lasting_token(
     location: StoreLocation, port: int, *, read_only: bool, modules: Sequence[str] | None
 ) -> str:
-    """Return the token of a store's page: the same after each restart, and kept nowhere.
+    """Return the token for the page of a store. It is the same after each restart, and is not stored.
 
-    It is made of this user's private key. A page at another port or with other rights has another one, so that who has the
-    address of a page that only shows cannot start anything on a later one.
+    The token is a signature with this user's private key. It depends on the port and the rights of the page, so the
+    address of a read-only page does not permit starting anything on a later page.
 
     Args:
         location: the store.
         port: the port at which the page is served.
-        read_only: the page only shows.
+        read_only: whether the page only shows.
         modules: the modules that documents in the page may name; ``None``: all.
 
     Raises:
@@ -85,26 +85,26 @@ def lasting_token(
     folder = os.path.realpath(location.folder or location.directory or DEFAULT_STORE)
     database = "" if location.folder is not None else masked(database_url(location.location))
     rights = "read-only" if read_only else None if modules is None else sorted(modules)
-    # what begins so is no manifest of a checkpoint: neither signature can be used in place of the other
+    # this prefix never starts a checkpoint manifest, so one signature cannot be used as the other
     return sign(b"token of a page " + json.dumps([folder, database, port, rights]).encode())
 
 
 def names_of(host: str, port: int, machine: tuple[str, ...]) -> frozenset[str]:
-    """Return what the header ``Host`` may be where a server listens on ``host``.
+    """Return the accepted values of the header ``Host`` for a server that listens on ``host``.
 
     Args:
-        host: the address or name that it listens on.
+        host: the address or name on which the server listens.
         port: its port.
-        machine: the names of this machine, for a server that others reach.
+        machine: the names of this machine, for a server that other machines can reach.
     """
-    shown = f"[{host}]" if ":" in host else host.lower()
+    name = f"[{host}]" if ":" in host else host.lower()
     return frozenset(
-        {f"{shown}:{port}", shown, *LOOPBACK, *(() if is_loopback(host) else map(str.lower, machine))}
+        {f"{name}:{port}", name, *LOOPBACK, *(() if is_loopback(host) else map(str.lower, machine))}
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on ``host``."""
+    """Whether only this machine can reach a server that listens on ``host``."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -112,9 +112,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """Return the name and the port of a header ``Host``, and two empty texts for any other text."""
-    found = _HOST.fullmatch(host)
-    return ("", "") if found is None else (found[1], found[2] or "")
+    """Return the name and the port of a header ``Host``; two empty strings if it is malformed."""
+    match = _HOST.fullmatch(host)
+    return ("", "") if match is None else (match[1], match[2] or "")
 
 
 def _is_address(name: str) -> bool:

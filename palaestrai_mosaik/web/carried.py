@@ -1,4 +1,4 @@
-"""What a page in one file carries: resources by their address, as many as it may have."""
+"""The resources that a page in one file carries, by address, within a size limit."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from .data import get
 from .encoding import to_json
 from .resources import Source, address
 
-#: parts are left out of a file that would be larger (bytes); without its data, a file has about this size
+#: size in bytes above which optional parts are left out, and size of a file without data
 SIZE, _EMPTY = 5_000_000, 800_000
 
 
 def packed_size(*values: object) -> int:
-    """Return about how many bytes values take in a file: packed, and as text."""
-    return sum(len(gzip.compress(to_json(one, single=True), 6)) * 4 // 3 for one in values)
+    """Return the approximate number of bytes that values take in a file, compressed and as text."""
+    return sum(len(gzip.compress(to_json(value, single=True), 6)) * 4 // 3 for value in values)
 
 
 class Carried:
-    """The resources of a file.
+    """Collects the resources of a file.
 
     Attributes:
-        source: where they come from.
-        resources: what the file has, by address.
-        size: about how large the file is with them, in bytes.
-        limit: how large it may become by what can be left out, in bytes.
+        source: provides the resources.
+        resources: the carried resources by address.
+        size: the approximate size of the file with these resources, in bytes.
+        limit: the size that optional resources may not exceed, in bytes.
     """
 
     def __init__(self, source: Source):
@@ -37,22 +37,22 @@ class Carried:
         self.limit = SIZE
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """Return what the source has at ``path``; it is not carried yet."""
+        """Return the resource at ``path`` without carrying it."""
         return cast(Any, get(self.source, path, query))
 
     def take(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """Carry what the source has at ``path``, and return it."""
-        found = self.get(path, query)
-        self.add({address(path, query): found})
-        return found
+        """Carry the resource at ``path``, and return it."""
+        resource = self.get(path, query)
+        self.add({address(path, query): resource})
+        return resource
 
     def add(self, made: Mapping[str, object]) -> None:
-        """Carry these resources, however large they are."""
+        """Carry these resources regardless of their size."""
         self.size += packed_size(*made.values())
         self.resources |= made
 
     def add_if_small(self, made: Mapping[str, object], most: int | None = None) -> bool:
-        """Carry these resources if they take at most ``most`` bytes, and the file stays small; return whether they are."""
+        """Carry these resources if they take at most ``most`` bytes and the file stays below its limit; return whether it did."""
         size = packed_size(*made.values())
         if (most is not None and size > most) or self.size + size > self.limit:
             return False
@@ -63,7 +63,7 @@ class Carried:
 
 @contextmanager
 def reserved(carried: Carried, size: int) -> Iterator[None]:
-    """Keep ``size`` bytes of the file free within the block, for what comes after it."""
+    """Reserve ``size`` bytes of the file within the block, for resources that are added after it."""
     before, carried.limit = carried.limit, carried.limit - size
     try:
         yield

@@ -1,7 +1,7 @@
-"""The program that checks a document for the page: it reads an order as JSON, and prints what is wrong as JSON.
+"""The program that checks a document for the page. It reads a request and prints the problems, both as JSON.
 
-A check imports the classes that a document names and sets up its environments. In a process of its own, no code of
-users can stop the server, stay in its memory, or print into its answer.
+A check imports the classes that a document names and sets up its environments. In a separate process, users' code
+cannot stop the server, stay in its memory, or print into its answer.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from palaestrai_mosaik.runner.agent_check import check_document
 def check_text(
     text: str, name: str, settings: Sequence[str] = (), allow_modules: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Return what is wrong in a document, as ``palaestrai-mosaik check`` and ``arsenai check`` report it.
+    """Check a document like ``palaestrai-mosaik check`` and ``arsenai check``; return the problems.
 
     Args:
-        text: the document as YAML: a run document, or a design, which has keys that only designs have.
-        name: what messages call it.
-        settings: other values at some paths (``PATH=VALUE``) of a run document.
-        allow_modules: the modules that it may name; ``None``: all.
+        text: the document as YAML: a run document, or a design, which is recognized by its keys.
+        name: the name of the document in messages.
+        settings: changed values of a run document (``PATH=VALUE``).
+        allow_modules: the modules that the document may name; ``None``: all.
 
     Returns:
-        ``kind`` (``run`` or ``design``), ``uid``, ``problems`` and ``warnings`` (``file`` of what is in another file,
-        ``line`` and ``column`` from 1, ``path``, ``message``), ``description`` of a sound run document.
+        ``kind`` (``run`` or ``design``), ``uid``, ``problems`` and ``warnings`` (``file`` if it is another file,
+        ``line`` and ``column`` from 1, ``path``, ``message``), and ``description`` of a sound run document.
     """
     kind = "design" if is_design(text, name) else "run"
     uid, description = None, ""
@@ -70,7 +70,7 @@ def check_text(
 
 
 def is_design(text: str, name: str = "<string>") -> bool:
-    """Whether a text is a design: it has keys that only designs have."""
+    """Whether a text is a design, which has keys that run documents do not have."""
     try:
         value = read(text, name).value
     except DocumentError:
@@ -91,7 +91,7 @@ def _check_run(
 
 
 def _data(problems: Iterable[Problem], name: str, text: str) -> list[dict[str, Any]]:
-    each = list(dict.fromkeys(problems))
+    unique = list(dict.fromkeys(problems))
     return [
         {
             "file": None if problem.file in ("", name) else problem.file,
@@ -100,19 +100,21 @@ def _data(problems: Iterable[Problem], name: str, text: str) -> list[dict[str, A
             "path": problem.path or None,
             "message": problem.message,
         }
-        for problem, column in zip(each, columns_of(each, {name: text}), strict=True)
+        for problem, column in zip(unique, columns_of(unique, {name: text}), strict=True)
     ]
 
 
 def main() -> None:
-    """Answer the order on standard input; what the code of documents prints goes to standard error."""
+    """Read a request from standard input, and print the answer. Output of users' code is redirected to standard error."""
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    # code of users is found where commands find it
+    # users' modules are importable from the working directory, as in commands
     sys.path[0:1] = [os.getcwd()]
-    order = json.load(sys.stdin.buffer)
-    found = check_text(order["text"], order["name"], order.get("settings", ()), order.get("allow_modules"))
-    answer.write(json.dumps(found).encode("utf-8", "backslashreplace"))
+    request = json.load(sys.stdin.buffer)
+    result = check_text(
+        request["text"], request["name"], request.get("settings", ()), request.get("allow_modules")
+    )
+    answer.write(json.dumps(result).encode("utf-8", "backslashreplace"))
     answer.close()
 
 

@@ -1,7 +1,7 @@
-"""Matrices of slowly changing numbers in few bytes, for pages in one file; ``static/data.js`` reads them.
+"""Compact encoding of matrices of slowly changing numbers, for pages in one file; ``static/data.js`` decodes it.
 
-Each column is rounded to a quantum, a millionth of its largest value, and only the changes from row to row are kept,
-their low bytes apart from their high ones: gzip then finds little left. Equal columns are kept once.
+Each column is rounded to a quantum, a millionth of its largest value. Only the changes from row to row are stored, with
+their low bytes apart from their high bytes, so that gzip compresses them well. Equal columns are stored once.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import FloatMatrix
 
-#: quanta that the largest value of a column has
+#: the largest value of a column in quanta
 _QUANTA = 1_000_000
 _BYTE = 8
 
 
 def compact(values: FloatMatrix) -> dict[str, Any]:
-    """Return what ``decode`` of ``data.js`` turns into the matrix again, row after row.
+    """Encode a matrix; ``decode`` of ``data.js`` restores it, row after row.
 
     Args:
-        values: shape ``(rows, columns)``. What is not finite becomes NaN.
+        values: shape ``(rows, columns)``. Infinite values become NaN.
 
     Returns:
-        ``rows``, ``quantum`` (of each different column), ``of`` (which of these each column is), ``planes`` (bytes of the
-        changes, zigzag-coded, from the lowest on), and ``missing`` (1 where there is no value; ``None``: nowhere).
+        ``rows``, ``quantum`` (of each distinct column), ``of`` (the index of the distinct column for each column),
+        ``planes`` (bytes of the zigzag-coded changes, lowest first), and ``missing`` (1 for missing values; ``None`` if
+        no value is missing).
     """
     rows, count = values.shape
     columns = np.where(np.isfinite(values), values, np.nan).T

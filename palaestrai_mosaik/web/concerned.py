@@ -1,6 +1,6 @@
-"""Where in the text of a run document a failure belongs: what its message, its notes and its frames name.
+"""Locates failures in the text of a run document, by the names in their messages, notes and frames.
 
-The text is read as YAML only: nothing that it names is imported, and what it says may be of anybody.
+The text is only read as YAML; nothing is imported, because the author of the text is not trusted.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.experiment.short_names import SHORT_NAMES, full_name
 from palaestrai_mosaik.experiment.yaml_text import read
 
-#: of a traceback, so many characters are looked at: its end says what was raised, and where
+#: number of characters at a traceback's end that are searched: the end has the error and its origin
 _MOST = 20_000
-#: places that are looked at; a text can be made to have any number of them
+#: maximum number of paths that are searched; a text can be crafted to have any number
 _MOST_PLACES = 200_000
 #: keys of an agent that name classes
 _CLASSES = ("muscle", "brain", "objective", "memory", "name")
@@ -30,22 +30,22 @@ _FRAME = re.compile(r'^ *File "([^"\n]+)", line \d+', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A line of a document, counted from 1, and what stands there that a failure concerns."""
+    """A line of a document, counted from 1, and the part of the document there that a failure concerns."""
 
     line: int
     what: str
 
 
 def marks(text: str, said: str, phase: int | None = None) -> list[Mark]:
-    """Return the lines of a run document that a failure concerns, the most telling one first.
+    """Return the lines of a run document that a failure concerns, most relevant first.
 
     Args:
         text: the document.
-        said: the failure's traceback, message included.
-        phase: number of the phase in which it happened: what other phases say of an agent comes later.
+        said: the failure's traceback with its message.
+        phase: number of the phase in which the failure happened; entries of other phases come later.
 
     Returns:
-        None where nothing in the document is named, or where the text cannot be read.
+        The marks; none if the failure names no part of the document, or the text cannot be read.
     """
     try:
         reading = read(text, "")
@@ -53,9 +53,9 @@ def marks(text: str, said: str, phase: int | None = None) -> list[Mark]:
         return []
     said = said[-_MOST:]
     document = _Document(reading.value, reading.lines, phase)
-    found = [*document.of_paths(said), *document.of_names(said)] or list(document.of_classes(said))
+    candidates = [*document.of_paths(said), *document.of_names(said)] or list(document.of_classes(said))
     seen: dict[int, Mark] = {}
-    for mark in found:
+    for mark in candidates:
         seen.setdefault(mark.line, mark)
     return list(seen.values())
 
@@ -65,13 +65,13 @@ class _Document:
 
     def __init__(self, value: Any, lines: Lines, phase: int | None):
         self._lines = lines
-        places = list(_places(value))
-        # what holds in a phase is written there, or in one before
-        order = sorted(range(len(places)), key=lambda k: _distance(places[k][0], phase))
-        self._places = [places[k] for k in order]
+        entries = list(_places(value))
+        # a phase's values are written in the phase itself, or in an earlier one
+        order = sorted(range(len(entries)), key=lambda k: _distance(entries[k][0], phase))
+        self._places = [entries[k] for k in order]
 
     def of_paths(self, said: str) -> Iterator[Mark]:
-        """Yield the places whose paths are written out (``schedule.0.train.agents.1``)."""
+        """Yield the lines of paths that are written out (``schedule.0.train.agents.1``)."""
         for path in dict.fromkeys(_PATH.findall(said)):
             parts = path.split(".")
             for length in range(len(parts), 1, -1):
@@ -81,30 +81,30 @@ class _Document:
                     break
 
     def of_names(self, said: str) -> Iterator[Mark]:
-        """Yield the agents, environments and channels that are named, the last named first."""
+        """Yield the lines of agents, environments and channels that are named, last named first."""
         files = _files(said)
         for kind, quoted in reversed(list(dict.fromkeys(_NAMED.findall(said)))):
             name = _unquoted(quoted)
-            entries = [place for place, value in self._places if _is_called(place, value, kind, name)]
+            entries = [path for path, value in self._places if _is_called(path, value, kind, name)]
             if not entries:
                 continue
-            # the class that raised may be named elsewhere: in an earlier phase, from which this one inherits
-            classes = [mark for place in entries for mark in self._classes(place, files)]
+            # the class that raised may be named in an earlier phase, from which this phase inherits
+            classes = [mark for path in entries for mark in self._classes(path, files)]
             yield from classes[:1]
             yield from self._mark(entries[0], f"{kind} {name!r}")
 
     def of_classes(self, said: str) -> Iterator[Mark]:
-        """Yield the classes in whose files the traceback has frames, the innermost first."""
+        """Yield the lines of classes from the traceback's frames, innermost first."""
         files = _files(said)
-        for place, value in self._places:
-            if isinstance(value, str) and place and _is_class_in(place, value, files):
-                yield from self._mark(place, value)
+        for path, value in self._places:
+            if isinstance(value, str) and path and _is_class_in(path, value, files):
+                yield from self._mark(path, value)
 
     def _classes(self, entry: Place, files: Sequence[str]) -> Iterator[Mark]:
-        for place, value in self._places:
-            inside = place[: len(entry)] == entry and len(place) <= len(entry) + 2
-            if inside and isinstance(value, str) and _is_class_in(place, value, files):
-                yield from self._mark(place, value)
+        for path, value in self._places:
+            inside = path[: len(entry)] == entry and len(path) <= len(entry) + 2
+            if inside and isinstance(value, str) and _is_class_in(path, value, files):
+                yield from self._mark(path, value)
 
     def _mark(self, place: Place, what: str) -> Iterator[Mark]:
         line = self._lines.nearest(place)
@@ -113,19 +113,19 @@ class _Document:
 
 
 def _places(value: Any) -> Iterator[tuple[Place, Any]]:
-    """Yield all values with their places; what stands at several places by aliases, once."""
+    """Yield all values with their paths. A value with several aliases is only expanded once."""
     seen: set[int] = set()
-    waiting: list[tuple[Place, Any]] = [((), value)]
+    stack: list[tuple[Place, Any]] = [((), value)]
     for _ in range(_MOST_PLACES):
-        if not waiting:
+        if not stack:
             return
-        place, one = waiting.pop()
-        yield place, one
-        if not isinstance(one, dict | list) or id(one) in seen:
+        path, item = stack.pop()
+        yield path, item
+        if not isinstance(item, dict | list) or id(item) in seen:
             continue
-        seen.add(id(one))
-        entries: Iterable[tuple[Any, Any]] = one.items() if isinstance(one, dict) else enumerate(one)
-        waiting += reversed([((*place, key), child) for key, child in entries])
+        seen.add(id(item))
+        entries: Iterable[tuple[Any, Any]] = item.items() if isinstance(item, dict) else enumerate(item)
+        stack += reversed([((*path, key), child) for key, child in entries])
 
 
 def _distance(place: Place, phase: int | None) -> int:
@@ -142,7 +142,7 @@ def _is_called(place: Place, value: Any, kind: str, name: str) -> bool:
 
 
 def _is_class_in(place: Place, name: str, files: Iterable[str]) -> bool:
-    """Whether the class that stands at a place, also by its short name, is in one of the files."""
+    """Whether the class at this path, possibly given by its short name, is defined in one of the files."""
     if place[-1] not in _CLASSES:
         return False
     topic = place[-2] if place[-1] == "name" and len(place) > 1 else place[-1]
@@ -150,14 +150,14 @@ def _is_class_in(place: Place, name: str, files: Iterable[str]) -> bool:
 
 
 def _files(said: str) -> list[str]:
-    """Return the files of a traceback's frames, the innermost first."""
+    """Return the files of a traceback's frames, innermost first."""
     return [file.replace("\\", "/") for file in reversed(_FRAME.findall(said))]
 
 
 def _is_in(name: str, files: Iterable[str]) -> bool:
-    """Whether the module of ``module:Class`` is one of the files."""
-    module, found, _ = name.partition(":")
-    if not found or not module:
+    """Whether one of the files is the module of ``module:Class``."""
+    module, colon, _ = name.partition(":")
+    if not colon or not module:
         return False
     path = "/" + module.replace(".", "/")
     return any(file.endswith((f"{path}.py", f"{path}/__init__.py")) for file in files)

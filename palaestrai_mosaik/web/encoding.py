@@ -1,4 +1,4 @@
-"""Values as JSON that a browser reads: long arrays as base64 of their bytes, NaN as ``null``."""
+"""Encodes values as JSON for browsers: long arrays as base64 of their bytes, NaN as ``null``."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: shorter arrays are plain lists, which people can read
+#: shorter arrays become plain lists, which are readable
 _SHORT = 32
 
 
 def to_json(value: Any, *, single: bool = False) -> bytes:
-    """Return ``value`` as JSON.
+    """Encode ``value`` as JSON.
 
     Arrays of numbers with more than 32 values become ``{"dtype", "shape", "base64"}``: little-endian bytes of
     ``float64``, ``float32``, ``int32`` or ``uint8``. Dates are ISO 8601 in UTC, frames are mappings of their columns.
 
     Args:
-        value: what JSON has, and arrays, frames, dates, paths, enumerations and dataclasses' mappings of it.
-        single: floats of arrays have single precision (7 digits), which halves their size.
+        value: plain data, arrays, frames, dates, paths and enumerations, and mappings and lists of these.
+        single: whether floats of arrays have single precision (7 digits), which halves their size.
 
     Raises:
-        TypeError: ``value`` contains something else.
+        TypeError: ``value`` contains an object of another type.
     """
     plain = _plain(value, single)
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -43,9 +43,9 @@ def _plain(value: Any, single: bool) -> Any:
     elif isinstance(value, float):
         result = value if math.isfinite(value) else None
     elif isinstance(value, Mapping):
-        result = {str(name): _plain(one, single) for name, one in value.items()}
+        result = {str(name): _plain(item, single) for name, item in value.items()}
     elif isinstance(value, list | tuple):
-        result = [_plain(one, single) for one in value]
+        result = [_plain(item, single) for item in value]
     elif isinstance(value, np.ndarray):
         result = _array(value, single)
     elif hasattr(value, "to_dict") and hasattr(value, "columns"):
@@ -62,7 +62,7 @@ def _plain(value: Any, single: bool) -> Any:
 
 
 def _moment(value: datetime) -> str | None:
-    if str(value) == "NaT":  # pandas' missing date is a datetime without a date
+    if str(value) == "NaT":  # pandas' NaT is a datetime without a date
         return None
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     return aware.astimezone(UTC).isoformat()
@@ -72,15 +72,18 @@ def _column(series: Any, single: bool) -> Any:
     values = series.to_numpy()
     if values.dtype.kind in "fiub":
         return _array(values, single)
-    # of pandas' own kinds, what is missing is no number and no text
+    # missing values of pandas' own dtypes are neither numbers nor texts
     missing = series.isna().to_numpy()
-    return [None if gone else _plain(one, single) for one, gone in zip(series.tolist(), missing, strict=True)]
+    return [
+        None if is_missing else _plain(item, single)
+        for item, is_missing in zip(series.tolist(), missing, strict=True)
+    ]
 
 
 def _array(values: npt.NDArray[Any], single: bool) -> Any:
     kind = values.dtype.kind
     if kind not in "fiub":
-        return [_plain(one, single) for one in values.tolist()]
+        return [_plain(item, single) for item in values.tolist()]
     if values.size <= _SHORT:
         return _plain(values.tolist(), False)
     if kind == "f":

@@ -1,4 +1,4 @@
-"""Fewer points of a long line, so that a browser can draw it; its lowest and highest values stay."""
+"""Reduction of long lines to the points that a browser draws; local minima and maxima are kept."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.types.arrays import FloatVector
 
-#: a line that is sent has at most about as many points
+#: approximate maximum number of points of a line that is sent
 MOST_POINTS = 2000
 
 
 def places_of_extremes(
     low: FloatVector, high: FloatVector | None = None, most: int = MOST_POINTS
 ) -> npt.NDArray[np.intp]:
-    """Return the places of a line's points to be drawn, in order: all of them, or ``most`` and at most two more.
+    """Return the indices of the points to draw, in order: all of them, or ``most`` and at most two more.
 
-    The line is cut into equal spans; of each, the places of the lowest and of the highest value stay, besides
-    the line's first and last point. A span without any value keeps a place, so that the gap is seen.
+    The line is cut into equal spans. The lowest and the highest point of each span are kept, and the line's first and
+    last point. A span without values keeps one point, so that the gap stays visible.
 
     Args:
-        low: values of shape (points,); NaN where there is none.
-        high: the upper edge of a band of which ``low`` is the lower one; ``None``: the same values.
+        low: values of shape (points,); NaN for missing values.
+        high: the upper edge of a band with the lower edge ``low``; ``None``: the same values.
         most: the number of points, at least 2.
     """
     count = len(low)

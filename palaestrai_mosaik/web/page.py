@@ -1,4 +1,4 @@
-"""The page: what a server sends, and what one file carries that opens without a server and without a network."""
+"""The HTML of the page, for a server, and as one file that opens without a server and without a network."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ def static_files() -> tuple[str, ...]:
     names: list[str] = []
 
     def walk(folder: Any, prefix: str) -> None:
-        for one in folder.iterdir():
-            if one.is_dir():
-                walk(one, f"{prefix}{one.name}/")
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                walk(entry, f"{prefix}{entry.name}/")
             else:
-                names.append(prefix + one.name)
+                names.append(prefix + entry.name)
 
     walk(_STATIC, "")
     return tuple(sorted(names))
 
 
 def modules() -> dict[str, str]:
-    """Return the names of our JavaScript modules (``web/views/runs``), and their files in ``static/``."""
-    own = [name for name in static_files() if name.endswith(".js") and not name.startswith("vendor/")]
-    return {f"web/{name.removesuffix('.js')}": name for name in own}
+    """Return the names of our JavaScript modules (``web/views/runs``) with their files in ``static/``."""
+    scripts = [name for name in static_files() if name.endswith(".js") and not name.startswith("vendor/")]
+    return {f"web/{name.removesuffix('.js')}": name for name in scripts}
 
 
 def source_hash(text: str) -> str:
-    """Return how a Content-Security-Policy names an inline script."""
+    """Return the hash that permits an inline script in a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
@@ -87,20 +87,20 @@ def _head(title: str, more: str) -> str:
 
 
 def served_page(base: str) -> tuple[str, str]:
-    """Return the page of a server, and its Content-Security-Policy.
+    """Return the page that a server sends, and its Content-Security-Policy.
 
     Args:
-        base: the address of the folder ``static/``, begins with ``./`` or a scheme and ends with ``/``.
+        base: the address of the folder ``static/``; starts with ``./`` or a scheme, and ends with ``/``.
     """
-    mapped = json.dumps({"imports": {name: base + file for name, file in modules().items()}})
+    import_map = json.dumps({"imports": {name: base + file for name, file in modules().items()}})
     policy = (
-        f"default-src 'none'; script-src 'self' {source_hash(mapped)}; style-src 'self'; img-src 'self' data: blob:; "
+        f"default-src 'none'; script-src 'self' {source_hash(import_map)}; style-src 'self'; img-src 'self' data: blob:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     head = (
         '<link rel="icon" href="data:,">\n'
         f'<link rel="stylesheet" href="{base}style.css">\n'
-        f'<script type="importmap">{mapped}</script>\n'
+        f'<script type="importmap">{import_map}</script>\n'
         f'<script src="{base}{ECHARTS}"></script>\n'
         f'<script type="module" src="{base}app.js"></script>\n'
     )
@@ -109,26 +109,26 @@ def served_page(base: str) -> tuple[str, str]:
 
 
 def single_file(title: str, home: str, carried: Mapping[str, object], home_title: str | None = None) -> str:
-    """Return a page that shows what it carries, and needs neither server nor network.
+    """Return a self-contained page that shows the carried resources.
 
     Args:
-        title: of the page.
-        home: the view that it opens with, such as ``#/run/ID``.
+        title: the title of the page.
+        home: the view that opens first, such as ``#/run/ID``.
         carried: resources by their address (:func:`~.resources.address`). Numbers of arrays keep 7 digits.
-        home_title: the text of the link that leads back to ``home``; ``None``: there are no views beside it.
+        home_title: the text of the link that leads back to ``home``; ``None``: there are no other views.
     """
 
     def packed(data: bytes) -> str:
-        # (without a time, so that the same data give the same bytes)
+        # no timestamp, so that equal data give equal bytes
         return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
     def as_url(file: str) -> str:
         return "data:text/javascript;base64," + base64.b64encode(static(file)).decode()
 
-    mapped = json.dumps({"imports": {name: as_url(file) for name, file in modules().items()}})
+    import_map = json.dumps({"imports": {name: as_url(file) for name, file in modules().items()}})
     style = static("style.css").decode()
     policy = (
-        f"default-src 'none'; script-src {source_hash(mapped)} {source_hash(_START)} data: blob:; "
+        f"default-src 'none'; script-src {source_hash(import_map)} {source_hash(_START)} data: blob:; "
         f"style-src {source_hash(style)}; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     settings = json.dumps({"home": home, "title": home_title}).replace("<", "\\u003c")
@@ -136,7 +136,7 @@ def single_file(title: str, home: str, carried: Mapping[str, object], home_title
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n'
         '<link rel="icon" href="data:,">\n'
         f"<style>{style}</style>\n"
-        f'<script type="importmap">{mapped}</script>\n'
+        f'<script type="importmap">{import_map}</script>\n'
     )
     everything = to_json({"store": {"title": title, "design": None}, **carried}, single=True)
     body = (

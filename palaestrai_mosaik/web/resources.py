@@ -1,7 +1,7 @@
-"""Resources: what a view asks for, by path, such as ``run/ID/curves``. Made from what a store and a folder have.
+"""Resources: the data of the views by path, such as ``run/ID/curves``, read from a store and a design folder.
 
-A function becomes a resource with :func:`resource`; :func:`get` finds it by its path. The server answers requests with
-it, and a page in one file carries what it returned. Import ``get`` from :mod:`.data`, which has all resources.
+:func:`resource` registers a function as a resource; :func:`get` looks it up by path. The server answers requests with
+it, and a page in one file carries its results. Import ``get`` from :mod:`.data`, which registers all resources.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class ResourceError(PalaestraiMosaikError):
-    """A request that cannot be answered: an unknown path, or a value of its query that is not allowed."""
+    """A request that cannot be answered: an unknown path, or an invalid value in its query."""
 
 
 class Query(Mapping[str, str]):
-    """The query of a request: texts by name, read as numbers where a resource needs numbers."""
+    """The query of a request: texts by name, with conversion to numbers."""
 
     def __init__(self, values: Mapping[str, str] | None = None):
         self._values = dict(values or {})
@@ -39,26 +39,26 @@ class Query(Mapping[str, str]):
         return len(self._values)
 
     def integer(self, name: str, default: int | None = None) -> int | None:
-        """Return a whole number, ``default`` where the query does not have it.
+        """Return a value as an integer; ``default`` if the query does not have it.
 
         Raises:
-            ResourceError: it is something else.
+            ResourceError: the value is not an integer.
         """
         return self._number(name, default, int, "a whole number")
 
     def number(self, name: str, default: float | None = None) -> float | None:
-        """Return a number, ``default`` where the query does not have it.
+        """Return a value as a number; ``default`` if the query does not have it.
 
         Raises:
-            ResourceError: it is something else.
+            ResourceError: the value is not a number.
         """
         return self._number(name, default, float, "a number")
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return whether it is ``1`` (and not ``0``).
+        """Return whether a value is ``1``, not ``0``; ``default`` if the query does not have it.
 
         Raises:
-            ResourceError: it is neither.
+            ResourceError: the value is neither.
         """
         text = self._values.get(name, "01"[default])
         if text not in ("0", "1"):
@@ -66,7 +66,7 @@ class Query(Mapping[str, str]):
         return text == "1"
 
     def texts(self, name: str) -> list[str]:
-        """Return the texts that commas separate, none where the query does not have it."""
+        """Return the comma-separated texts of a value; an empty list if the query does not have it."""
         return [text for text in self._values.get(name, "").split(",") if text]
 
     def _number(self, name: str, default: T | None, kind: Callable[[str], T], what: str) -> T | None:
@@ -78,16 +78,16 @@ class Query(Mapping[str, str]):
             raise ResourceError(f"{name}: expected {what}, found {self._values[name]!r}") from None
 
 
-#: makes a resource from the source, the variable parts of its path, and the query
+#: computes a resource from the source, the variable parts of its path, and the query
 Maker = Callable[..., object]
 _MAKERS: dict[tuple[str, ...], Maker] = {}
 
 
 def resource(path: str) -> Callable[[Maker], Maker]:
-    """Make a function the one that returns the resource at ``path``, such as ``run/{run}/curves``.
+    """Register a function as the resource at ``path``, such as ``run/{run}/curves``.
 
     It is called with the :class:`Source`, the parts of the path that are in braces, and the :class:`Query`, and returns
-    what :func:`~.encoding.to_json` takes.
+    a value for :func:`~.encoding.to_json`.
     """
 
     def add(maker: Maker) -> Maker:
@@ -101,18 +101,23 @@ def get(source: Source, path: str, query: Mapping[str, str] | None = None) -> ob
     """Return the resource at ``path``.
 
     Raises:
-        ResourceError: there is no resource with this path, or the query has a value that is not allowed.
-        StoreError: there is no such run, phase, agent, environment or column.
+        ResourceError: the path is unknown, or a value of the query is invalid.
+        StoreError: the run, phase, agent, environment or column does not exist.
     """
-    maker, given = find("resource", path, _MAKERS)
-    return maker(source, *given, Query(query))
+    maker, variables = find("resource", path, _MAKERS)
+    return maker(source, *variables, Query(query))
 
 
 def find(what: str, path: str, known: Mapping[tuple[str, ...], Maker]) -> tuple[Maker, list[str]]:
-    """Return the function that is ``known`` for ``path``, and the parts of the path that are in braces.
+    """Look up ``path`` in ``known``; return the function and the parts of the path that are in braces.
+
+    Args:
+        what: the noun for the error message, such as ``resource``.
+        path: the path.
+        known: the functions by the parts of their paths.
 
     Raises:
-        ResourceError: there is none; ``what`` it was to be is named.
+        ResourceError: the path is unknown.
     """
     parts = path.split("/")
     for pattern, maker in known.items():
@@ -125,8 +130,8 @@ def find(what: str, path: str, known: Mapping[tuple[str, ...], Maker]) -> tuple[
 
 
 def address(path: str, query: Mapping[str, str] | None = None) -> str:
-    """Return path and query as one text, the same for the same request. ``static/data.js`` does the same."""
-    named = "&".join(
+    """Return path and query as one text, which is equal for equal requests, as in ``static/data.js``."""
+    parameters = "&".join(
         f"{quote(k, safe='')}={quote(str(v), safe='')}" for k, v in sorted((query or {}).items())
     )
-    return f"{path}?{named}" if named else path
+    return f"{path}?{parameters}" if parameters else path

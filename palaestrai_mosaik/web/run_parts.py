@@ -1,4 +1,4 @@
-"""What a page in one file has of a run: its head, and the tabs that the served page has, as far as they are small."""
+"""The parts of a run in a page that is one file: its head, and its tabs if they are small."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from palaestrai_mosaik.errors import StoreError
 from .carried import Carried, reserved
 from .resources import address
 
-#: of all that a file has of a run over time, of its log and of the picture of its world, in bytes
+#: size limits in bytes of a run's data over time, its log and the picture of its world
 TIME, _LOG, _WORLD = 600_000, 60_000, 150_000
-#: which machine executed a run
+#: facts that identify the machine that executed a run
 _PLACE = ("host", "pid")
 
 
 def add_overview(carried: Carried, uid: str, *, statistics: bool = True) -> None:
-    """Carry the curves of a run; without ``statistics``, what agents reported is left out."""
+    """Carry the curves of a run; without ``statistics``, the agents' statistics are left out."""
     carried.add(_overview(carried, uid, statistics))
 
 
 def add_overview_if_small(carried: Carried, uid: str) -> bool:
-    """Carry the curves of a run if the file stays small; return whether it has them."""
+    """Carry the curves of a run if the file stays small; return whether it did."""
     return carried.add_if_small(_overview(carried, uid, True))
 
 
 def _overview(carried: Carried, uid: str, statistics: bool) -> dict[str, object]:
     path = f"run/{uid}/curves"
-    # (the page in one file asks for all that it has)
+    # the page in one file always requests the resource without a query
     return {path: carried.get(path, None if statistics else {"statistics": "0"})}
 
 
 def add_record(carried: Carried, uid: str) -> None:
-    """Carry how a run came about: document, failures, warnings, versions and digests; log and world if they are small.
+    """Carry the record of a run: document, failures, warnings, versions and digests; its log and world if they are small.
 
-    On which machine it ran, and where its store is there, stays with its user.
+    The machine of the run and the location of its store are left out, because they are private.
     """
     path = f"run/{uid}"
     record = carried.get(f"{path}/record")
@@ -48,12 +48,12 @@ def add_record(carried: Carried, uid: str) -> None:
 
 
 def add_time(carried: Carried, uid: str, episodes: Mapping[int, Mapping[str, Any]]) -> Collection[int]:
-    """Carry a run over simulated time: the panels that the page opens with, phase by phase, as long as they are small.
+    """Carry a run over simulated time: the default panels of each phase, as long as they are small.
 
     Args:
-        carried: what the file carries.
+        carried: the resources of the file.
         uid: uid of the run.
-        episodes: the episodes of phases that are shown elsewhere in the file; of other phases, the newest one is meant.
+        episodes: the episode of each phase that other views of the file show; other phases show their newest one.
 
     Returns:
         The numbers of the phases that the file has.
@@ -61,25 +61,25 @@ def add_time(carried: Carried, uid: str, episodes: Mapping[int, Mapping[str, Any
     path = f"run/{uid}"
     choices = carried.get(f"{path}/time")
     limit = min(carried.limit, carried.size + TIME)
-    found: list[int] = []
-    # the newest phases come first: one of them is what the page opens with
-    for phase in sorted((int(one["phase"]) for one in choices["phases"]), reverse=True):
-        named = {"phases": str(phase), "patterns": "\n".join(choices["patterns"])}
+    added: list[int] = []
+    # newest phases first, because the page opens with one of them
+    for phase in sorted((int(entry["phase"]) for entry in choices["phases"]), reverse=True):
+        query = {"phases": str(phase), "patterns": "\n".join(choices["patterns"])}
         episode = episodes.get(phase)
         if episode is not None:
-            named |= {name: str(episode[name]) for name in ("worker", "episode")}
-            named |= {"evaluation": "1"} if episode["evaluation"] else {}
+            query |= {name: str(episode[name]) for name in ("worker", "episode")}
+            query |= {"evaluation": "1"} if episode["evaluation"] else {}
         try:
-            made = carried.get(f"{path}/series", named)
-        except StoreError:  # nothing of it was recorded
+            series = carried.get(f"{path}/series", query)
+        except StoreError:  # none of it was recorded
             continue
-        if not made["panels"]:
+        if not series["panels"]:
             continue
-        # (a pattern that means nothing in this phase may mean something in another one)
-        answer = {address(f"{path}/series", {"phases": str(phase)}): {**made, "problems": []}}
+        # a pattern without columns in this phase may have some in another phase
+        answer = {address(f"{path}/series", {"phases": str(phase)}): {**series, "problems": []}}
         with reserved(carried, carried.limit - limit):
-            found += [phase] if carried.add_if_small(answer) else []
-    if found:
-        kept = [one for one in choices["phases"] if int(one["phase"]) in found]
-        carried.add({f"{path}/time": {**choices, "phases": kept, "suggestions": []}})
-    return sorted(found)
+            added += [phase] if carried.add_if_small(answer) else []
+    if added:
+        entries = [entry for entry in choices["phases"] if int(entry["phase"]) in added]
+        carried.add({f"{path}/time": {**choices, "phases": entries, "suggestions": []}})
+    return sorted(added)

@@ -1,4 +1,4 @@
-"""What a page shows: a store, the folder of a design, and what may be done from the page."""
+"""The source of a page: a store, the folder of a design, and the workplace for actions."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from palaestrai_mosaik.store.urls import is_database
 if TYPE_CHECKING:
     from .workplace import Workplace
 
-#: seconds between two looks for a store that does not exist yet
+#: seconds between two checks for a store that does not exist yet
 _LOOK_AGAIN = 1.0
 
 
 class Source:
-    """What is shown.
+    """The data that a page shows.
 
     Args:
-        store: the store of the runs, opened to be read; or its location, where there may be no store before the first
-            run begins.
-        folder: the folder of the design whose runs they are, if one is shown.
-        workplace: where actions of the page are executed; ``None``: the page only shows.
+        store: the store of the runs, opened for reading; or its location, if the store may not exist before the first
+            run.
+        folder: the folder of the design that has the runs, if a design is shown.
+        workplace: executes the actions of the page; ``None``: the page only shows.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Source:
 
     @property
     def store(self) -> Store:
-        """The store; an empty one as long as there is none at the location.
+        """The store; an empty one until a store exists at the location.
 
         Raises:
-            StoreError: there is one that cannot be opened.
+            StoreError: the store exists, but cannot be opened.
         """
         return self._store or self._open()
 
@@ -85,7 +85,7 @@ class Source:
             return self._empty
 
     def _make_empty(self, location: StoreLocation) -> Store:
-        """Make an empty database elsewhere, with the files where they will be: nothing is made at the location."""
+        """Create an empty database in a temporary folder. It refers to the future folder of files, which is not created."""
         self._empty_folder = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")
         database = Path(self._empty_folder.name, "empty.db")
         files = location.directory if is_database(location.location) else location.location

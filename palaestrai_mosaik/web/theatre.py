@@ -41,7 +41,8 @@ class MotionChoice:
         phases: numbers or names of phases. Without any: all, but phases are left out, the last ones first, for which
             the file would be larger than :data:`.carried.SIZE`. Rendered frames take what is left of that size: of
             longer episodes, every second, third, ... frame.
-        episode: which episode of each phase. Of an episode without frames, those of the newest one with frames are shown.
+        episode: which episode of each phase. Of an episode without frames, those of the newest one with frames are
+            shown.
         beside: number or name of the phase that is shown beside the first one when the file is opened.
     """
 

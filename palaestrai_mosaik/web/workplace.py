@@ -1,4 +1,4 @@
-"""Where actions of the page are executed: processes of this machine, which outlive the server, and checks, which do not."""
+"""The workplace of a page's actions: processes on this machine that outlive the server, and checks that end with it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from palaestrai_mosaik.locations import DEFAULT_STORE
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.urls import FILE, VARIABLE, is_database
 
-#: where documents and logs of what the page has started lie, beside the folders of the runs
+#: folder for documents and logs of started processes, beside the folders of the runs
 FOLDER = "started"
-#: holds the URL of the store in the environment of what is started: everybody can read command lines
+#: environment variable with the URL of the store, because command lines are publicly readable
 _STORE_VARIABLE = "PALAESTRAI_MOSAIK_PAGE_STORE"
-#: characters of a log's end that the page shows
+#: number of characters at a log's end that the page shows
 _SHOWN = 8_000
-#: seconds that a check may take
+#: maximum duration of a check in seconds
 CHECK_TIMEOUT = 600.0
-#: processes that the page shows
+#: maximum number of processes that the page shows
 _KEPT = 50
 
 
@@ -40,11 +40,11 @@ class Started:
     """A process that the page has started.
 
     Attributes:
-        key: names it in addresses.
-        title: what it does, for people.
-        log: the file with what it prints.
-        run: the instance that it resumes; ``None``: it is a new one, or several.
-        folder: the folder of the design that it executes, if it does.
+        key: identifies the process in addresses.
+        title: a readable description.
+        log: the file with the output.
+        run: the instance that the process resumes; ``None``: it starts a new one, or several.
+        folder: the folder of the design that the process executes, if any.
     """
 
     key: str
@@ -57,11 +57,11 @@ class Started:
 
     @property
     def code(self) -> int | None:
-        """The exit code; ``None`` while it runs."""
+        """The exit code; ``None`` while the process runs."""
         return self.process.poll()
 
     def printed(self) -> str:
-        """Return the end of what it has printed."""
+        """Return the last part of the output."""
         try:
             with files.open_read(self.log) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _SHOWN))
@@ -71,17 +71,17 @@ class Started:
 
 
 class Workplace:
-    """Starts processes for the page: each in a session of its own, with a log below the store.
+    """Starts processes for the page, each in its own session, with a log below the store.
 
     Args:
-        location: the store that runs record into.
+        location: the store for the runs.
         allow_modules: the modules that documents may name; ``None``: all.
     """
 
     def __init__(self, location: StoreLocation, allow_modules: Sequence[str] | None = None):
         self.location = location
         self.allow_modules = None if allow_modules is None else tuple(allow_modules)
-        #: relative paths of documents start here
+        #: the base of relative paths in documents
         self.directory = Path.cwd()
         database = is_database(location.location)
         #: the folder of the store's files
@@ -92,7 +92,7 @@ class Workplace:
         self._closed = False
 
     def write(self, name: str, text: str) -> Path:
-        """Write a document that is to be executed; return its path."""
+        """Write a document that will be executed; return its path."""
         path = self._new(name, ".yml")
         files.write_text(path, text)
         return path
@@ -102,7 +102,7 @@ class Workplace:
     ) -> Started:
         """Start ``python -m palaestrai_mosaik`` with these arguments and the store.
 
-        It goes on when the server ends. Its end and what it prints are in :meth:`started`.
+        The process outlives the server. :meth:`started` returns its exit code and output.
         """
         log = self._new(title, ".log")
         handle = files.open_log(log)
@@ -118,21 +118,21 @@ class Workplace:
             )
         finally:
             os.close(handle)
-        one = Started(secrets.token_hex(8), title, log, process, run, folder)
+        new = Started(secrets.token_hex(8), title, log, process, run, folder)
         with self._lock:
-            self._started[one.key] = one
-            ended = [key for key, other in self._started.items() if other.code is not None]
-            for key in ended[: max(0, len(self._started) - _KEPT)]:
+            self._started[new.key] = new
+            ended_keys = [key for key, other in self._started.items() if other.code is not None]
+            for key in ended_keys[: max(0, len(self._started) - _KEPT)]:
                 del self._started[key]
-        return one
+        return new
 
     def started(self) -> list[Started]:
-        """Return what was started, the newest first."""
+        """Return the started processes, newest first."""
         with self._lock:
             return list(reversed(self._started.values()))
 
     def check(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what :mod:`.checking` finds, in a process that ends with the server.
+        """Run :mod:`.checking` in a process that ends with the server; return its answer.
 
         Raises:
             PalaestraiMosaikError: the process did not answer.
@@ -153,7 +153,7 @@ class Workplace:
             self._checks.add(process)
         try:
             answer, printed = process.communicate(json.dumps(order).encode(), CHECK_TIMEOUT)
-            found: dict[str, Any] = json.loads(answer)
+            result: dict[str, Any] = json.loads(answer)
         except subprocess.TimeoutExpired:
             _kill(process)
             process.communicate()
@@ -161,55 +161,55 @@ class Workplace:
                 f"the check took longer than {CHECK_TIMEOUT:g} s and was ended"
             ) from None
         except ValueError:
-            said = printed.decode("utf-8", "replace").strip().splitlines()[-1:]
-            why = f": {said[0]}" if said else ""
+            lines = printed.decode("utf-8", "replace").strip().splitlines()[-1:]
+            why = f": {lines[0]}" if lines else ""
             raise PalaestraiMosaikError(
                 f"the process of the check ended with the exit code {process.returncode}{why}"
             ) from None
         finally:
             with self._lock:
                 self._checks.discard(process)
-        return found
+        return result
 
     def close(self) -> None:
-        """End the checks. What was started goes on."""
+        """End the checks. Started processes continue."""
         with self._lock:
             self._closed = True
             for process in self._checks:
                 _kill(process)
 
     def _new(self, name: str, suffix: str) -> Path:
-        """Return the path of a new file, in a folder that there is then."""
+        """Return the path of a new file, in a folder that is created if it is missing."""
         folder = self.files / FOLDER
         files.add_root(self.files)
         files.make_folder(self.files, parents=True)
         files.make_folder(folder)
-        plain = "".join(letter if letter.isalnum() else "-" for letter in name.removesuffix(".yml"))[
+        stem = "".join(letter if letter.isalnum() else "-" for letter in name.removesuffix(".yml"))[
             :40
         ].strip("-")
-        return folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{plain or 'run'}-{secrets.token_hex(4)}{suffix}"
+        return folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{stem or 'run'}-{secrets.token_hex(4)}{suffix}"
 
     def _environment(self) -> dict[str, str]:
-        # (a run's own settings of threads are those of its command)
+        # the command itself sets the thread limits of its run
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         if self._has_url():
             environment[_STORE_VARIABLE] = self.location.location
         return environment
 
     def _has_url(self) -> bool:
-        place = self.location.location
-        return is_database(place) and not place.startswith((FILE, VARIABLE))
+        location = self.location.location
+        return is_database(location) and not location.startswith((FILE, VARIABLE))
 
     def _store_arguments(self, folder: Path | None) -> list[str]:
-        place = f"{VARIABLE}{_STORE_VARIABLE}" if self._has_url() else self.location.location
-        if folder is not None and not is_database(place) and Path(place) == folder / "results":
+        location = f"{VARIABLE}{_STORE_VARIABLE}" if self._has_url() else self.location.location
+        if folder is not None and not is_database(location) and Path(location) == folder / "results":
             return []
-        of_files = ["--files", str(self.files)] if is_database(place) and folder is None else []
-        return ["--store", place, *of_files]
+        files_option = ["--files", str(self.files)] if is_database(location) and folder is None else []
+        return ["--store", location, *files_option]
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and what it has started."""
+    """Kill a process and its children."""
     with suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

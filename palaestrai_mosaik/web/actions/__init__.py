@@ -1,7 +1,7 @@
-"""What the page can do, one module for each topic; importing the package registers all of it.
+"""The actions of the page, one module per topic; importing the package registers all of them.
 
-An action is asked for with POST and a body, and says what it did. The same modules have the resources that say which
-actions are possible.
+An action is requested with POST and a body, and its answer describes its effect. The same modules have the resources
+that list the possible actions.
 """
 
 from . import designs as designs

@@ -1,4 +1,4 @@
-"""Executing the runs of a design that have failed, and cancelling, from the page."""
+"""Resuming and cancelling the runs of a design from the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .registry import Body, Refused, action, workplace_of
 
 @resource("design/actions")
 def actions(source: Source, query: Query) -> dict[str, Any]:
-    """Return what can be done with the design: ``cancel`` (tasks of a cluster, or what the page executes), ``resume``."""
+    """Return which actions are possible: ``resume``, and ``cancel`` (tasks of a cluster, or processes of the page)."""
     workplace, folder = workplace_of(source), _folder(source)
     at_work = _at_work(workplace, folder)
     return {
@@ -32,43 +32,48 @@ def actions(source: Source, query: Query) -> dict[str, Any]:
 
 @action("design/resume")
 def resume(source: Source, body: Body) -> dict[str, Any]:
-    """Execute the missing, failed and interrupted runs of the design, of a search also the settings that failed.
+    """Execute the missing, failed and interrupted runs of the design; of a search, failed settings, too.
 
-    As ``arsenai resume --retry-failed`` does.
+    This is ``arsenai resume --retry-failed``.
     """
     workplace, folder = workplace_of(source), _folder(source)
     at_work = _at_work(workplace, folder)
     if at_work:
         raise Refused(f"process {at_work[0].process.pid} executes the runs of this design already")
     path = str(folder.path.absolute())
-    one = workplace.start(
+    process = workplace.start(
         f"arsenai resume {folder.path.name}",
         ["arsenai", "resume", path, "--retry-failed", *allowed(workplace)],
         folder=folder.path.absolute(),
     )
-    return {"done": f"process {one.process.pid} executes what is missing or has failed", "key": one.key}
+    return {
+        "done": f"process {process.process.pid} executes what is missing or has failed",
+        "key": process.key,
+    }
 
 
 @action("design/cancel")
 def cancel(source: Source, body: Body) -> dict[str, Any]:
-    """End the tasks that a cluster has of the design, and the runs that the page executes."""
+    """End the cluster's tasks for the design, and the runs that the page executes."""
     workplace, folder = workplace_of(source), _folder(source)
-    said = []
-    for one in _at_work(workplace, folder):
-        one.process.send_signal(signal.SIGTERM)
-        said.append(f"process {one.process.pid} was asked to end")
+    messages = []
+    for started in _at_work(workplace, folder):
+        started.process.send_signal(signal.SIGTERM)
+        messages.append(f"process {started.process.pid} was asked to end")
     if _has_tasks(folder):
         cancelled = cancel_folder(folder.path)
         ended = Counter(running=cancelled.running, queued=cancelled.queued)
         if cancelled.jobs:
-            said.append(f"cancelled {count(ended['running'], 'running task')}, {ended['queued']:,} queued")
-    if not said:
+            messages.append(
+                f"cancelled {count(ended['running'], 'running task')}, {ended['queued']:,} queued"
+            )
+    if not messages:
         name = shlex.quote(str(folder.path))
         raise Refused(
             "nothing to cancel: no cluster has tasks of this design, and this page executes none of its runs. "
             f"End another 'arsenai run {name}' where it was started"
         )
-    return {"done": "; ".join(said)}
+    return {"done": "; ".join(messages)}
 
 
 def _folder(source: Source) -> DesignFolder:
@@ -78,10 +83,10 @@ def _folder(source: Source) -> DesignFolder:
 
 
 def _at_work(workplace: Workplace, folder: DesignFolder) -> list[Started]:
-    """Return what the page has started for the design, and still runs."""
+    """Return the running processes that the page has started for the design."""
     path = folder.path.absolute()
-    return [one for one in workplace.started() if one.folder == path and one.code is None]
+    return [started for started in workplace.started() if started.folder == path and started.code is None]
 
 
 def _has_tasks(folder: DesignFolder) -> bool:
-    return any(one.executor == "slurm" for one in Submissions(folder.path).all())
+    return any(submission.executor == "slurm" for submission in Submissions(folder.path).all())

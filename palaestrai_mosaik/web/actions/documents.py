@@ -1,4 +1,4 @@
-"""Documents that are dropped into the page: checked, and started; and what has become of what was started."""
+"""Checking and starting documents that are dropped into the page, and the status of started processes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..resources import Query, ResourceError, Source, resource
 from ..workplace import Started, Workplace
 from .registry import Body, Refused, action, workplace_of
 
-#: of a document that has no name of its own
+#: the name of documents without a name
 _NAME = "document.yml"
-#: a process may have noted its start a little earlier than the page did
+#: the recorded start of a process may be slightly earlier than the page's
 _EARLIER = timedelta(seconds=2)
 
 
 @resource("documents")
 def documents(source: Source, query: Query) -> dict[str, Any]:
-    """Return under which rules documents are checked and started."""
+    """Return the rules under which documents are checked and started."""
     workplace = workplace_of(source)
     return {"directory": str(workplace.directory), "allow_modules": workplace.allow_modules}
 
@@ -35,56 +35,63 @@ def documents(source: Source, query: Query) -> dict[str, Any]:
 def check(source: Source, body: Body) -> dict[str, Any]:
     """Check a document; see :func:`~..checking.check_text`."""
     name = _name(body)
-    found = workplace_of(source).check({"text": body.text("text"), "name": name, "settings": _settings(body)})
-    count = len(found["problems"])
-    return {**found, "done": f"checked {name}: {'sound' if not count else f'{count} problems'}"}
+    findings = workplace_of(source).check(
+        {"text": body.text("text"), "name": name, "settings": _settings(body)}
+    )
+    count = len(findings["problems"])
+    return {**findings, "done": f"checked {name}: {'sound' if not count else f'{count} problems'}"}
 
 
 @action("documents/start")
 def start(source: Source, body: Body) -> dict[str, Any]:
-    """Start a run of a document, with other values if the body has some."""
+    """Start a run of a document, with the body's settings."""
     workplace = workplace_of(source)
     text, name, settings = body.text("text"), _name(body), _settings(body)
     if is_design(text, name):
         raise Refused(
             "a design is executed from the command line: arsenai generate DESIGN.yml, then arsenai run"
         )
-    # what is wrong with its keys is reported here; the process checks the rest before the run begins
+    # problems with keys are reported here; the process checks everything else before the run starts
     document = loads(text, name, parse(settings))
     path = workplace.write(name, text)
-    arguments = ["start", str(path), *(part for one in settings for part in ("--set", one))]
-    one = workplace.start(f"start {document.uid}", [*arguments, *allowed(workplace)])
-    return {"done": f"started {document.uid!r} as process {one.process.pid}", "key": one.key}
+    arguments = ["start", str(path), *(argument for process in settings for argument in ("--set", process))]
+    process = workplace.start(f"start {document.uid}", [*arguments, *allowed(workplace)])
+    return {"done": f"started {document.uid!r} as process {process.process.pid}", "key": process.key}
 
 
 @resource("started")
 def started(source: Source, query: Query) -> dict[str, Any]:
-    """Return the processes that the page has started, the newest first.
+    """Return the processes that the page has started, newest first.
 
-    ``code`` is the exit code, ``None`` while a process runs; ``run`` is the instance that it records, as soon as it is known.
+    ``code`` is the exit code, ``None`` while the process runs; ``run`` is the instance that it records, once it is
+    known.
     """
     workplace = workplace_of(source)
-    return {"started": [_facts(source, workplace, one) for one in workplace.started()]}
+    return {"started": [_facts(source, workplace, process) for process in workplace.started()]}
 
 
 @resource("started/{key}")
 def one_started(source: Source, key: str, query: Query) -> dict[str, Any]:
-    """Return one of the processes, with the end of what it has printed."""
+    """Return one of the processes, with the last part of its output.
+
+    Raises:
+        ResourceError: the page has not started this process.
+    """
     workplace = workplace_of(source)
-    for one in workplace.started():
-        if one.key == key:
-            return _facts(source, workplace, one) | {"printed": one.printed()}
+    for process in workplace.started():
+        if process.key == key:
+            return _facts(source, workplace, process) | {"printed": process.printed()}
     raise ResourceError(f"the page has started no process {key!r}")
 
 
 def allowed(workplace: Workplace) -> list[str]:
-    """Return the option that limits what documents may name, where the page is limited."""
+    """Return the option that limits the modules of documents; an empty list if all are allowed."""
     modules = workplace.allow_modules
     return [] if modules is None else ["--allow-modules", ",".join(modules)]
 
 
 def _facts(source: Source, workplace: Workplace, one: Started) -> dict[str, Any]:
-    # (asked first: what has ended has recorded all that there will be, and the page does not ask again)
+    # read the code first: an ended process has recorded everything, and the page does not ask again
     code = one.code
     if one.run is None and one.folder is None:
         if code is not None:
@@ -102,15 +109,15 @@ def _facts(source: Source, workplace: Workplace, one: Started) -> dict[str, Any]
 
 
 def _run_of(source: Source, one: Started) -> str | None:
-    """Return the instance that a process records, if it has begun."""
+    """Return the instance that a process records, if it has started one."""
     runs = source.store.runs()
-    begun = pd.to_datetime(runs["started"], utc=True) >= one.since - _EARLIER
-    here = runs[begun & (runs["pid"] == one.process.pid) & (runs["host"] == socket.gethostname())]
-    return None if here.empty else str(here["run"].iloc[-1])
+    recent = pd.to_datetime(runs["started"], utc=True) >= one.since - _EARLIER
+    matching = runs[recent & (runs["pid"] == one.process.pid) & (runs["host"] == socket.gethostname())]
+    return None if matching.empty else str(matching["run"].iloc[-1])
 
 
 def _name(body: Body) -> str:
-    """Return the name of a document, without folders and what a terminal would obey."""
+    """Return the name of a document without folders and unprintable characters."""
     name = re.split(r"[/\\]", body.text("name", _NAME))[-1]
     return "".join(letter for letter in name if letter.isprintable())[:100] or _NAME
 
@@ -118,6 +125,6 @@ def _name(body: Body) -> str:
 def _settings(body: Body) -> list[str]:
     seed = body.integer("seed")
     settings = body.texts("settings")
-    if any("\0" in one for one in settings):
+    if any("\0" in setting for setting in settings):
         raise PalaestraiMosaikError("settings must not have null characters")
     return settings if seed is None else [*settings, f"seed={seed}"]

@@ -1,4 +1,4 @@
-"""Actions by their path, such as ``run/ID/cancel``."""
+"""Registry of actions by path, such as ``run/ID/cancel``."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _ACTIONS: dict[tuple[str, ...], Maker] = {}
 
 
 class Refused(PalaestraiMosaikError):
-    """An action is not possible now; the message says why."""
+    """An action that is not possible now; the message has the reason."""
 
 
 class Body(dict[str, Any]):
-    """What the request of an action says."""
+    """The body of an action's request."""
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a text.
+        """Return a value as a text.
 
         Raises:
-            ResourceError: it is something else, or missing where there is no default.
+            ResourceError: the value is not a text, or is missing and has no default.
         """
         value = self.get(name, default)
         if not isinstance(value, str):
@@ -35,21 +35,21 @@ class Body(dict[str, Any]):
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return a list of texts, none where the body does not have it.
+        """Return a value as a list of texts; an empty list if it is missing.
 
         Raises:
-            ResourceError: it is something else.
+            ResourceError: the value is not a list of texts.
         """
         value = self.get(name, [])
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise ResourceError(f"{name}: expected a list of texts, found {value!r}")
         return value
 
     def integer(self, name: str) -> int | None:
-        """Return a whole number, ``None`` where the body does not have it.
+        """Return a value as an integer; ``None`` if it is missing.
 
         Raises:
-            ResourceError: it is something else.
+            ResourceError: the value is not an integer.
         """
         value = self.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
@@ -58,10 +58,10 @@ class Body(dict[str, Any]):
 
 
 def action(path: str) -> Callable[[Maker], Maker]:
-    """Make a function the one that does what ``path``, such as ``run/{run}/cancel``, asks for.
+    """Register a function as the action at ``path``, such as ``run/{run}/cancel``.
 
     It is called with the :class:`~..resources.Source`, the parts of the path that are in braces, and the :class:`Body`.
-    It returns a mapping with ``done``, a sentence that says what was done.
+    It returns a mapping with ``done``, a sentence that describes its effect.
     """
 
     def add(maker: Maker) -> Maker:
@@ -72,28 +72,28 @@ def action(path: str) -> Callable[[Maker], Maker]:
 
 
 def perform(source: Source, path: str, body: Mapping[str, Any]) -> object:
-    """Do what ``path`` asks for, and return what was done.
+    """Perform the action at ``path``, and return its answer.
 
     Raises:
-        ResourceError: there is no such action, or the body has a value that is not allowed.
-        Refused: it is not possible now.
-        PalaestraiMosaikError: there is no such run, or a document is not sound.
+        ResourceError: the action does not exist, or a value of the body is invalid.
+        Refused: the action is not possible now.
+        PalaestraiMosaikError: the run does not exist, or a document has problems.
     """
-    act, given = find("action", path, _ACTIONS)
+    act, variables = find("action", path, _ACTIONS)
     try:
-        done: object = act(source, *given, Body(body))
+        answer: object = act(source, *variables, Body(body))
     except PalaestraiMosaikError as error:
         logger.info("%s: refused: %s", path, error)
         raise
-    logger.info("%s: %s", path, done.get("done") if isinstance(done, Mapping) else done)
-    return done
+    logger.info("%s: %s", path, answer.get("done") if isinstance(answer, Mapping) else answer)
+    return answer
 
 
 def workplace_of(source: Source) -> Workplace:
-    """Return where actions are executed.
+    """Return the workplace that executes actions.
 
     Raises:
-        Refused: the page only shows.
+        Refused: the page is read-only.
     """
     if source.workplace is None:
         raise Refused("this page only shows (--read-only): it starts, cancels and checks nothing")

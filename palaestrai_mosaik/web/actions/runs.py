@@ -19,7 +19,7 @@ _RESUMED = ("interrupted", "lost", "failed")
 
 @resource("run/{run}/actions")
 def actions(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return what can be done with a run: ``cancel`` and ``resume``, and why not."""
+    """Return whether a run can be cancelled and resumed, with the reason if it cannot."""
     facts = _facts(source, run)
     here = facts["host"] == socket.gethostname()
     cancel, resume, why = False, False, ""
@@ -39,7 +39,7 @@ def actions(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 @action("run/{run}/cancel")
 def cancel(source: Source, run: str, body: Body) -> dict[str, Any]:
-    """Ask the process of a run to end, as Ctrl-C does."""
+    """Ask the process of a run to end, like Ctrl-C."""
     workplace_of(source)
     uid = source.store.find_run(run)
     pid = cancel_run(source.store, uid)
@@ -57,8 +57,8 @@ def resume(source: Source, run: str, body: Body) -> dict[str, Any]:
         raise Refused(f"run {facts['run']} is {facts['status']}; {', '.join(_RESUMED)} runs can be resumed")
     path = workplace.write(facts["document"], _to_resume(source, facts))
     arguments = ["start", str(path), "--resume", *allowed(workplace)]
-    one = workplace.start(f"resume {facts['document']}", arguments, run=facts["run"])
-    return {"done": f"run {facts['run']} is resumed by process {one.process.pid}", "key": one.key}
+    process = workplace.start(f"resume {facts['document']}", arguments, run=facts["run"])
+    return {"done": f"run {facts['run']} is resumed by process {process.process.pid}", "key": process.key}
 
 
 def _facts(source: Source, run: str) -> dict[str, Any]:
@@ -68,10 +68,10 @@ def _facts(source: Source, run: str) -> dict[str, Any]:
 
 
 def _to_resume(source: Source, facts: dict[str, Any]) -> str:
-    """Return the text of the document with which a run is resumed.
+    """Return the text of the document for resuming a run.
 
     Raises:
-        Refused: it cannot be resumed.
+        Refused: the run cannot be resumed.
     """
     uid, store = facts["run"], source.store
     stored = store.document_of(uid)
@@ -81,10 +81,10 @@ def _to_resume(source: Source, facts: dict[str, Any]) -> str:
         raise Refused(f"run {uid} cannot be resumed: its document is not sound here: {error}") from None
     if document.hash != stored.hash:
         raise Refused(f"run {uid} cannot be resumed: this release reads its document in another way")
-    found = earlier_run(document, store)
-    if found is None or found.instance != uid:
-        newer = "another run" if found is None else f"run {found.instance} ({found.status})"
+    previous = earlier_run(document, store)
+    if previous is None or previous.instance != uid:
+        newer = "another run" if previous is None else f"run {previous.instance} ({previous.status})"
         raise Refused(f"run {uid} cannot be resumed: {newer} of the same document is newer")
-    if not found.has_checkpoint:
+    if not previous.has_checkpoint:
         raise Refused(f"run {uid} cannot be resumed: it has no checkpoint")
     return stored.text

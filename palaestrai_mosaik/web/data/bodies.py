@@ -43,8 +43,8 @@ class BodyOutcomes:
         Args:
             store: the store.
             uid: uid of the run.
-            episodes: how many episodes have ended, or what else grows as they do: they are read again if it is more, but of a run
-                that goes on not as long as reading would take most of the time.
+            episodes: how many episodes have ended, or what else grows as they do: they are read again if it is more,
+                but of a run that goes on not as long as reading would take most of the time.
             running: says whether the run goes on.
 
         Returns:

@@ -37,15 +37,15 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the curves of a run, its phases (``reason`` is the short name of the condition, where it has one) and warnings.
 
     ``known`` (the ``version`` of an earlier answer) asks for them only if they have grown since: ``curves`` is ``null``
-    otherwise. ``statistics=0`` leaves out what agents reported, and ``bands=0`` the bodies that have not been read yet: both have
-    to be read from part files. ``unread`` says whether agents with several bodies are whole therefore.
+    otherwise. ``statistics=0`` leaves out what agents reported, and ``bands=0`` the bodies that have not been read yet:
+    both have to be read from part files. ``unread`` says whether agents with several bodies are whole therefore.
 
-    A curve has ``phase``, ``evaluation``, ``agent``, ``kind`` (``objective``, ``reward`` or ``statistic``), ``name``, ``x``
-    (episodes within the phase, from 0; of an evaluation, the training episodes before it), ``mean`` and ``sum`` of an
-    episode's values as the mean over workers and bodies, and ``episodes``, of which the points that are sent have the
-    extremes. Where there are several workers or bodies, ``over`` says which (``"workers"``, ``"bodies"`` or both), ``low``
-    and ``high`` are their lowest and highest ``mean``, and ``sum_low`` and ``sum_high`` their lowest and highest ``sum``;
-    NaN in episodes of which the bodies have not been read yet.
+    A curve has ``phase``, ``evaluation``, ``agent``, ``kind`` (``objective``, ``reward`` or ``statistic``), ``name``,
+    ``x`` (episodes within the phase, from 0; of an evaluation, the training episodes before it), ``mean`` and ``sum``
+    of an episode's values as the mean over workers and bodies, and ``episodes``, of which the points that are sent have
+    the extremes. Where there are several workers or bodies, ``over`` says which (``"workers"``, ``"bodies"`` or both),
+    ``low`` and ``high`` are their lowest and highest ``mean``, and ``sum_low`` and ``sum_high`` their lowest and
+    highest ``sum``; NaN in episodes of which the bodies have not been read yet.
     """
     store = source.store
     uid = store.find_run(run)
@@ -87,11 +87,11 @@ def episodes(source: Source, run: str, query: Query) -> dict[str, Any]:
 def compare(source: Source, query: Query) -> dict[str, Any]:
     """Return what tells ``runs`` apart: the paths of their documents with different values, and what the runs gave.
 
-    ``runs`` are the facts of each. ``differences`` has a row per path: ``path``, and ``values`` in the order of the runs
-    (``null``: not in that document). ``outcomes`` has a row per phase, agent, and objective or reward, evaluations apart:
-    ``phase`` (its name), ``evaluation``, ``agent``, ``kind``, ``name``, and in the order of the runs ``episodes``, ``mean`` and
-    ``sum`` (means over all episodes of the phase), and ``last_mean`` and ``last_sum`` (of its last episode); NaN where a
-    run has none.
+    ``runs`` are the facts of each. ``differences`` has a row per path: ``path``, and ``values`` in the order of the
+    runs (``null``: not in that document). ``outcomes`` has a row per phase, agent, and objective or reward, evaluations
+    apart: ``phase`` (its name), ``evaluation``, ``agent``, ``kind``, ``name``, and in the order of the runs
+    ``episodes``, ``mean`` and ``sum`` (means over all episodes of the phase), and ``last_mean`` and ``last_sum`` (of
+    its last episode); NaN where a run has none.
     """
     asked = query.texts("runs")
     if not 1 <= len(asked) <= _MOST_RUNS:

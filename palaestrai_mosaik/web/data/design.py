@@ -59,8 +59,8 @@ def design(source: Source, query: Query) -> dict[str, Any]:
 def rows(source: Source, query: Query) -> dict[str, Any]:
     """Return the rows of the design that come after the first ``from`` ones.
 
-    ``rows`` is how many there are in all. ``cells`` and ``runs`` are as of :func:`design`, which counts runs over all rows;
-    ``values`` has the column of each factor.
+    ``rows`` is how many there are in all. ``cells`` and ``runs`` are as of :func:`design`, which counts runs over all
+    rows; ``values`` has the column of each factor.
     """
     return _rows(watch(source).folder, query.integer("from", 0) or 0)
 

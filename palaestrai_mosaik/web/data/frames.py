@@ -54,8 +54,9 @@ def has_frames(store: Store, uid: str) -> bool:
 def film(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return when the frames of an episode were rendered: ``step`` and ``time`` (ticks) of each, without the images.
 
-    The query has ``environment``, ``phase``, ``worker``, ``episode`` and ``evaluation``. ``frames``: how many there are,
-    ``together``: how many images a request gets, ``clock``: the date of tick 0 and the seconds of a tick, or ``None``.
+    The query has ``environment``, ``phase``, ``worker``, ``episode`` and ``evaluation``. ``frames``: how many there
+    are, ``together``: how many images a request gets, ``clock``: the date of tick 0 and the seconds of a tick, or
+    ``None``.
     """
     store, uid = source.store, source.store.find_run(run)
     rows = _rows(store, uid, query, png=False)

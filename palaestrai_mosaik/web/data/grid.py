@@ -154,15 +154,15 @@ def _motion(source: Source, run: str, query: Query) -> dict[str, Any]:
 def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
     """Return what the parts of a topology read, and what agents set, in each state of an episode.
 
-    The query has ``environment``, ``phase``, ``worker``, ``episode``, ``evaluation`` and ``incarnation`` (0). The set-points of a
-    state are those that led to it: the last ones that agents chose before its time. An episode with more values than
-    ``most`` is thinned.
+    The query has ``environment``, ``phase``, ``worker``, ``episode``, ``evaluation`` and ``incarnation`` (0). The
+    set-points of a state are those that led to it: the last ones that agents chose before its time. An episode with
+    more values than ``most`` is thinned.
 
     Returns:
         ``step`` and ``time`` (ticks) of each state, ``clock`` (the date of tick 0 and the seconds of a tick, or
-        ``None``), ``states`` (how many there are; ``step`` has fewer of them where they are thinned), ``readings``
-        and ``setpoints`` (``uids``, ``units``, ``low`` and ``high`` bounds or ``None``, and ``values``: row after
-        row, one for each state; ``setpoints`` also have ``agent``, the position of its owner in ``agents``), ``band`` and
+        ``None``), ``states`` (how many there are; ``step`` has fewer of them where they are thinned), ``readings`` and
+        ``setpoints`` (``uids``, ``units``, ``low`` and ``high`` bounds or ``None``, and ``values``: row after row, one
+        for each state; ``setpoints`` also have ``agent``, the position of its owner in ``agents``), ``band`` and
         ``full`` (limits of voltages and loadings), and ``worst`` (``index`` of the state, ``node``, ``value``,
         ``outside`` of the band; ``None`` without voltages).
     """
