@@ -41,7 +41,7 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie. It contains the port, so servers on one host do not overwrite each other's cookies."""
+        """The name of the cookie. It contains the port, so servers on one host do not overwrite each other's."""
         ports = sorted(port for host in self.hosts if (port := _split(host)[1]))
         return "-".join(["palaestrai-mosaik", *ports[:1]])
 

@@ -52,7 +52,12 @@ class Carried:
         self.resources |= made
 
     def add_if_small(self, made: Mapping[str, object], most: int | None = None) -> bool:
-        """Carry these resources if they take at most ``most`` bytes and the file stays below its limit; return whether it did."""
+        """Carry these resources if the file stays below its limit; return whether it did.
+
+        Args:
+            made: the resources.
+            most: the size that they may have in bytes; ``None``: any.
+        """
         size = packed_size(*made.values())
         if (most is not None and size > most) or self.size + size > self.limit:
             return False

@@ -105,7 +105,10 @@ def _data(problems: Iterable[Problem], name: str, text: str) -> list[dict[str, A
 
 
 def main() -> None:
-    """Read a request from standard input, and print the answer. Output of users' code is redirected to standard error."""
+    """Read a request from standard input, and print the answer.
+
+    Output of users' code is redirected to standard error.
+    """
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # users' modules are importable from the working directory, as in commands

@@ -61,7 +61,13 @@ class Films:
             self.carried[f"{self._path}/frames"] = {**self.index, "running": False, "episodes": self.shown}
 
     def opened(self, named: Sequence[int], beside: int | None) -> dict[str, str]:
-        """Return the query that opens the page: the first of the ``named`` phases, else a phase other than ``beside``."""
+        """Return the query that opens the page.
+
+        Args:
+            named: numbers of phases. The page opens with the first one that has frames, else with a phase other than
+                ``beside``.
+            beside: the number of the phase that is shown beside it; ``None``: none.
+        """
         by_phase = {episode["phase"]: episode for episode in reversed(self.shown)}
         others = [phase for phase in sorted(by_phase) if phase != beside] or list(by_phase)
         first = by_phase[next((phase for phase in named if phase in by_phase), others[0])]

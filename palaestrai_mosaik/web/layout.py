@@ -1,7 +1,7 @@
-"""Where a topology is drawn: at its own coordinates, else where a layout puts its nodes.
+"""Positions of a topology's nodes in a drawing: its own coordinates, or a computed layout.
 
-The same topology always has the same layout. A small one without coordinates is drawn by the algorithm of Kamada and
-Kawai; a larger one as a tree around its centre, which springs then relax.
+The same topology always has the same layout. A small topology without coordinates is drawn by the algorithm of Kamada
+and Kawai; a larger one as a tree around its centre, which springs then relax.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy.typing as npt
 from palaestrai_mosaik.types import Topology
 from palaestrai_mosaik.types.arrays import FloatMatrix
 
-#: the longer side of a drawing; both coordinates begin at 0
+#: the longer side of a drawing; both coordinates start at 0
 SIZE = 1000.0
 #: the algorithm of Kamada and Kawai takes seconds for more nodes
 _SMALL = 60
-#: rounds in which springs relax a layout, and neighbours that push each other away
+#: rounds of relaxation by springs, and number of neighbours that repel each other
 _ROUNDS, _NEAREST = 80, 8
-#: nodes at one place are put on a circle around the first one, with this share of the usual distance of neighbours as radius
+#: nodes with equal positions are moved to a circle with this share of the median neighbour distance as radius
 _APART = 0.35
 
 
 @lru_cache(maxsize=32)
 def positions(topology: Topology) -> FloatMatrix:
-    """Return where the nodes of a topology are drawn.
+    """Return the positions of a topology's nodes in the drawing.
 
     Args:
-        topology: nodes and edges. Coordinates count if at least half of the nodes have some, at different places;
-            nodes without are drawn near their neighbours.
+        topology: nodes and edges. Coordinates are used if at least half of the nodes have them, and they differ; nodes
+            without coordinates are drawn near their neighbours.
 
     Returns:
         x (to the right) and y (downwards) of each node, shape ``(nodes, 2)``, between 0 and :data:`SIZE`.
@@ -40,17 +40,17 @@ def positions(topology: Topology) -> FloatMatrix:
     count = len(topology.nodes)
     if not count:
         return np.zeros((0, 2))
-    places = np.array([(_number(node.x), _number(node.y)) for node in topology.nodes])
-    known = np.isfinite(places).all(axis=1)
+    points = np.array([(_number(node.x), _number(node.y)) for node in topology.nodes])
+    has_point = np.isfinite(points).all(axis=1)
     graph = _graph(topology)
-    if known.sum() * 2 >= count and len(np.unique(places[known], axis=0)) > 1:
-        places[:, 1] *= -1  # (north is up, and y of a drawing goes down)
-        places = _spread(_completed(places, known, graph))
+    if has_point.sum() * 2 >= count and len(np.unique(points[has_point], axis=0)) > 1:
+        points[:, 1] *= -1  # north is up, but the y axis of a drawing points down
+        points = _spread(_completed(points, has_point, graph))
     else:
-        places = _layout(graph)
-    places = _fitted(places)
-    places.flags.writeable = False
-    return places
+        points = _layout(graph)
+    points = _fitted(points)
+    points.flags.writeable = False
+    return points
 
 
 def _number(value: float | None) -> float:
@@ -58,33 +58,33 @@ def _number(value: float | None) -> float:
 
 
 def _graph(topology: Topology) -> nx.Graph:
-    place = {node.id: i for i, node in enumerate(topology.nodes)}
+    index = {node.id: i for i, node in enumerate(topology.nodes)}
     graph = nx.Graph()
-    graph.add_nodes_from(range(len(place)))
-    graph.add_edges_from((place[edge.source], place[edge.target]) for edge in topology.edges)
+    graph.add_nodes_from(range(len(index)))
+    graph.add_edges_from((index[edge.source], index[edge.target]) for edge in topology.edges)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     return graph
 
 
 def _completed(places: FloatMatrix, known: npt.NDArray[np.bool_], graph: nx.Graph) -> FloatMatrix:
-    """Give nodes without coordinates those of their neighbours, on and on; the others the middle."""
+    """Place nodes without coordinates at the mean of their neighbours, repeatedly; unreachable ones at the overall mean."""
     places, known = places.copy(), known.copy()
     waiting = [int(i) for i in np.flatnonzero(~known)]
     while waiting:
-        near = {i: [j for j in graph[i] if known[j]] for i in waiting}
-        found = [i for i in waiting if near[i]]
-        if not found:
+        placed_neighbours = {i: [j for j in graph[i] if known[j]] for i in waiting}
+        reachable = [i for i in waiting if placed_neighbours[i]]
+        if not reachable:
             places[waiting] = places[known].mean(axis=0)
             break
-        for i in found:
-            places[i] = places[near[i]].mean(axis=0)
-        known[found] = True
+        for i in reachable:
+            places[i] = places[placed_neighbours[i]].mean(axis=0)
+        known[reachable] = True
         waiting = [i for i in waiting if not known[i]]
     return places
 
 
 def _spread(places: FloatMatrix) -> FloatMatrix:
-    """Draw nodes that share a place, as the buses of a substation do, on a circle around the first of them."""
+    """Move nodes that share a position, such as the buses of a substation, to a circle around the first of them."""
     from scipy.spatial import cKDTree
 
     unique, members = np.unique(places, axis=0, return_inverse=True)
@@ -93,33 +93,33 @@ def _spread(places: FloatMatrix) -> FloatMatrix:
     distances, _ = cKDTree(unique).query(unique, k=2)
     radius = _APART * float(np.median(distances[:, 1]))
     places = places.copy()
-    for place in np.flatnonzero(np.bincount(members) > 1):
-        own = np.flatnonzero(members == place)[1:]
-        angles = np.arange(len(own)) * 2 * np.pi / len(own)
-        places[own] += radius * np.column_stack((np.cos(angles), np.sin(angles)))
+    for group in np.flatnonzero(np.bincount(members) > 1):
+        moved = np.flatnonzero(members == group)[1:]
+        angles = np.arange(len(moved)) * 2 * np.pi / len(moved)
+        places[moved] += radius * np.column_stack((np.cos(angles), np.sin(angles)))
     return places
 
 
 def _layout(graph: nx.Graph) -> FloatMatrix:
-    """Return a layout of each connected part; the parts stand side by side, the largest one first."""
+    """Return a layout of each connected component; components are drawn side by side, largest first."""
     result = np.zeros((len(graph), 2))
     left, height = 0.0, 0.0
     for part in sorted(nx.connected_components(graph), key=lambda nodes: (-len(nodes), min(nodes))):
         nodes = sorted(part)
-        own = _layout_of_part(nx.relabel_nodes(graph.subgraph(nodes), {n: i for i, n in enumerate(nodes)}))
-        own = own - own.min(axis=0) if len(own) else own
-        height = max(height, float(own[:, 1].max()))
-        result[nodes] = own + np.array([left, 0.0])
-        left += float(own[:, 0].max()) + max(1.0, 0.1 * height)
+        points = _layout_of_part(nx.relabel_nodes(graph.subgraph(nodes), {n: i for i, n in enumerate(nodes)}))
+        points = points - points.min(axis=0) if len(points) else points
+        height = max(height, float(points[:, 1].max()))
+        result[nodes] = points + np.array([left, 0.0])
+        left += float(points[:, 0].max()) + max(1.0, 0.1 * height)
     return result
 
 
 def _layout_of_part(graph: nx.Graph) -> FloatMatrix:
-    """Return a layout of a connected graph of the nodes 0, 1, 2, ... in which neighbours are about 1 apart."""
+    """Return a layout of a connected graph with nodes 0, 1, 2, ... and a median edge length of 1."""
     tree = _tree_layout(graph)
     if len(graph) < 3:
         return tree
-    # (the order of nodes and edges is part of the result)
+    # the result depends on the order of nodes and edges
     ordered = nx.Graph()
     ordered.add_nodes_from(sorted(graph))
     ordered.add_edges_from(sorted(tuple(sorted(edge)) for edge in graph.edges))
@@ -134,7 +134,7 @@ def _layout_of_part(graph: nx.Graph) -> FloatMatrix:
 
 
 def _tree_layout(graph: nx.Graph) -> FloatMatrix:
-    """Return nodes on circles around the centre: the depth in the tree is the radius, leaves share the angle."""
+    """Return positions on circles around the centre: the depth in the tree is the radius, leaves share the angle."""
     root = _centre(graph)
     children: dict[int, list[int]] = {root: []}
     order = [root]
@@ -161,9 +161,9 @@ def _tree_layout(graph: nx.Graph) -> FloatMatrix:
 
 
 def _centre(graph: nx.Graph) -> int:
-    """Return a node in the middle: halfway between two nodes that are far apart."""
-    far = _last(nx.single_source_shortest_path(graph, min(graph)))
-    path = nx.single_source_shortest_path(graph, far)
+    """Return a central node: the middle of a path between two nodes that are far apart."""
+    end = _last(nx.single_source_shortest_path(graph, min(graph)))
+    path = nx.single_source_shortest_path(graph, end)
     return int(path[_last(path)][len(path[_last(path)]) // 2])
 
 
@@ -172,21 +172,21 @@ def _last(paths: dict[int, list[int]]) -> int:
 
 
 def _relaxed(places: FloatMatrix, ends: npt.NDArray[np.int64]) -> FloatMatrix:
-    """Let edges pull their ends together, and near nodes push each other away, round after round."""
+    """Relax a layout: edges pull their ends together, and near nodes repel each other."""
     from scipy.spatial import cKDTree
 
     places = places.copy()
     count = len(places)
     nearest = min(_NEAREST + 1, count)
     for turn in range(_ROUNDS):
-        along = places[ends[:, 1]] - places[ends[:, 0]]
+        edges = places[ends[:, 1]] - places[ends[:, 0]]
         force = np.zeros_like(places)
-        np.add.at(force, ends[:, 0], 0.25 * along)
-        np.add.at(force, ends[:, 1], -0.25 * along)
-        distances, others = cKDTree(places).query(places, k=nearest)
-        away = places[:, None, :] - places[others[:, 1:]]
+        np.add.at(force, ends[:, 0], 0.25 * edges)
+        np.add.at(force, ends[:, 1], -0.25 * edges)
+        distances, neighbours = cKDTree(places).query(places, k=nearest)
+        repulsion = places[:, None, :] - places[neighbours[:, 1:]]
         weight = 1.0 / np.maximum(distances[:, 1:], 0.05) ** 2
-        force += 0.15 * (away * weight[:, :, None]).sum(axis=1)
+        force += 0.15 * (repulsion * weight[:, :, None]).sum(axis=1)
         length = np.linalg.norm(force, axis=1, keepdims=True)
         most = 1.0 * (1 - turn / _ROUNDS) + 0.02
         places += force * np.minimum(1.0, most / np.maximum(length, 1e-9))

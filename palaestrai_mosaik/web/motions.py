@@ -1,4 +1,4 @@
-"""Episodes in motion in a page that is one file: which of them it has, and the resources that show them."""
+"""The episodes in motion of a page that is one file, and the resources that show them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .compact import compact
 from .data.grid import motion
 from .resources import Query, address
 
-#: which episode of each phase: a number, the newest one, or the one with the voltage farthest from 1
+#: the episode of each phase: a number, the newest one, or the one with the voltage farthest from 1
 EpisodeChoice = int | Literal["newest", "worst"]
 
-#: an episode with more values is thinned
+#: episodes with more values are thinned
 _MOST_VALUES = 1_500_000
 
 
@@ -28,33 +28,37 @@ def phases_in_motion(index: Mapping[str, Any]) -> set[int]:
     Args:
         index: the resource ``run/UID/grid``.
     """
-    return {int(phase) for one in index["environments"] for phase in one["topologies"]}
+    return {int(phase) for environment in index["environments"] for phase in environment["topologies"]}
 
 
 def phase_number(index: Mapping[str, Any], uid: str, wanted: int | str, shown: Set[int]) -> int:
-    """Return the number of a phase that can be shown, of those with the numbers ``shown``."""
-    known = {one["name"]: one["phase"] for one in index["phases"] if one["phase"] in shown}
-    for name, number in known.items():
+    """Return the number of a phase, given its number or name, if it is in ``shown``.
+
+    Raises:
+        StoreError: no such phase can be shown.
+    """
+    numbers = {phase["name"]: phase["phase"] for phase in index["phases"] if phase["phase"] in shown}
+    for name, number in numbers.items():
         if wanted in (name, number):
             return int(number)
-    hint = did_you_mean(str(wanted), list(known))
-    listed = ", ".join(f"{number} {name!r}" for name, number in known.items()) or "none"
+    hint = did_you_mean(str(wanted), list(numbers))
+    listed = ", ".join(f"{number} {name!r}" for name, number in numbers.items()) or "none"
     raise StoreError(f"run {uid!r} has no phase {wanted!r} with a topology or frames{hint}; it has: {listed}")
 
 
 class Motions:
-    """The episodes of a run that a file shows in motion.
+    """Selects the episodes of a run that a file shows in motion, and carries their resources.
 
     Args:
-        carried: what the file carries.
+        carried: the resources of the file.
         uid: uid of the run.
         index: the resource ``run/UID/grid``.
-        episode: which episode of each phase.
+        episode: the episode of each phase.
     """
 
     def __init__(self, carried: Carried, uid: str, index: Mapping[str, Any], episode: EpisodeChoice):
         self._carried, self._uid, self._index, self._episode = carried, uid, index, episode
-        #: number of a phase -> the episode of it
+        #: number of a phase -> its episode
         self.shown: dict[int, dict[str, Any]] = {}
         self.left_out: list[int] = []
         self.thinned: list[int] = []
@@ -62,30 +66,30 @@ class Motions:
     def add(
         self, wanted: Sequence[int], *, others: bool, least: int = 1, progress: ProgressCallback | None = None
     ) -> None:
-        """Read phases.
+        """Carry the episodes of phases.
 
         Args:
-            wanted: numbers of phases that are read however large the file becomes.
-            others: read all others, too, as long as the file stays small.
-            least: so many phases are read however large the file becomes.
-            progress: called with the number of phases that have been read, and of all.
+            wanted: numbers of phases that are carried regardless of the file's size.
+            others: also carry all other phases, as long as the file stays small.
+            least: the minimum number of phases to carry regardless of the file's size.
+            progress: called with the number of phases that have been read, and their total.
         """
         environments = self._index["environments"]
         possible = [
-            int(one["phase"])
-            for one in self._index["phases"]
-            if one["episodes"] and any(one["phase"] in env["topologies"] for env in environments)
+            int(entry["phase"])
+            for entry in self._index["phases"]
+            if entry["episodes"] and any(entry["phase"] in env["topologies"] for env in environments)
         ]
-        # (what is named comes first, so that it is not left out)
+        # named phases first, so that they are not left out
         order = dict.fromkeys([*wanted, *possible] if others else wanted)
         for done, phase in enumerate(order):
             if progress is not None:
                 progress(done, len(order))
             episode = self._choose(phase)
-            made, thinned = self._resources(phase, episode)
+            resources, thinned = self._resources(phase, episode)
             if phase in wanted or (least > len(self.shown)):
-                self._carried.add(made)
-            elif not self._carried.add_if_small(made):
+                self._carried.add(resources)
+            elif not self._carried.add_if_small(resources):
                 self.left_out.append(phase)
                 continue
             self.shown[phase] = episode
@@ -95,75 +99,77 @@ class Motions:
         self.shown = dict(sorted(self.shown.items()))
 
     def _choose(self, phase: int) -> dict[str, Any]:
-        (episodes,) = [one["episodes"] for one in self._index["phases"] if one["phase"] == phase]
-        trained = [one for one in episodes if not one["evaluation"]] or list(episodes)
+        (episodes,) = [entry["episodes"] for entry in self._index["phases"] if entry["phase"] == phase]
+        trained = [entry for entry in episodes if not entry["evaluation"]] or list(episodes)
         if self._episode == "newest":
             return dict(trained[-1])
         if self._episode == "worst":
-            deviations = [self._deviation(phase, one) for one in trained]
+            deviations = [self._deviation(phase, entry) for entry in trained]
             return dict(trained[deviations.index(max(deviations))])
-        for one in trained:
-            if one["episode"] == self._episode:
-                return dict(one)
-        known = ", ".join(str(one["episode"]) for one in trained[:20])
+        for entry in trained:
+            if entry["episode"] == self._episode:
+                return dict(entry)
+        numbers = ", ".join(str(entry["episode"]) for entry in trained[:20])
         raise StoreError(
-            f"phase {phase} of run {self._uid!r} has no episode {self._episode}; it has: {known}"
+            f"phase {phase} of run {self._uid!r} has no episode {self._episode}; it has: {numbers}"
         )
 
     def _deviation(self, phase: int, episode: Mapping[str, Any]) -> float:
-        asked = [Query(query) for _, query in self._asked(phase, episode)]
-        worst = [motion(self._carried.source, self._uid, query, _MOST_VALUES)["worst"] for query in asked]
-        return max((abs(one["value"] - 1) for one in worst if one is not None), default=0.0)
+        queries = [Query(query) for _, query in self._asked(phase, episode)]
+        worst = [motion(self._carried.source, self._uid, query, _MOST_VALUES)["worst"] for query in queries]
+        return max((abs(state["value"] - 1) for state in worst if state is not None), default=0.0)
 
     def _asked(
         self, phase: int, episode: Mapping[str, Any]
     ) -> Iterator[tuple[Mapping[str, Any], dict[str, str]]]:
-        """Yield the environments of a phase, and what the page asks of each for the episode."""
-        for one in self._index["environments"]:
-            if phase in one["topologies"]:
+        """Yield the environments of a phase, each with the page's query for the episode."""
+        for environment in self._index["environments"]:
+            if phase in environment["topologies"]:
                 numbers = {name: str(episode[name]) for name in ("worker", "episode")}
-                asked = {"environment": str(one["environment"]), "phase": str(phase), **numbers}
-                yield one, asked | ({"evaluation": "1"} if episode["evaluation"] else {})
+                query = {"environment": str(environment["environment"]), "phase": str(phase), **numbers}
+                yield environment, query | ({"evaluation": "1"} if episode["evaluation"] else {})
 
     def _resources(self, phase: int, episode: Mapping[str, Any]) -> tuple[dict[str, object], bool]:
         """Return the resources of an episode, and whether it is thinned."""
-        made: dict[str, object] = {}
+        resources: dict[str, object] = {}
         thinned = False
-        for environment, asked in self._asked(phase, episode):
+        for environment, query in self._asked(phase, episode):
             path = f"run/{self._uid}"
-            drawn = {
-                "environment": asked["environment"],
+            topology_query = {
+                "environment": query["environment"],
                 "phase": str(environment["topologies"][phase]),
             }
-            if address(f"{path}/topology", drawn) not in self._carried.resources:
-                made[address(f"{path}/topology", drawn)] = self._carried.get(f"{path}/topology", drawn)
-            found = motion(self._carried.source, self._uid, Query(asked), _MOST_VALUES)
-            states = len(found["step"])
-            thinned |= states < found["states"]
+            if address(f"{path}/topology", topology_query) not in self._carried.resources:
+                resources[address(f"{path}/topology", topology_query)] = self._carried.get(
+                    f"{path}/topology", topology_query
+                )
+            answer = motion(self._carried.source, self._uid, Query(query), _MOST_VALUES)
+            states = len(answer["step"])
+            thinned |= states < answer["states"]
             for name in ("readings", "setpoints"):
-                block = found[name]
+                block = answer[name]
                 values = np.asarray(block["values"], dtype=np.float64).reshape(states, len(block["uids"]))
-                found[name] = {**block, "values": compact(values)}
-            made[address(f"{path}/motion", asked)] = found
-        return made, thinned
+                answer[name] = {**block, "values": compact(values)}
+            resources[address(f"{path}/motion", query)] = answer
+        return resources, thinned
 
     def first(self, other: int | None) -> int:
-        """Return the first phase that is shown, and is not the ``other`` one, if there are several."""
+        """Return the first phase that is shown, and is not ``other`` if there are several."""
         return next((phase for phase in self.shown if phase != other), next(iter(self.shown)))
 
     def key(self, phase: int) -> str:
-        """Return how the page names the episode of a phase in its address."""
-        one = self.shown[phase]
-        return f"{phase}.{one['worker']}.{one['episode']}{'e' if one['evaluation'] else ''}"
+        """Return the key of a phase's episode in the page's address."""
+        episode = self.shown[phase]
+        return f"{phase}.{episode['worker']}.{episode['episode']}{'e' if episode['evaluation'] else ''}"
 
     def index(self) -> dict[str, Any]:
-        """Return the index of the episodes that the file has, each environment in its first incarnation."""
+        """Return the index of the carried episodes, each environment in its first incarnation."""
         return {
             "running": False,
-            "environments": [{**one, "incarnations": 1} for one in self._index["environments"]],
+            "environments": [{**entry, "incarnations": 1} for entry in self._index["environments"]],
             "phases": [
-                {**one, "episodes": [self.shown[one["phase"]]]}
-                for one in self._index["phases"]
-                if one["phase"] in self.shown
+                {**entry, "episodes": [self.shown[entry["phase"]]]}
+                for entry in self._index["phases"]
+                if entry["phase"] in self.shown
             ],
         }

@@ -33,7 +33,7 @@ def _overview(carried: Carried, uid: str, statistics: bool) -> dict[str, object]
 
 
 def add_record(carried: Carried, uid: str) -> None:
-    """Carry the record of a run: document, failures, warnings, versions and digests; its log and world if they are small.
+    """Carry the record of a run: document, failures, warnings, versions and digests; log and world if small.
 
     The machine of the run and the location of its store are left out, because they are private.
     """

@@ -1,4 +1,4 @@
-"""The server of the page: resources of a store over HTTP, and actions. Needs the extra ``web``."""
+"""The HTTP server of the page: resources of a store, and actions. Needs the extra ``web``."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ except ImportError as error:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: answers that are longer are compressed
+#: longer answers are compressed
 _COMPRESSED_FROM = 2_000
-#: bytes of a request's body, and seconds until all of it must have arrived
+#: maximum size of a request's body in bytes, and seconds within which it must arrive
 MAX_BODY = 8 * 2**20
 BODY_TIMEOUT = 30.0
-#: resources that are made at the same time: the others wait, and leave the cores to the runs
+#: number of resources that are computed at the same time; few, to leave the cores to the runs
 _READERS = 2
-#: actions that are executed at the same time; they wait for processes
+#: number of actions that are executed at the same time; they mostly wait for processes
 _ACTORS = 8
-#: how much lower the priority of reading is than that of the runs (``nice``)
+#: by how much readers have a lower priority than runs (``nice``)
 _NICE = 10
-#: leads to the page, which then is where the request comes from
+#: redirects to the page by a request with the page itself as origin
 _ONWARDS = '<!DOCTYPE html><title>palaestrai-mosaik</title><meta http-equiv="refresh" content="0;url=./">'
 _METHODS = ("GET", "HEAD", "POST")
 _TYPES = {".js": "text/javascript", ".css": "text/css"}
-#: what every answer says to the browser, beside the page's own policy
+#: headers of every answer; the page adds its own policy
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -67,7 +67,7 @@ _HEADERS = {
 
 
 def create_app(source: Source, access: Access) -> Starlette:
-    """Return the application that shows what a store has, and does what the page may do."""
+    """Return the application that shows a store and performs the page's actions."""
     digest = _digest_of_files()
     page, policy = served_page(f"./static/{digest}/")
     readers = ThreadPoolExecutor(_READERS, "read", _lower_priority)
@@ -77,7 +77,7 @@ def create_app(source: Source, access: Access) -> Starlette:
         if "token" in request.query_params:
             answer: Response = RedirectResponse("/", status_code=303)
             if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-                # the link is on another page: in a redirect, the browser would not send the cookie
+                # the link is on another page: after a redirect, the browser would not send the cookie
                 answer = Response(_ONWARDS, media_type="text/html")
             answer.set_cookie(access.cookie, access.token, httponly=True, samesite="strict", path="/")
             return answer
@@ -89,7 +89,7 @@ def create_app(source: Source, access: Access) -> Starlette:
             return _refused(404, f"no file {name!r}")
         packed = _accepts_gzip(request) and len(static(name)) > _COMPRESSED_FROM
         content = await _in(readers, partial(_packed, name)) if packed else static(name)
-        # the address has the digest of all files: what it names never changes
+        # the address contains the digest of all files, so its content never changes
         headers = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
         kind = _TYPES.get("." + name.rpartition(".")[2], "text/plain")
         return Response(content, headers=headers | _encoding(packed), media_type=kind)
@@ -128,7 +128,7 @@ def create_app(source: Source, access: Access) -> Starlette:
 
 
 class _Guard:
-    """Refuses requests from elsewhere before anything looks at them, and says to the browser what it may do."""
+    """Rejects requests from other origins before any other code sees them, and adds the security headers."""
 
     def __init__(self, app: ASGIApp, access: Access):
         self._app = app
@@ -182,7 +182,7 @@ class _Guard:
 
 
 def _safe(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return ``endpoint`` with answers where it raises: they say what was wrong, and nothing of the code."""
+    """Return ``endpoint`` with error answers for its exceptions; they name the problem, but reveal no code."""
 
     async def answered(request: Request) -> Response:
         try:
@@ -190,16 +190,16 @@ def _safe(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Reque
         except HTTPException as error:
             return _of_exception(request, error)
         except PalaestraiMosaikError as error:
-            # (what is asked for is not there, or an action is not possible now)
+            # the resource does not exist, or the action is not possible now
             missing = isinstance(error, ResourceError) or request.method != "POST"
             return _refused(404 if missing else 409, str(error))
         except ClientDisconnect:
             return Response(status_code=400)
         except OSError as error:
-            # the page does not read or write what lies in the folder: a link, a file of another user, a full disk
+            # reading or writing the folder failed: a link, a file of another user, a full disk
             why = error.strerror or str(error)
-            place = "" if error.filename is None else f"{error.filename}: "
-            return _refused(409 if request.method == "POST" else 404, f"{place}{why}")
+            location = "" if error.filename is None else f"{error.filename}: "
+            return _refused(409 if request.method == "POST" else 404, f"{location}{why}")
         except Exception as error:
             logger.exception("%s %r", request.method, request.url.path)
             return _refused(500, f"the server has failed ({type(error).__name__}); its log says why")
@@ -216,7 +216,11 @@ def _refused(status: int, message: str, headers: dict[str, str] | None = None) -
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return what the body says: an object of JSON."""
+    """Return the body of a request, a JSON object.
+
+    Raises:
+        HTTPException: the body is too large, too slow, or not a JSON object.
+    """
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
@@ -227,12 +231,12 @@ async def _body(request: Request) -> dict[str, Any]:
     except TimeoutError:
         raise HTTPException(408, "the body did not arrive in time", {"Connection": "close"}) from None
     try:
-        found = json.loads(data or b"{}")
+        value = json.loads(data or b"{}")
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise HTTPException(400, "the body must be a JSON object")
-    return found
+    return value
 
 
 async def _in(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
@@ -240,13 +244,16 @@ async def _in(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
 
 
 def _lower_priority() -> None:
-    """Let the thread that calls take the cores that runs leave (elsewhere than on Linux, priorities are of processes)."""
+    """Lower the priority of the calling thread below that of runs.
+
+    This is limited to Linux; elsewhere, priorities belong to processes.
+    """
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICE))
 
 
 def _answer(request: Request, content: bytes, packed: bool) -> Response:
-    """Return a resource, or that it is what the browser has."""
+    """Return a resource, or status 304 if the browser already has it."""
     tag = f'W/"{sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == tag:
@@ -273,7 +280,7 @@ def _packed(name: str) -> bytes:
 @cache
 def _digest_of_files() -> str:
     """Return a digest of all files in ``static/``."""
-    whole = sha256()
+    digest = sha256()
     for name in static_files():
-        whole.update(f"{name}\0{len(static(name))}\0".encode() + static(name))
-    return whole.hexdigest()[:16]
+        digest.update(f"{name}\0{len(static(name))}\0".encode() + static(name))
+    return digest.hexdigest()[:16]

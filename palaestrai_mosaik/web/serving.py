@@ -1,4 +1,4 @@
-"""Serving the page until the user ends it. Needs the extra ``web``."""
+"""Serves the page until the user ends it. Needs the extra ``web``."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ try:
 except ImportError as error:
     raise ImportError(f"the page needs {error.name}: {install_extra('web')}") from error
 
-#: ports that are tried after the one that is taken
+#: number of further ports to try if a port is taken
 _TRIED = 100
-#: connections at the same time; further ones are refused
+#: maximum number of simultaneous connections; more are refused
 _CONNECTIONS = 100
 #: seconds within which the head of a request must arrive
 HEAD_TIMEOUT = 20.0
-#: seconds that answers which are being sent have when the server ends
+#: seconds to finish sending answers when the server ends
 _GRACE = 2
-#: what listens on these listens on all addresses of the machine
+#: hosts that stand for all addresses of the machine
 _ALL = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True)
 class Listening:
-    """An open port, and who may use it.
+    """An open port, with the access to it.
 
     Attributes:
-        socket: listens.
-        host: the address or name that the user gave.
-        access: who may use it.
+        socket: the listening socket.
+        host: the address or name from the user.
+        access: decides which requests are answered.
     """
 
     socket: socket.socket
@@ -62,16 +62,16 @@ class Listening:
     def address(self) -> str:
         """The first address of the page, with the token."""
         name = socket.gethostname() if self.host in _ALL else self.host
-        shown = f"[{name}]" if ":" in name else name
-        return f"http://{shown}:{self.port}/?token={self.access.token}"
+        host = f"[{name}]" if ":" in name else name
+        return f"http://{host}:{self.port}/?token={self.access.token}"
 
     def with_token(self, token: str) -> Listening:
-        """Return the same, with another token."""
+        """Return a copy with another token."""
         return replace(self, access=replace(self.access, token=token))
 
 
 def listen(host: str, port: int) -> Listening:
-    """Listen on a port of ``host``, or the next one that is free; ``0``: any.
+    """Listen on a port of ``host``, or on the next free one; ``0``: any port.
 
     Raises:
         PalaestraiMosaikError: this machine does not have that address, or no port is free.
@@ -79,32 +79,32 @@ def listen(host: str, port: int) -> Listening:
     if not 0 <= port <= 65535:
         raise PalaestraiMosaikError(f"--port {port}: a port is a number from 0 to 65535")
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise PalaestraiMosaikError(f"--host {host}: no such address: {error}") from None
-    family, *_, place = found[0]
-    for one in range(port, port + 1 if port == 0 else min(port + _TRIED, 65536)):
+    family, *_, address = addresses[0]
+    for number in range(port, port + 1 if port == 0 else min(port + _TRIED, 65536)):
         listening = socket.socket(family, socket.SOCK_STREAM)
-        # (of a server that has just ended, too)
+        # allow the port of a server that has just ended
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((place[0], one, *place[2:]))
+            listening.bind((address[0], number, *address[2:]))
             listening.listen(_CONNECTIONS)
         except OSError as error:
             listening.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES) or port == 0:
                 raise PalaestraiMosaikError(
-                    f"cannot listen on {host}, port {one}: {error.strerror}"
+                    f"cannot listen on {host}, port {number}: {error.strerror}"
                 ) from None
             continue
         machine = () if is_loopback(host) else (socket.gethostname(), socket.getfqdn())
         names = names_of(host, listening.getsockname()[1], machine)
         return Listening(listening, host, Access(names, any_address=host in _ALL))
-    raise PalaestraiMosaikError(f"all ports from {port} to {one} are taken or closed to you; use --port 0")
+    raise PalaestraiMosaikError(f"all ports from {port} to {number} are taken or closed to you; use --port 0")
 
 
 class _Protocol(H11Protocol):
-    """Closes connections on which no request arrives: whoever opens many and is slow keeps nobody out for long."""
+    """Closes connections without requests, so that many slow clients cannot keep others out for long."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -117,7 +117,7 @@ class _Protocol(H11Protocol):
 
     def _look(self) -> None:
         cycle = self.cycle
-        # (nothing has been asked since the last look, and nothing is being answered)
+        # no new request since the last check, and no answer in progress
         if cycle is self._last and (cycle is None or cycle.response_complete):
             self.transport.abort()
             return
@@ -126,7 +126,7 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Ends with a signal, without raising it again, and ends what belongs to it."""
+    """Ends on a signal without raising it again, and closes its resources."""
 
     def __init__(self, config: uvicorn.Config, close: Callable[[], None], ready: Callable[[], None]):
         super().__init__(config)
@@ -157,15 +157,18 @@ class _Server(uvicorn.Server):
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # first: actions that wait for a check wait no longer
+        # close first, so that actions stop waiting for their checks
         self._close()
         await super().shutdown(sockets)
 
 
 def serve(source: Source, listening: Listening, ready: Callable[[], None] = lambda: None) -> None:
-    """Show ``source`` until a signal (SIGINT, SIGTERM, SIGHUP) ends the server; what the page has started goes on.
+    """Serve ``source`` until a signal (SIGINT, SIGTERM, SIGHUP) ends the server; processes that the page started continue.
 
-    ``ready`` is called when the page can be opened.
+    Args:
+        source: the source of the page.
+        listening: the port.
+        ready: called when the page can be opened.
     """
     server = make_server(source, listening.access, ready)
     try:
@@ -176,7 +179,7 @@ def serve(source: Source, listening: Listening, ready: Callable[[], None] = lamb
 
 
 def make_server(source: Source, access: Access, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
-    """Return the server, which is not started."""
+    """Return a server that is not started yet."""
     app = create_app(source, access)
 
     def close() -> None:
@@ -189,7 +192,7 @@ def make_server(source: Source, access: Access, ready: Callable[[], None] = lamb
         http=_Protocol,
         ws="none",
         lifespan="off",
-        # the log of requests would have the token; what goes wrong is in the package's own log
+        # an access log would contain the token; errors are in the package's own log
         access_log=False,
         log_config=None,
         log_level="critical",

@@ -85,7 +85,10 @@ class Source:
             return self._empty
 
     def _make_empty(self, location: StoreLocation) -> Store:
-        """Create an empty database in a temporary folder. It refers to the future folder of files, which is not created."""
+        """Create an empty database in a temporary folder.
+
+        Its folder of files is the one that the store will have; nothing is created at the location.
+        """
         self._empty_folder = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")
         database = Path(self._empty_folder.name, "empty.db")
         files = location.directory if is_database(location.location) else location.location

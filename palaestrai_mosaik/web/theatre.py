@@ -1,4 +1,4 @@
-"""Pages in one file, without server and network: a run, several runs compared, all runs of a store, a design."""
+"""Pages in one file, without server and network: a run, a comparison of runs, all runs of a store, a design."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ from .page import single_file
 from .resources import ResourceError, Source
 from .run_parts import TIME, add_overview, add_overview_if_small, add_record, add_time
 
-#: of so many runs, the newest, the page of a store has small curves
+#: maximum number of runs, newest first, with small curves in the page of a store
 _MOST_CURVES = 2_000
-#: of so many runs, the newest of a store, or the best and worst of a design, a file has the overview
+#: maximum number of runs with an overview: the newest of a store, or the best and worst of a design
 _MOST_OVERVIEWS = 50
-#: with overviews, the file of a store or a design has at most so many bytes
+#: maximum size of the file of a store or a design with overviews, in bytes
 _OVERVIEWS = 3_000_000
 
 
 @dataclass(frozen=True)
 class MotionChoice:
-    """What the page of a run shows in motion.
+    """The phases and episodes that the page of a run shows in motion.
 
     Args:
-        phases: numbers or names of phases. Without any: all, but phases are left out, the last ones first, for which
-            the file would be larger than :data:`.carried.SIZE`. Rendered frames take what is left of that size: of
-            longer episodes, every second, third, ... frame.
-        episode: which episode of each phase. Of an episode without frames, those of the newest one with frames are
-            shown.
+        phases: numbers or names of phases. If empty, all phases, but the last ones are left out if the file would
+            become larger than :data:`.carried.SIZE`. Rendered frames take the rest of that size; of longer episodes,
+            only every second, third, ... frame is carried.
+        episode: the episode of each phase. If it has no frames, those of the newest episode with frames are shown.
         beside: number or name of the phase that is shown beside the first one when the file is opened.
     """
 
@@ -63,36 +62,36 @@ def run_page(
 
     Args:
         store: the store that has the run.
-        run: which run, as :meth:`Store.find_run` takes it.
-        choice: what is shown in motion; ``None``: the newest episode of all phases.
-        height: of the page in a notebook, in pixels.
-        progress: called with the number of phases that have been read, and of all.
+        run: the run, as in :meth:`Store.find_run`.
+        choice: the phases and episodes in motion; ``None``: the newest episode of all phases.
+        height: the height of the page in a notebook, in pixels.
+        progress: called with the number of phases that have been read, and their total.
 
     Raises:
-        StoreError: there is no such run, phase or episode.
+        StoreError: the run, phase or episode does not exist.
     """
     choice = choice or MotionChoice()
     carried = Carried(Source(store))
     uid = store.find_run(run)
     index, films = carried.get(f"run/{uid}/grid"), Films(carried.source, uid)
     moving = phases_in_motion(index)
-    named = [phase_number(index, uid, one, moving | {*films.phases}) for one in choice.phases]
+    named = [phase_number(index, uid, entry, moving | {*films.phases}) for entry in choice.phases]
     second = (
         None if choice.beside is None else phase_number(index, uid, choice.beside, moving | {*films.phases})
     )
-    wanted = [*named, *([] if second is None else [second])]
+    chosen = [*named, *([] if second is None else [second])]
     facts = carried.get(f"run/{uid}")
     add_overview(carried, uid)
     add_record(carried, uid)
     motions = Motions(carried, uid, index, choice.episode)
     with reserved(carried, TIME):
         motions.add(
-            [phase for phase in wanted if phase in moving], others=not choice.phases, progress=progress
+            [phase for phase in chosen if phase in moving], others=not choice.phases, progress=progress
         )
     timed = add_time(carried, uid, motions.shown)
     films.add(
-        wanted if choice.phases else [*wanted, *films.phases],
-        {phase: one["episode"] for phase, one in motions.shown.items()},
+        chosen if choice.phases else [*chosen, *films.phases],
+        {phase: entry["episode"] for phase, entry in motions.shown.items()},
         choice.episode,
         max(0, carried.limit - carried.size),
     )
@@ -108,14 +107,14 @@ def run_page(
     elif films.shown:
         home += f"/frames?{urlencode(films.opened(named, second))}"
     _add_head(carried, uid, facts, _views(timed, motions, films))
-    names = {int(one["phase"]): str(one["name"]) for one in index["phases"]}
-    shown = sorted({*motions.shown, *(one["phase"] for one in films.shown)})
+    names = {int(entry["phase"]): str(entry["name"]) for entry in index["phases"]}
+    phases = sorted({*motions.shown, *(entry["phase"] for entry in films.shown)})
     return Page(
         title=uid,
         html=single_file(str(facts["document"]), home, carried.resources),
         runs=(uid,),
-        phases=tuple(names[phase] for phase in shown),
-        left_out=tuple(names[phase] for phase in motions.left_out if phase not in shown),
+        phases=tuple(names[phase] for phase in phases),
+        left_out=tuple(names[phase] for phase in motions.left_out if phase not in phases),
         thinned=tuple(names[phase] for phase in sorted({*motions.thinned, *films.thinned})),
         height=height,
     )
@@ -128,17 +127,17 @@ def comparison_page(
     height: int = HEIGHT,
     progress: ProgressCallback | None = None,
 ) -> Page:
-    """Return several runs side by side as one file, and each of them as :func:`run_page` shows it, as far as it stays small.
+    """Return a comparison of runs as one file, with each run's page as in :func:`run_page` as long as it stays small.
 
     Args:
         store: the store that has the runs.
-        runs: which runs, as :meth:`Store.find_run` takes them.
-        height: of the page in a notebook, in pixels.
-        progress: called with the number of runs that have been read, and of all.
+        runs: the runs, as in :meth:`Store.find_run`.
+        height: the height of the page in a notebook, in pixels.
+        progress: called with the number of runs that have been read, and their total.
 
     Raises:
-        StoreError: there is no such run, or these are one run.
-        ResourceError: these are more runs than can be told apart.
+        StoreError: a run does not exist, or all are the same run.
+        ResourceError: there are too many runs to distinguish their lines.
     """
     uids = list(dict.fromkeys(store.find_run(run) for run in runs))
     if len(uids) < 2:
@@ -156,7 +155,7 @@ def comparison_page(
     for done, uid in enumerate(uids):
         if progress is not None:
             progress(done, len(uids))
-        # each run gets its share of what is left
+        # each run gets an equal share of the remaining size
         left = max(0, carried.limit - carried.size)
         with reserved(carried, left - left // (len(uids) - done)):
             add_record(carried, uid)
@@ -189,27 +188,27 @@ def comparison_page(
 
 
 def store_page(store: Store, *, height: int = HEIGHT, progress: ProgressCallback | None = None) -> Page:
-    """Return the list of all runs of a store as one file, with the overviews of the newest ones.
+    """Return the list of all runs of a store as one file, with the overviews of the newest runs.
 
     Args:
         store: the store.
-        height: of the page in a notebook, in pixels.
-        progress: called with the number of overviews that have been read, and of all.
+        height: the height of the page in a notebook, in pixels.
+        progress: called with the number of overviews that have been read, and their total.
     """
     carried = Carried(Source(store))
     rows = carried.get("runs")
-    # (in single precision, times would be off by minutes)
+    # lists keep double precision; in single precision, times would be off by minutes
     times = {name: rows[name].tolist() for name in ("started", "ended")}
     if not np.isnan(times["ended"]).any():
-        # the same runs give the same file, whenever it is written
+        # the same runs give the same file, independent of the time of writing
         times["now"] = max(times["ended"], default=0.0)
     carried.add({"runs": {**rows, **times}})
     uids = rows["run"][::-1]
     carried.add({"sparklines": store.objective_curves(uids[:_MOST_CURVES])})
-    shown = _add_overviews(carried, uids[:_MOST_OVERVIEWS], progress)
+    overviews = _add_overviews(carried, uids[:_MOST_OVERVIEWS], progress)
     name = store.directory.name
     html = single_file(f"Runs in {name}", "#/runs", carried.resources, "All runs")
-    return Page(name, html, runs=tuple(shown), left_out=tuple(uids[len(shown) :]), height=height)
+    return Page(name, html, runs=tuple(overviews), left_out=tuple(uids[len(overviews) :]), height=height)
 
 
 def design_page(
@@ -224,10 +223,10 @@ def design_page(
 
     Args:
         folder: the folder of the design.
-        store: where its results are; there need not be any.
-        height: of the page in a notebook, in pixels.
-        analysing: called with the number of resamples that have been drawn for intervals, and of all.
-        progress: called with the number of runs of which an overview has been read, and of all.
+        store: the store or location of its results, which need not exist.
+        height: the height of the page in a notebook, in pixels.
+        analysing: called with the number of resamples drawn for intervals, and their total.
+        progress: called with the number of overviews that have been read, and their total.
 
     Raises:
         StoreError: the store cannot be opened.
@@ -235,36 +234,36 @@ def design_page(
     source = Source(store, folder)
     try:
         carried = Carried(source)
-        # (states first: a search may add rows in between)
+        # read the states first, because a search may add rows in between
         states = carried.take("design/states")
         facts = carried.get("design")
-        # (where the folder is, stays with its user)
+        # the location of the folder is private
         carried.add({"design": {**facts, "folder": folder.path.name}})
         outcomes = carried.take("design/outcomes")
         if facts["search"]:
-            # (its version names times of files)
+            # the version would contain modification times of files
             carried.add({"design/search": {**carried.get("design/search"), "version": ""}})
         analysis_of(source)[1].listener = analysing
         try:
             carried.take("design/analysis")
         except ResourceError as error:
             carried.add({"design/analysis": {"refused": str(error)}})
-        shown = _add_overviews(carried, _extreme_runs(facts, states, outcomes), progress)
+        overviews = _add_overviews(carried, _extreme_runs(facts, states, outcomes), progress)
     finally:
         if isinstance(store, StoreLocation):
             source.close()
     uid = folder.spec.uid
     html = single_file(uid, "#/design", carried.resources, "Design")
-    return Page(uid, html, runs=tuple(shown), height=height)
+    return Page(uid, html, runs=tuple(overviews), height=height)
 
 
 def _views(timed: Collection[int], motions: Motions, films: Films | None = None) -> list[str]:
-    shown = {
+    by_view = {
         "time": timed,
         "grid": motions.shown,
         "frames": None if films is None else films.shown,
     }
-    return ["overview", *(name for name, found in shown.items() if found), "record"]
+    return ["overview", *(name for name, content in by_view.items() if content), "record"]
 
 
 def _add_head(carried: Carried, uid: str, facts: dict[str, Any], views: list[str]) -> None:
@@ -274,8 +273,8 @@ def _add_head(carried: Carried, uid: str, facts: dict[str, Any], views: list[str
 def _add_overviews(
     carried: Carried, uids: Sequence[str], progress: ProgressCallback | None = None
 ) -> list[str]:
-    """Carry the overviews of runs, as long as the file stays small; return which."""
-    shown: list[str] = []
+    """Carry the overviews of runs as long as the file stays small; return their uids."""
+    added: list[str] = []
     for done, uid in enumerate(uids):
         if progress is not None:
             progress(done, len(uids))
@@ -284,27 +283,29 @@ def _add_overviews(
                 break
         add_record(carried, uid)
         _add_head(carried, uid, carried.get(f"run/{uid}"), ["overview", "record"])
-        shown.append(uid)
+        added.append(uid)
     if progress is not None:
         progress(len(uids), len(uids))
-    return shown
+    return added
 
 
 def _extreme_runs(facts: dict[str, Any], states: dict[str, Any], outcomes: dict[str, Any]) -> list[str]:
-    """Return the instances with the best and the worst values of an outcome, then those that failed."""
+    """Return the instances with the best and the worst values of an outcome, then failed ones."""
     changed = states["changed"]
     instance = dict(zip(np.asarray(changed["run"]).tolist(), changed["instance"], strict=True))
     failed = [run for run, *_ in changed["errors"]]
     cells = np.asarray(facts["cells"])
-    found: Iterable[int] = ()
+    extremes: Iterable[int] = ()
     if outcomes["outcomes"]:
-        # of those with a direction the first one, the best runs first
-        first = next((one for one in outcomes["outcomes"] if one["better"]), outcomes["outcomes"][0])
+        # the first outcome with a direction, best runs first
+        first = next(
+            (outcome for outcome in outcomes["outcomes"] if outcome["better"]), outcomes["outcomes"][0]
+        )
         values = np.asarray(first["values"], dtype=float) * (-1 if first["better"] == "higher" else 1)
         order = np.argsort(values, kind="stable")
         ordered = cells[order[np.isfinite(values[order])]].tolist()
         half = _MOST_OVERVIEWS // 2
         # best, worst, second best, second worst, ...
-        found = [run for pair in zip(ordered[:half], ordered[::-1][:half], strict=True) for run in pair]
-    wanted = dict.fromkeys([*found, *failed])
-    return [str(instance[run]) for run in wanted if instance.get(run) is not None][:_MOST_OVERVIEWS]
+        extremes = [run for pair in zip(ordered[:half], ordered[::-1][:half], strict=True) for run in pair]
+    numbers = dict.fromkeys([*extremes, *failed])
+    return [str(instance[run]) for run in numbers if instance.get(run) is not None][:_MOST_OVERVIEWS]

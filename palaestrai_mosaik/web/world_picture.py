@@ -1,4 +1,4 @@
-"""Draws a recorded world as boxes and arrows: a box per simulator, its entities grouped, in the order of their steps."""
+"""Draws a recorded world: a box per simulator, its entities grouped, in the order of their steps."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def _label(connections: list[Mapping[str, Any]]) -> str:
 
 
 def _ranks(boxes: int, edges: list[tuple[int, int]]) -> list[int]:
-    """Return the length of the longest path to each box. mosaik permits no cycles, but worlds from elsewhere may have some."""
+    """Return the length of the longest path to each box.
+
+    mosaik permits no cycles, but worlds that others recorded may have some.
+    """
     ranks = [0] * boxes
     for _ in range(boxes):
         changed = False
