@@ -67,7 +67,7 @@ def _graph(topology: Topology) -> nx.Graph:
 
 
 def _completed(places: FloatMatrix, known: npt.NDArray[np.bool_], graph: nx.Graph) -> FloatMatrix:
-    """Place nodes without coordinates at the mean of their neighbours, repeatedly; unreachable ones at the overall mean."""
+    """Place nodes without coordinates at the mean of their neighbours, repeatedly; unreachable ones in the middle."""
     places, known = places.copy(), known.copy()
     waiting = [int(i) for i in np.flatnonzero(~known)]
     while waiting:

@@ -50,7 +50,7 @@ _READERS = 2
 _ACTORS = 8
 #: by how much readers have a lower priority than runs (``nice``)
 _NICE = 10
-#: redirects to the page by a request with the page itself as origin
+#: forwards to the page, so that the next request has this site as its origin
 _ONWARDS = '<!DOCTYPE html><title>palaestrai-mosaik</title><meta http-equiv="refresh" content="0;url=./">'
 _METHODS = ("GET", "HEAD", "POST")
 _TYPES = {".js": "text/javascript", ".css": "text/css"}

@@ -138,7 +138,7 @@ class _Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {one: signal.signal(one, self._end) for one in ending_signals()}
+        before = {signum: signal.signal(signum, self._end) for signum in ending_signals()}
         try:
             yield
         finally:
@@ -163,7 +163,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(source: Source, listening: Listening, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve ``source`` until a signal (SIGINT, SIGTERM, SIGHUP) ends the server; processes that the page started continue.
+    """Serve ``source`` until a signal (SIGINT, SIGTERM, SIGHUP) ends the server; started processes continue.
 
     Args:
         source: the source of the page.

@@ -167,7 +167,7 @@ def comparison_page(
         if motions.shown:
             carried.add({f"run/{uid}/grid": motions.index()})
         _add_head(carried, uid, carried.get(f"run/{uid}"), _views(timed, motions))
-        names = {int(one["phase"]): str(one["name"]) for one in index["phases"]}
+        names = {int(row["phase"]): str(row["name"]) for row in index["phases"]}
         shown += [names[phase] for phase in motions.shown]
         thinned += [names[phase] for phase in motions.thinned]
         left_out += [uid] if motions.left_out else []

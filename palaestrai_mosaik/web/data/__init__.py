@@ -1,4 +1,4 @@
-"""The resources of the views, one module for each view; importing the package registers all of them."""
+"""The resources of the views, one module per view; importing the package registers all of them."""
 
 from ..resources import get
 from . import curves as curves

@@ -1,4 +1,4 @@
-"""The curves of a run: objective, rewards, statistics and evaluations by episode; and what tells runs apart."""
+"""The curves of a run: objective, rewards, statistics and evaluations by episode; and comparisons of runs."""
 
 from __future__ import annotations
 
@@ -22,90 +22,93 @@ from .grid import has_topology
 if TYPE_CHECKING:
     import pandas as pd
 
-#: how many runs may be compared at once: as many lines as can be told apart
+#: maximum number of compared runs, limited by the lines that a reader can distinguish
 _MOST_RUNS = 24
-#: class of a condition -> its short name, as documents have it
+#: class of a condition -> its short name in documents
 _CONDITIONS = {spec.name.rpartition(":")[2]: name for name, spec in SHORT_NAMES["condition"].items()}
 _KEYS = ["phase", "evaluation", "agent", "kind", "name"]
-#: what is compared of the episodes of a phase
+#: the compared values of a phase's episodes
 _COMPARED = ("episodes", "mean", "sum", "last_mean", "last_sum")
 _MEMBERS = {"worker": "workers", "body": "bodies"}
 
 
 @resource("run/{run}/curves")
 def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return the curves of a run, its phases (``reason`` is the short name of the condition, where it has one) and warnings.
+    """Return the curves of a run, its phases and its warnings.
 
-    ``known`` (the ``version`` of an earlier answer) asks for them only if they have grown since: ``curves`` is ``null``
-    otherwise. ``statistics=0`` leaves out what agents reported, and ``bands=0`` the bodies that have not been read yet:
-    both have to be read from part files. ``unread`` says whether agents with several bodies are whole therefore.
+    ``reason`` of a phase is the short name of the condition that ended it, if it has one.
+
+    ``known`` (the ``version`` of an earlier answer) requests the curves only if they have grown since; otherwise
+    ``curves`` is ``null``. ``statistics=0`` leaves out the agents' statistics, and ``bands=0`` bodies that have not
+    been read yet: both have to be read from part files. ``unread`` says whether agents with several bodies are
+    therefore shown as a whole.
 
     A curve has ``phase``, ``evaluation``, ``agent``, ``kind`` (``objective``, ``reward`` or ``statistic``), ``name``,
-    ``x`` (episodes within the phase, from 0; of an evaluation, the training episodes before it), ``mean`` and ``sum``
-    of an episode's values as the mean over workers and bodies, and ``episodes``, of which the points that are sent have
-    the extremes. Where there are several workers or bodies, ``over`` says which (``"workers"``, ``"bodies"`` or both),
-    ``low`` and ``high`` are their lowest and highest ``mean``, and ``sum_low`` and ``sum_high`` their lowest and
-    highest ``sum``; NaN in episodes of which the bodies have not been read yet.
+    ``x`` (episodes within the phase, from 0; for an evaluation, the training episodes before it), ``mean`` and ``sum``
+    of an episode's values as the mean over workers and bodies, and ``episodes``, the number of episodes. Only points
+    with the extremes of long curves are sent. With several workers or bodies, ``over`` names them (``"workers"``,
+    ``"bodies"`` or both), ``low`` and ``high`` are their lowest and highest ``mean``, and ``sum_low`` and ``sum_high``
+    their lowest and highest ``sum``; NaN in episodes with unread bodies.
     """
     store = source.store
     uid = store.find_run(run)
     phases = store.phases(uid)
-    # (the phases say how many other episodes there are)
+    # the table of phases counts all other episodes
     evaluations = len(store.episodes(uid, evaluation=True))
-    known = outcomes_of_bodies(store, uid)
-    unread = not query.flag("bands", True) and known.version == 0
+    bodies = outcomes_of_bodies(store, uid)
+    unread = not query.flag("bands", True) and bodies.version == 0
     if not unread:
-        # (an episode that was cut short is not counted, and is the last of its phase)
+        # an episode that was cut short is not counted, but is the last of its phase
         done = int(phases["episodes_done"].sum() + phases["reason"].notna().sum()) + evaluations
-        known.look(store, uid, done, lambda: _is_running(store, uid))
+        bodies.look(store, uid, done, lambda: _is_running(store, uid))
     with_statistics = query.flag("statistics", True)
     size = _size_of_statistics(store, uid) if with_statistics else 0
     ended = phases["reason"].notna().sum()
-    version = f"{phases['episodes_done'].sum()}-{evaluations}-{len(phases)}-{ended}-{size}-{known.version}"
+    version = f"{phases['episodes_done'].sum()}-{evaluations}-{len(phases)}-{ended}-{size}-{bodies.version}"
     named = phases.assign(reason=phases["reason"].replace(_CONDITIONS))
     warnings = [escape_control_characters(text) for text in store.warnings(uid)["text"]]
     answer: dict[str, Any] = {"version": version, "phases": named, "warnings": warnings, "curves": None}
     answer["unread"] = unread and bool(agents_with_several_bodies(store, uid))
     if query.get("known") != version:
-        rows = by_member(store.outcomes(uid, evaluation=None), known.rows)
-        found = list(_of_episodes(rows, store.evaluate_every(uid)))
+        rows = by_member(store.outcomes(uid, evaluation=None), bodies.rows)
+        curve_list = list(_of_episodes(rows, store.evaluate_every(uid)))
         if with_statistics:
-            found += _of_statistics(store.statistics(uid))
-        answer["curves"] = found
+            curve_list += _of_statistics(store.statistics(uid))
+        answer["curves"] = curve_list
     return answer
 
 
 @resource("run/{run}/episodes")
 def episodes(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return the table of a run's episodes, the newest first: a row per episode and agent, in columns."""
+    """Return the table of a run's episodes, newest first: a row per episode and agent, in columns."""
     table = source.store.episodes(source.store.find_run(run), evaluation=None)
-    kept = [name for name in table if not str(name).endswith(("_min", "_max")) and name != "flow"]
-    return {"columns": kept, "rows": len(table), "values": table[kept].iloc[::-1]}
+    columns = [name for name in table if not str(name).endswith(("_min", "_max")) and name != "flow"]
+    return {"columns": columns, "rows": len(table), "values": table[columns].iloc[::-1]}
 
 
 @resource("compare")
 def compare(source: Source, query: Query) -> dict[str, Any]:
-    """Return what tells ``runs`` apart: the paths of their documents with different values, and what the runs gave.
+    """Compare ``runs``: the paths at which their documents differ, and their outcomes.
 
-    ``runs`` are the facts of each. ``differences`` has a row per path: ``path``, and ``values`` in the order of the
-    runs (``null``: not in that document). ``outcomes`` has a row per phase, agent, and objective or reward, evaluations
-    apart: ``phase`` (its name), ``evaluation``, ``agent``, ``kind``, ``name``, and in the order of the runs
+    ``runs`` are the facts of each run. ``differences`` has a row per path: ``path``, and ``values`` in the order of the
+    runs (``null``: missing in that document). ``outcomes`` has a row per phase, agent, and objective or reward,
+    evaluations apart: ``phase`` (its name), ``evaluation``, ``agent``, ``kind``, ``name``, and in the order of the runs
     ``episodes``, ``mean`` and ``sum`` (means over all episodes of the phase), and ``last_mean`` and ``last_sum`` (of
-    its last episode); NaN where a run has none.
+    its last episode); NaN for runs without values.
     """
-    asked = query.texts("runs")
-    if not 1 <= len(asked) <= _MOST_RUNS:
-        raise ResourceError(f"runs: expected 1 to {_MOST_RUNS} runs, found {len(asked)}")
+    runs = query.texts("runs")
+    if not 1 <= len(runs) <= _MOST_RUNS:
+        raise ResourceError(f"runs: expected 1 to {_MOST_RUNS} runs, found {len(runs)}")
     store = source.store
-    uids = [store.find_run(run) for run in asked]
+    uids = [store.find_run(run) for run in runs]
     table = store.runs(uids).set_index("run").loc[uids]
     documents = [dict(_leaves(store.document(uid))) for uid in uids]
-    paths = list(dict.fromkeys(path for one in documents for path in one))
+    paths = list(dict.fromkeys(path for document in documents for path in document))
     missing = object()
     different = [
-        {"path": path, "values": [one.get(path) for one in documents]}
+        {"path": path, "values": [document.get(path) for document in documents]}
         for path in paths
-        if any(one.get(path, missing) != documents[0].get(path, missing) for one in documents[1:])
+        if any(document.get(path, missing) != documents[0].get(path, missing) for document in documents[1:])
     ]
     names = ("document", "status", "seed", "duration", "episodes", "steps")
     facts = [
@@ -116,21 +119,21 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
 
 
 def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what each run gave by phase, agent, and objective or reward."""
+    """Return the outcomes of each run by phase, agent, and objective or reward."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for place, uid in enumerate(uids):
+    for index, uid in enumerate(uids):
         names = store.phases(uid).set_index("phase")["name"]
         outcomes = store.outcomes(uid, evaluation=None)
         outcomes = outcomes.assign(phase=outcomes["phase"].map(names))
         key: Any
-        for key, own in outcomes.groupby(_KEYS, sort=False):
-            one = rows.setdefault(key, {name: [np.nan] * len(uids) for name in _COMPARED})
-            last = own[own["episode"] == own["episode"].max()]
-            one["episodes"][place] = int(own["episode"].nunique())
+        for key, group in outcomes.groupby(_KEYS, sort=False):
+            row = rows.setdefault(key, {name: [np.nan] * len(uids) for name in _COMPARED})
+            last = group[group["episode"] == group["episode"].max()]
+            row["episodes"][index] = int(group["episode"].nunique())
             for fold in ("mean", "sum"):
-                one[fold][place] = float(own[fold].mean())
-                one[f"last_{fold}"][place] = float(last[fold].mean())
-    return [{**dict(zip(_KEYS, key, strict=True)), **one} for key, one in rows.items()]
+                row[fold][index] = float(group[fold].mean())
+                row[f"last_{fold}"][index] = float(last[fold].mean())
+    return [{**dict(zip(_KEYS, key, strict=True)), **row} for key, row in rows.items()]
 
 
 def _is_running(store: Store, uid: str) -> bool:
@@ -139,12 +142,12 @@ def _is_running(store: Store, uid: str) -> bool:
 
 def _of_episodes(rows: pd.DataFrame, every: Mapping[int, int]) -> Iterator[dict[str, Any]]:
     key: Any
-    for key, own in rows.groupby(_KEYS, sort=False):
+    for key, group in rows.groupby(_KEYS, sort=False):
         phase, evaluation, *names = key
-        by_episode = own.groupby("episode")
+        by_episode = group.groupby("episode")
         means = by_episode["mean"].agg(["mean", "min", "max"])
         sums = by_episode["sum"].agg(["mean", "min", "max"])
-        over = [name for name in ("worker", "body") if own[name].nunique() > 1]
+        over = [name for name in ("worker", "body") if group[name].nunique() > 1]
         if "body" in over:
             unread = by_episode["body"].min() < 0
             for moments in (means, sums):
@@ -156,28 +159,28 @@ def _of_episodes(rows: pd.DataFrame, every: Mapping[int, int]) -> Iterator[dict[
 
 
 def _size_of_statistics(store: Store, uid: str) -> int:
-    """Return how many bytes the statistics of a run have: another number as soon as there are more."""
+    """Return the size of a run's statistics in bytes, which changes whenever statistics are added."""
     streams = store.streams(uid)
-    own = streams.loc[
+    parts = streams.loc[
         (streams["kind"] == "statistics") & ~streams["evaluation"].astype(bool), ["folder", "parts"]
     ]
     directory = store.instance_directory(uid)
     total = 0
-    for folder, count in own.itertuples(index=False):
+    for folder, count in parts.itertuples(index=False):
         for path in parts_so_far(inside(directory, folder), count):
-            with suppress(FileNotFoundError):  # an open part that has just become a part
+            with suppress(FileNotFoundError):  # the open part has just been finished, and renamed
                 total += path.stat().st_size
     return total
 
 
 def _of_statistics(statistics: pd.DataFrame) -> Iterator[dict[str, Any]]:
     key: Any
-    for key, own in statistics.groupby(["phase", "agent", "key"], sort=False):
+    for key, group in statistics.groupby(["phase", "agent", "key"], sort=False):
         phase, agent, name = key
-        by_worker = own.groupby(["episode", "worker"])["value"]
+        by_worker = group.groupby(["episode", "worker"])["value"]
         means = by_worker.mean().groupby("episode").agg(["mean", "min", "max"])
         sums = by_worker.sum().groupby("episode").agg(["mean", "min", "max"])
-        over = ["worker"] if own["worker"].nunique() > 1 else []
+        over = ["worker"] if group["worker"].nunique() > 1 else []
         names = (int(phase), False, agent, "statistic", name)
         yield _curve(names, means.index.to_numpy(float), means, sums, over)
 
@@ -189,7 +192,15 @@ def _curve(
     sums: pd.DataFrame,
     over: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a curve; ``over``: of what ``means`` and ``sums`` are the moments, if of several."""
+    """Return a curve.
+
+    Args:
+        key: phase, evaluation, agent, kind and name.
+        x: the episodes.
+        means: mean, lowest and highest ``mean`` of each episode.
+        sums: the same of ``sum``.
+        over: ``worker`` or ``body``, or both, if the moments are over several.
+    """
     values = {"mean": means["mean"], "sum": sums["mean"]}
     if over:
         values |= {"low": means["min"], "high": means["max"]}
@@ -206,12 +217,12 @@ def _curve(
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and value of everything in a document that is neither a mapping nor a list of such."""
+    """Yield the path and value of each leaf of a document; a list without mappings and lists is a leaf."""
     if isinstance(value, Mapping) and value:
-        for name, one in value.items():
-            yield from _leaves(one, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list) and any(isinstance(one, Mapping | list) for one in value):
-        for place, one in enumerate(value):
-            yield from _leaves(one, f"{path}.{place}")
+        for name, item in value.items():
+            yield from _leaves(item, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}.{index}")
     else:
         yield path, value

@@ -1,4 +1,4 @@
-"""What the page shows of a design: its factors and rows, the states of its runs, their outcomes."""
+"""A design in the page: its factors and rows, the states of its runs, their outcomes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from palaestrai_mosaik.types.arrays import Array, FloatArray, IntArray
 from ..resources import Query, Source, resource
 from .design_watch import log_of, watch
 
-#: statuses by the numbers that stand for them
+#: the statuses; the page gets their indices
 _STATUSES = list(RunStatus)
 _LOGARITHMIC = ("loguniform", "lognormal")
 
 
 @resource("design")
 def design(source: Source, query: Query) -> dict[str, Any]:
-    """Return what is fixed when a design is generated; to the folder of a search, rows are added (:func:`rows`).
+    """Return the parts of a design that are fixed when it is generated. A search adds rows later (:func:`rows`).
 
-    ``cells`` are the repetitions of the rows, row by row: for each the number of the run that is executed for it, one
-    of ``runs``. Where rows have identical documents, one run is executed for several.
+    ``cells`` are the repetitions of the rows, row by row: the number of the run that is executed for each, an index of
+    ``runs``. Rows with identical documents share a run.
     """
     folder = watch(source).folder
     spec, counts = folder.spec, folder.manifest["counts"]
@@ -57,9 +57,9 @@ def design(source: Source, query: Query) -> dict[str, Any]:
 
 @resource("design/rows")
 def rows(source: Source, query: Query) -> dict[str, Any]:
-    """Return the rows of the design that come after the first ``from`` ones.
+    """Return the rows of the design after the first ``from`` rows.
 
-    ``rows`` is how many there are in all. ``cells`` and ``runs`` are as of :func:`design`, which counts runs over all
+    ``rows`` is the total number of rows. ``cells`` and ``runs`` are those of :func:`design`, with runs counted over all
     rows; ``values`` has the column of each factor.
     """
     return _rows(watch(source).folder, query.integer("from", 0) or 0)
@@ -91,8 +91,8 @@ def _options(options: Mapping[str, Any]) -> list[str]:
 
 
 def _factor(axis: Axis, factor: Factor) -> dict[str, Any]:
-    """Return what a factor is."""
-    others = [other.name for other in axis.factors if other is not factor]
+    """Return the description of a factor."""
+    zipped = [other.name for other in axis.factors if other is not factor]
     return {
         "name": factor.name,
         "levels": list(factor.labels) if factor.kind == "levels" else None,
@@ -100,75 +100,81 @@ def _factor(axis: Axis, factor: Factor) -> dict[str, Any]:
         "log": factor.kind != "levels" and factor.dist in _LOGARITHMIC,
         "path": factor.path,
         "when": factor.when,
-        "zipped": others,
+        "zipped": zipped,
         "group": axis.group,
     }
 
 
 def _column(factor: Factor, values: Sequence[Mapping[str, Any]]) -> Array:
-    """Return the value of a factor in each row: a number, or the number of its level.
+    """Return the value of a factor in each row: a number, or the index of its level.
 
-    Where it is inactive, the number is NaN, and that of the level is -1.
+    If the factor is inactive, the number is NaN, and the index is -1.
     """
     if factor.kind == "levels":
-        places = {label: i for i, label in enumerate(factor.labels)}
-        found = labels([factor], values)
-        return np.array([-1 if label is None else places[label] for label in found], dtype=np.int64)
+        indices = {label: i for i, label in enumerate(factor.labels)}
+        row_labels = labels([factor], values)
+        return np.array([-1 if label is None else indices[label] for label in row_labels], dtype=np.int64)
     numbers = (row[factor.name] for row in values)
-    return np.array([np.nan if one is INACTIVE else one for one in numbers], dtype=np.float64)
+    return np.array([np.nan if number is INACTIVE else number for number in numbers], dtype=np.float64)
 
 
 @resource("design/states")
 def states(source: Source, query: Query) -> dict[str, Any]:
-    """Return how far the runs are: all of them, or with ``since`` those that have changed after that version.
+    """Return the states of all runs, or with ``since`` of those that have changed after that version.
 
-    ``rows``: how many rows the design has; where a page knows fewer, :func:`rows` has the others.
+    ``rows`` is the number of rows in the design; a page with fewer rows gets the others from :func:`rows`.
     """
-    seen = watch(source)
-    now = seen.states()
+    design_watch = watch(source)
+    current = design_watch.states()
     since = query.integer("since", 0) or 0
-    chosen = np.flatnonzero(now.changed > since) if since <= now.version else np.arange(len(now.changed))
-    runs = now.states.runs
+    chosen = (
+        np.flatnonzero(current.changed > since)
+        if since <= current.version
+        else np.arange(len(current.changed))
+    )
+    runs = current.states.runs
     counts = dict.fromkeys(_STATUSES, 0)
     for state in runs:
         counts[state.status] += 1
     code = {status: i for i, status in enumerate(_STATUSES)}
     picked = chosen.tolist()
     return {
-        "version": now.version,
-        "rows": seen.folder.manifest["counts"]["rows"],
-        "finished": now.finished,
+        "version": current.version,
+        "rows": design_watch.folder.manifest["counts"]["rows"],
+        "finished": current.finished,
         "counts": {str(status): number for status, number in counts.items() if number},
-        "seconds_per_run": now.left.seconds_per_run,
-        "processes": now.left.processes,
-        "seconds_left": now.left.seconds,
+        "seconds_per_run": current.left.seconds_per_run,
+        "processes": current.left.processes,
+        "seconds_left": current.left.seconds,
         "not_collected": sum(not state.collected for state in runs),
-        "problems": seen.problems(),
+        "problems": design_watch.problems(),
         "changed": {
             "run": chosen,
             "status": np.array([code[runs[i].status] for i in picked], dtype=np.uint8),
-            "instance": [now.instances[i] for i in picked],
-            "errors": [[i, now.errors[i], log_of(runs[i])] for i in picked if now.errors[i] is not None],
+            "instance": [current.instances[i] for i in picked],
+            "errors": [
+                [i, current.errors[i], log_of(runs[i])] for i in picked if current.errors[i] is not None
+            ],
         },
     }
 
 
 @resource("design/outcomes")
 def outcomes(source: Source, query: Query) -> dict[str, Any]:
-    """Return the outcomes of the runs that have finished, and whose results the store has.
+    """Return the outcomes of the finished runs that have results in the store.
 
-    ``values`` are those of the cells of the design (:func:`design`), NaN where there is none. With ``since`` (a number
-    ``finished``) there is nothing but this number where it has not changed.
+    ``values`` are those of the cells of the design (:func:`design`), NaN if missing. With ``since`` (an earlier
+    ``finished``), only this number is returned if it has not changed.
     """
-    seen = watch(source)
-    finished, results = seen.results()
+    design_watch = watch(source)
+    finished, results = design_watch.results()
     if query.integer("since") == finished:
         return {"finished": finished, "unchanged": True}
     try:
         specs, frame = results.outcome_specs, results.outcomes()
     except StoreError as error:
         return {"finished": finished, "outcomes": _unread(results.folder), "problem": str(error)}
-    # (of a search, the frame has what was executed whole)
+    # for a search, the frame has all rows with completed repetitions
     repetitions = results.spec.repetitions
     cells = frame["row"].to_numpy(int) * repetitions + frame["repetition"].to_numpy(int)
     return {
@@ -187,13 +193,13 @@ def outcomes(source: Source, query: Query) -> dict[str, Any]:
 
 
 def _in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    found = np.full(count, np.nan)
-    found[cells] = values
-    return found
+    result = np.full(count, np.nan)
+    result[cells] = values
+    return result
 
 
 def _unread(folder: DesignFolder) -> list[dict[str, Any]]:
-    """Return the outcomes of a design of which no run has any."""
+    """Return the outcomes of a design without results."""
     nothing = np.full(len(folder.runs), np.nan)
     return [
         {"name": spec.name, "better": spec.better, "of": spec.of, "values": nothing}

@@ -1,4 +1,4 @@
-"""What the page shows of one run."""
+"""The head of a run in the page."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .grid import has_topology
 
 @resource("run/{run}")
 def run(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return the facts of a run that head all of its views.
+    """Return the facts of a run that all of its views show at the top.
 
-    ``views`` are the names of the tabs that have something to show.
+    ``views`` are the names of the tabs that have content.
     """
     uid = source.store.find_run(run)
     facts = source.store.runs(uid).iloc[0]

@@ -1,4 +1,4 @@
-"""All runs of a store: what each is, how far it is, and which have changed."""
+"""The list of all runs of a store: their facts, progress and changes."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from ..resources import Query, ResourceError, Source, resource
 if TYPE_CHECKING:
     import pandas as pd
 
-#: columns of texts that many runs share: sent as the different texts, and for each row the number of its one
+#: columns of texts that many runs share; sent as the distinct texts, and an index per row
 _SHARED = ("experiment", "status", "phase_name")
 _NUMBERS = ("id", "phase", "phases", "episodes", "steps")
 _FLOATS = ("started", "ended", "episodes_planned", "objective")
-#: how many runs may be asked for at once
+#: maximum number of runs per request
 _MOST = 200
 _POINTS = 40
 
 
 @resource("runs")
 def runs(source: Source, query: Query) -> dict[str, Any]:
-    """Return the table of runs in columns; NaN where something is not known.
+    """Return the table of runs in columns; NaN for unknown values.
 
-    ``since`` (the ``cursor`` of an earlier answer) asks for the runs that are new, have not ended, or have ended since
-    then; ``ids`` for further ones. Runs that a dead process has left behind count as ended. ``count`` is how many
-    runs there are: one who has others has to ask for all.
+    ``since`` (the ``cursor`` of an earlier answer) requests the runs that are new, have not ended, or have ended since
+    then; ``ids`` requests further ones. Runs that a dead process has left behind count as ended. ``count`` is the
+    number of all runs; a page with another number has to request all runs.
 
     ``rate`` (steps per second) and ``left`` (seconds) of a running run are those of its last episodes.
     """
     store = source.store
     ids: Collection[int] | None = None
-    known, ended = 0, 0.0
+    newest, ended = 0, 0.0
     if "since" in query:
-        known, ended = _cursor(query["since"])
-        asked = [int(text) for text in query.texts("ids") if text.isdecimal()]
-        # (databases keep whole microseconds)
+        newest, ended = _cursor(query["since"])
+        requested = [int(text) for text in query.texts("ids") if text.isdecimal()]
+        # databases store whole microseconds
         later = datetime.fromtimestamp(ended + 1e-6, UTC) if ended else None
-        ids = {*store.changed_runs(known, later), *asked}
+        ids = {*store.changed_runs(newest, later), *requested}
     rows = store.run_rows(ids)
     if ids is not None:
-        # what is lost does not change, until somebody resumes it
-        rows = rows[(rows["status"] != "lost") | rows["id"].isin(asked) | (rows["id"] > known)]
+        # a lost run does not change until it is resumed
+        rows = rows[(rows["status"] != "lost") | rows["id"].isin(requested) | (rows["id"] > newest)]
     running = rows.loc[rows["status"] == "running", "id"].tolist()
     paces = store.paces(running, parts=False)
     columns = _columns(rows)
     for name in ("rate", "left"):
-        found = {number: getattr(pace, name) for number, pace in paces.items()}
-        columns[name] = np.array([found.get(number, math.nan) for number in rows["id"]], dtype=float)
-    latest = max([known, *rows["id"].tolist()[-1:]])
+        by_id = {number: getattr(pace, name) for number, pace in paces.items()}
+        columns[name] = np.array([by_id.get(number, math.nan) for number in rows["id"]], dtype=float)
+    latest = max([newest, *rows["id"].tolist()[-1:]])
     last = np.nanmax([ended, *rows["ended"].tolist()])
     return {
         "cursor": f"{latest}-{last:.6f}",
@@ -65,34 +65,34 @@ def runs(source: Source, query: Query) -> dict[str, Any]:
 
 @resource("sparklines")
 def sparklines(source: Source, query: Query) -> dict[str, Any]:
-    """Return for each of ``runs`` at most some 40 values of the first agent's mean objective, by episodes."""
+    """Return about 40 values of the first agent's mean objective by episode for each of ``runs``."""
     return source.store.objective_curves(_asked(query), _POINTS)
 
 
 @resource("paces")
 def paces(source: Source, query: Query) -> dict[str, Any]:
-    """Return how fast ``runs`` that have not ended are, with the steps of the episodes that still run.
+    """Return the pace of unfinished ``runs``, with the steps of unfinished episodes.
 
     For each uid: ``steps`` (of unfinished episodes), ``rate`` (steps per second), ``left`` (seconds).
     """
     ids = source.store.run_ids(_asked(query))
-    found = source.store.paces(ids.values())
-    return {uid: found[number]._asdict() for uid, number in ids.items() if number in found}
+    by_id = source.store.paces(ids.values())
+    return {uid: by_id[number]._asdict() for uid, number in ids.items() if number in by_id}
 
 
 def _asked(query: Query) -> Sequence[str]:
-    asked = query.texts("runs")
-    if len(asked) > _MOST:
-        raise ResourceError(f"runs: expected at most {_MOST} runs, found {len(asked)}")
-    return asked
+    runs = query.texts("runs")
+    if len(runs) > _MOST:
+        raise ResourceError(f"runs: expected at most {_MOST} runs, found {len(runs)}")
+    return runs
 
 
 def _cursor(text: str) -> tuple[int, float]:
-    known, _, ended = text.partition("-")
+    newest, _, ended = text.partition("-")
     try:
         moment = float(ended)
         datetime.fromtimestamp(moment, UTC)
-        return int(known), moment
+        return int(newest), moment
     except (ValueError, OverflowError, OSError):
         raise ResourceError(f"since: expected the cursor of an earlier answer, found {text!r}") from None
 
@@ -105,7 +105,7 @@ def _columns(rows: pd.DataFrame) -> dict[str, Any]:
         numbers: dict[Any, int] = {}
         codes = [numbers.setdefault(text, len(numbers)) for text in rows[name].tolist()]
         columns[name] = {"texts": list(numbers), "codes": np.array(codes, dtype=np.int32)}
-    # most runs have none
+    # most runs have no error
     errors = rows.loc[rows["error"].notna(), "error"]
     columns["error"] = {
         "rows": np.flatnonzero(rows["error"].notna().to_numpy()),

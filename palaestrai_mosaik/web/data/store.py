@@ -1,4 +1,4 @@
-"""What the page shows of the store itself."""
+"""The store in the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..resources import Query, Source, resource
 
 @resource("store")
 def store(source: Source, query: Query) -> dict[str, Any]:
-    """Return where the runs are, and of which design, if the page shows one."""
+    """Return the location of the runs, and the uid of the design if the page shows one."""
     return {
         "location": str(source.store.directory),
         "version": __version__,
