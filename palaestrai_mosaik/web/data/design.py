@@ -48,7 +48,10 @@ def design(source: Source, query: Query) -> dict[str, Any]:
         "seeds": spec.seed_policy,
         "constraints": list(spec.constraints),
         "warnings": list(folder.sample.warnings),
-        "factors": [{**one, "values": values} for one, values in zip(factors, added["values"], strict=True)],
+        "factors": [
+            {**description, "values": values}
+            for description, values in zip(factors, added["values"], strict=True)
+        ],
         "cells": added["cells"],
         "runs": added["runs"],
         "statuses": [str(status) for status in _STATUSES],

@@ -1,4 +1,7 @@
-"""What a design is analysed for (indices, comparisons, boxes, robustness): computed when they are asked for, and kept until more runs have finished."""
+"""The analyses of a design: indices, comparisons, boxes, robustness.
+
+They are computed on request, and kept until more runs have finished.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +39,16 @@ class DesignAnalysis:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: tuple[int, dict[str, Any]] | None = None
-        #: what is computed, how many resamples are drawn, and of how many
+        #: the current computation, the number of drawn resamples, and their total
         self.progress: tuple[str, int, int] | None = None
-        #: is told the same
+        #: called with the number of drawn resamples, and their total
         self.listener: ProgressCallback | None = None
 
     def get(self, seen: DesignWatch) -> dict[str, Any]:
-        """Return the analysis of the runs that have finished.
+        """Return the analysis of the finished runs.
 
         Raises:
-            ResourceError: there is nothing to analyse, or the design asks for what does not fit it.
+            ResourceError: there is nothing to analyse, or the design requests an analysis that does not fit it.
         """
         with self._lock:
             finished, results = seen.results()
@@ -61,34 +64,34 @@ class DesignAnalysis:
     def _analyse(self, results: Results) -> dict[str, Any]:
         names = [outcome.name for outcome in results.outcome_specs]
         lost = count_missing_runs(results.outcomes(), names)
-        found = sensitivity(results, progress=self._told("indices"))
+        indices = sensitivity(results, progress=self._told("indices"))
         comparisons, notes = self._compare(results)
-        if not found:
+        if not indices:
             name = results.spec.sampler.name
             notes.append(
                 f"no sensitivity indices: the design names no method, and none fits {name} by default"
             )
         discoveries, reason = discoveries_asked_for(results, self._told("boxes"))
         notes += [f"no boxes: {reason}"] * bool(reason)
-        robust, reason = robustness_design(results, self._told("robustness"))
+        robustness, reason = robustness_design(results, self._told("robustness"))
         notes += [f"no robustness: {reason}"] * bool(reason)
         return {
             "runs": {name: lost[name] for name in ("runs", "executed", "failed", "missing")},
             "not_finite": [[name, lost[name]] for name in names if lost[name]],
             "not_collected": results.not_collected,
-            "methods": [_method(results, one) for one in found],
-            "comparisons": [_comparison(one) for one in comparisons],
-            "discoveries": [_discovery(one) for one in discoveries],
-            "robustness": [_robustness(one) for one in robust],
+            "methods": [_method(results, result) for result in indices],
+            "comparisons": [_comparison(result) for result in comparisons],
+            "discoveries": [_discovery(result) for result in discoveries],
+            "robustness": [_robustness(result) for result in robustness],
             "notes": notes,
         }
 
     def _compare(self, results: Results) -> tuple[list[Comparison], list[str]]:
-        """Return the comparisons; where there are none, why."""
+        """Return the comparisons, and notes with the reason if there are none."""
         try:
             return compare_design(results, progress=self._told("comparisons")), []
         except PalaestraiMosaikError as error:
-            # (what has a type of its own is wrong elsewhere)
+            # subclasses have causes other than the comparison
             if type(error) is not PalaestraiMosaikError:
                 raise
             return [], [f"no comparison: {error}"]
@@ -106,13 +109,13 @@ def _method(results: Results, one: SensitivityResult) -> dict[str, Any]:
     display = method_of(one.method, one.frame)
     leading = marks(one.frame, display.leading)
     irrelevant = leading[IRRELEVANT].value if IRRELEVANT in leading else None
-    own = one.frame[one.frame["factor"].isin(players(results.spec))]
+    of_players = one.frame[one.frame["factor"].isin(players(results.spec))]
     return {
         **{"outcome": one.outcome, "method": one.method, "title": display.title, "says": display.says},
         "bars": list(display.bars),
         "leading": display.leading,
         "irrelevant": irrelevant,
-        "ranked": ranked(marks(own, display.leading)),
+        "ranked": ranked(marks(of_players, display.leading)),
         **{"used": one.used, "lost": one.lost, "executed": one.executed},
         "refused": one.refused or None,
         "notes": list(one.notes),
@@ -135,10 +138,15 @@ def _comparison(one: Comparison) -> dict[str, Any]:
 
 def _discovery(found: Discovery) -> dict[str, Any]:
     boxes = []
-    for one in found.boxes:
-        plane = plane_of(found, one)
-        told = {"name": f"{one.method} {one.number}", "rule": one.rule, **one.figures, "limits": one.limits}
-        boxes.append(told | {"plane": None if plane is None else asdict(plane)})
+    for box in found.boxes:
+        plane = plane_of(found, box)
+        description = {
+            "name": f"{box.method} {box.number}",
+            "rule": box.rule,
+            **box.figures,
+            "limits": box.limits,
+        }
+        boxes.append(description | {"plane": None if plane is None else asdict(plane)})
     return {
         **{"condition": found.condition, "title": found.title, "boxes": boxes, "groups": GROUPS},
         **{"refused": found.refused or None, "nothing_found": found.nothing_found},
@@ -159,24 +167,24 @@ _LOCK = threading.Lock()
 
 
 def analysis_of(source: Source) -> tuple[DesignWatch, DesignAnalysis]:
-    """Return what looks at the design of a source, and what analyses it."""
-    seen = watch(source)
+    """Return the watch and the analysis of a source's design."""
+    design_watch = watch(source)
     with _LOCK:
-        return seen, _ANALYSES.setdefault(seen, DesignAnalysis())
+        return design_watch, _ANALYSES.setdefault(design_watch, DesignAnalysis())
 
 
 @resource("design/analysis")
 def analysis(source: Source, query: Query) -> dict[str, Any]:
-    """Return indices, boxes and robustness, as ``arsenai analyse`` computes them, and comparisons, as ``arsenai compare``.
+    """Return indices, boxes and robustness, as in ``arsenai analyse``, and comparisons, as in ``arsenai compare``.
 
-    It takes as long as they take, once for the same finished runs.
+    They are computed once for the same finished runs; the first request waits for the computation.
     """
-    seen, kept = analysis_of(source)
-    return kept.get(seen)
+    design_watch, analyses = analysis_of(source)
+    return analyses.get(design_watch)
 
 
 @resource("design/analysis/progress")
 def progress(source: Source, query: Query) -> dict[str, Any]:
-    """Return how far the analysis is: what is computed (``None``: nothing), ``done`` and ``total`` resamples."""
+    """Return the progress of the analysis: ``what`` is computed (or ``None``), ``done`` and ``total`` resamples."""
     what, done, total = analysis_of(source)[1].progress or (None, 0, 0)
     return {"what": what, "done": done, "total": total}

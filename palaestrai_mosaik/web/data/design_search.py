@@ -1,4 +1,4 @@
-"""What the page shows of a search: its settings, the best ones, the way to them. Read again only where files have changed."""
+"""A search in the page: its settings, the best ones, and its history. It is only read again when files have changed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ..resources import Query, ResourceError, Source, resource
 from .design_watch import DesignWatch, watch
 
 _STATES: tuple[SettingState, ...] = get_args(SettingState)
-#: characters of what a pruner or a failure said
+#: maximum length of a message of a pruner or a failure
 _LONGEST = 300
 
 
 class SearchWatch:
-    """Reads what is known of the settings of a search, once for each time that its files were written."""
+    """Reads the settings of a search whenever their files have been written."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,38 +41,42 @@ class SearchWatch:
         self._kept: dict[str, Any] = {}
 
     def get(self, seen: DesignWatch) -> dict[str, Any]:
-        """Return the settings as they are now; ``version`` names this state of the files.
+        """Return the current settings; ``version`` identifies this state of the files.
 
         Raises:
             ResourceError: the table of settings was edited.
         """
         with self._lock:
             path = seen.folder.path
-            # (each run that has ended leaves a file in jobs/)
+            # each ended run leaves a file in jobs/
             names = (path / SETTINGS, path / ROWS, path / CONFIRM / JOBS)
-            found = tuple(map(_stamp, names))
-            # (a setting is shown with its factors: the folder must have its row)
+            stamps = tuple(map(_stamp, names))
+            # a setting is shown with its factors, so the folder must have its row
             rows = seen.folder.manifest["counts"]["rows"]
             lost = seen.states().statuses().count(RunStatus.LOST)
-            if not self._kept or (found, rows, lost) != (self._files, self._kept["rows"], self._kept["lost"]):
+            if not self._kept or (stamps, rows, lost) != (
+                self._files,
+                self._kept["rows"],
+                self._kept["lost"],
+            ):
                 try:
-                    version = _version(found, rows, lost)
+                    version = _version(stamps, rows, lost)
                     self._kept = {"version": version, "rows": rows, "lost": lost, **_search(seen)}
                 except (ExecutionError, DocumentError) as error:
                     raise ResourceError(str(error)) from error
-                self._files = found
+                self._files = stamps
             return self._kept
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     with suppress(OSError):
-        told = os.stat(path)
-        return told.st_mtime_ns, told.st_size
+        status = os.stat(path)
+        return status.st_mtime_ns, status.st_size
     return None
 
 
 def _version(found: Sequence[tuple[int, int] | None], rows: int, lost: int) -> str:
-    stamps = ["" if one is None else f"{one[0]:x}.{one[1]:x}" for one in found]
+    stamps = ["" if stamp is None else f"{stamp[0]:x}.{stamp[1]:x}" for stamp in found]
     return "-".join([*stamps, f"{rows:x}", f"{lost:x}"])
 
 
@@ -84,40 +88,44 @@ def _search(seen: DesignWatch) -> dict[str, Any]:
     records = read_settings(folder.path)
     records = without_lost(records, lost_runs(seen.states().states, records))
     points = history(spec, records)
-    counts = Counter(one.state for one in records)
-    counted = [one for one in records if one.state != "retried"]
-    # (the runs that confirm are in the folder of their own design, unless another store was named)
-    own = os.path.realpath(seen.store.directory) == os.path.realpath(folder.path / RESULTS)
-    shown = [one for one in records if one.number < folder.manifest["counts"]["rows"]]
+    counts = Counter(record.state for record in records)
+    counted = [record for record in records if record.state != "retried"]
+    # confirming runs are in their own design's folder, unless another store was named
+    is_default = os.path.realpath(seen.store.directory) == os.path.realpath(folder.path / RESULTS)
+    with_rows = [record for record in records if record.number < folder.manifest["counts"]["rows"]]
     return {
         "sampler": spec.search.sampler,
         "budget": {name: limit for name, limit in asdict(spec.search.budget).items() if limit is not None},
         "confirm": spec.search.confirm,
-        "objectives": [{"name": one.name, "better": one.better} for one in outcomes],
+        "objectives": [{"name": record.name, "better": record.better} for record in outcomes],
         "states": _STATES,
         "counts": {state: counts[state] for state in _STATES},
-        # (of the budget)
-        "runs": sum(one.runs for one in counted),
-        "steps": sum(one.steps for one in counted),
+        # runs and steps that count towards the budget
+        "runs": sum(record.runs for record in counted),
+        "steps": sum(record.steps for record in counted),
         "settings": {
-            "number": np.array([one.number for one in records], dtype=np.int64),
-            "state": np.array([_STATES.index(one.state) for one in records], dtype=np.uint8),
-            "runs": np.array([one.runs for one in records], dtype=np.int64),
-            "steps": np.array([one.steps for one in records], dtype=np.int64),
+            "number": np.array([record.number for record in records], dtype=np.int64),
+            "state": np.array([_STATES.index(record.state) for record in records], dtype=np.uint8),
+            "runs": np.array([record.runs for record in records], dtype=np.int64),
+            "steps": np.array([record.steps for record in records], dtype=np.int64),
             "values": [_values(records, place) for place in range(len(outcomes))],
-            "first": np.array([-1 if one.first is None else one.first for one in records], dtype=np.int64),
-            "retries": np.array(
-                [-1 if one.retries is None else one.retries for one in records], dtype=np.int64
+            "first": np.array(
+                [-1 if record.first is None else record.first for record in records], dtype=np.int64
             ),
-            "why": [[i, one.why[:_LONGEST]] for i, one in enumerate(records) if one.why],
+            "retries": np.array(
+                [-1 if record.retries is None else record.retries for record in records], dtype=np.int64
+            ),
+            "why": [[i, record.why[:_LONGEST]] for i, record in enumerate(records) if record.why],
         },
         "best": [
             {
-                "number": one.number,
-                "values": one.values,
-                "confirmed": {k: asdict(v) for k, v in one.confirmed.items()},
+                "number": record.number,
+                "values": record.values,
+                "confirmed": {k: asdict(v) for k, v in record.confirmed.items()},
             }
-            for one in best_settings(spec, folder.path, shown, None if own else seen.store, folder)
+            for record in best_settings(
+                spec, folder.path, with_rows, None if is_default else seen.store, folder
+            )
         ],
         "history": {
             name: np.array([getattr(point, name) for point in points])
@@ -128,7 +136,8 @@ def _search(seen: DesignWatch) -> dict[str, Any]:
 
 def _values(records: Sequence[SettingRecord], place: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array(
-        [one.values[place] if place < len(one.values) else np.nan for one in records], dtype=np.float64
+        [record.values[place] if place < len(record.values) else np.nan for record in records],
+        dtype=np.float64,
     )
 
 
@@ -138,20 +147,20 @@ _LOCK = threading.Lock()
 
 @resource("design/search")
 def search(source: Source, query: Query) -> dict[str, Any]:
-    """Return the settings of the search, the best of them and the way to them.
+    """Return the settings of the search, the best ones, and the history.
 
-    ``settings`` has a column for each property; ``values`` are those of the objectives. With ``since`` (a ``version``)
-    there is nothing but this version where no file has changed.
+    ``settings`` has a column for each property; ``values`` are those of the objectives. With ``since`` (a ``version``),
+    only this version is returned if no file has changed.
 
     Raises:
         ResourceError: the design has no search.
     """
-    seen = watch(source)
-    if seen.folder.spec.search is None:
+    design_watch = watch(source)
+    if design_watch.folder.spec.search is None:
         raise ResourceError("this design has no search")
     with _LOCK:
-        kept = _SEARCHES.setdefault(seen, SearchWatch())
-    found = kept.get(seen)
-    if query.get("since") == found["version"]:
-        return {"version": found["version"], "unchanged": True}
-    return found
+        search_watch = _SEARCHES.setdefault(design_watch, SearchWatch())
+    settings = search_watch.get(design_watch)
+    if query.get("since") == settings["version"]:
+        return {"version": settings["version"], "unchanged": True}
+    return settings

@@ -1,4 +1,4 @@
-"""What is known of a design while it is shown: read again only where something has changed, and not too often."""
+"""Watches a design folder while it is shown. Only changed parts are read again, at limited intervals."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from palaestrai_mosaik.types.arrays import IntArray
 
 from ..resources import ResourceError, Source
 
-#: seconds between two looks at a folder that changes
+#: seconds between two checks of a changing folder
 _CHANGING = 1.0
-#: seconds after which a folder is looked at though no file has changed: a process may have died
+#: seconds after which an unchanged folder is checked, because a process may have died
 _UNCHANGED = 10.0
-#: a look that takes long is taken less often: at most one part of so many of the time goes into looks
+#: checks take at most one part in this number of the time, so slow checks are made less often
 _SHARE = 8
-#: seconds between two questions to a scheduler
+#: seconds between two queries to a scheduler
 ASK_EVERY = 10.0
 _LONGEST_ERROR = 500
-#: what a scheduler does not know better
+#: statuses that do not depend on a scheduler
 _SURE = frozenset({RunStatus.FINISHED, RunStatus.FAILED, RunStatus.RUNNING})
 
 
@@ -46,13 +46,13 @@ class DesignStates:
     """The states of a design's runs at one moment.
 
     Attributes:
-        version: grows with each change.
-        states: the state of each run that is executed, in the order of the design.
-        instances: the uid of the instance in the store that shows each run; ``None`` where the store has none.
-        errors: what went wrong, one line for each run; ``None`` where nothing did.
-        changed: the version in which each run changed last.
-        finished: grows with each change of the runs whose results the store has.
-        left: how long the missing runs will take.
+        version: increases with each change.
+        states: the state of each executed run, in the order of the design.
+        instances: the uid of the instance in the store that shows each run; ``None`` if the store has none.
+        errors: the error of each run in one line; ``None`` if there is none.
+        changed: the version of each run's last change.
+        finished: increases with each change of the runs with results in the store.
+        left: the estimated time for the missing runs.
     """
 
     version: int
@@ -69,16 +69,16 @@ class DesignStates:
 
 
 class DesignWatch:
-    """Looks at the runs of a design folder, to which a search may be adding rows.
+    """Watches the runs of a design folder, which may get more rows from a search.
 
     Args:
         folder: the design folder.
-        store: where its results are.
-        before: the last version that another one has given out, of the same folder and another store.
+        store: the store of its results.
+        before: the last version of an earlier watch for the same folder with another store.
 
     Attributes:
-        folder: the folder with all rows that it had when it was looked at last.
-        store: as given.
+        folder: the folder with all rows of the last check.
+        store: as given to the constructor.
     """
 
     def __init__(self, folder: DesignFolder, store: Store, before: int = 0):
@@ -87,56 +87,56 @@ class DesignWatch:
         self._states: DesignStates | None = None
         self._results: tuple[int, Results] | None = None
         self._lock, self._results_lock = threading.Lock(), threading.Lock()
-        #: when the last look ended, what it took, and what the files were like before it
+        #: the end and duration of the last check, and the files' modification times before it
         self._looked, self._cost, self._files = 0.0, 0.0, _Files()
         self._asked: float | None = None
-        #: when the manifest was put in place that was read last (``None``: not known), and what is wrong with it
+        #: modification time of the manifest that was read last (``None``: unknown), and the problem with it
         self._generated: int | None = None
         self._exchanged: str | None = None
 
     @property
     def version(self) -> int:
-        """The last version that was given out."""
+        """The last version that was returned."""
         return self._before if self._states is None else self._states.version
 
     def states(self) -> DesignStates:
         """Return the states of all runs, which are at most some seconds old."""
         with self._lock:
             if self._states is None or self._is_due():
-                begun = time.monotonic()
+                started = time.monotonic()
                 self._files = self._read_files()
                 self._follow()
                 self._states = self._compared(self._look())
                 self._looked = time.monotonic()
-                self._cost = self._looked - begun
+                self._cost = self._looked - started
             return self._states
 
     def results(self) -> tuple[int, Results]:
-        """Return the results of the runs that have finished, and the number ``finished`` of their states.
+        """Return the results of the finished runs, and the number ``finished`` of their states.
 
-        Outcomes are read as far as they can be; the results raise again what they raised then.
+        Outcomes are read in advance; an error in reading is raised again when the results are used.
         """
         finished = self.states().finished
         with self._results_lock:
             if self._results is None or self._results[0] != finished:
                 last = self._results
                 fresh = Results(self.folder, self.store) if last is None else last[1].refreshed(self.folder)
-                # several threads must not read the same outcomes
+                # read the outcomes here, so that threads do not read them several times
                 with suppress(StoreError):
                     fresh.outcomes()
                 self._results = finished, fresh
             return self._results
 
     def problems(self) -> list[str]:
-        """Return what the reader must know of the folder: schedulers that do not answer, a folder that was exchanged."""
-        found = [
+        """Return warnings about the folder: schedulers that do not answer, and a folder that was generated again."""
+        problems = [
             f"the scheduler did not answer, and its runs are shown as lost or waiting: {problem}"
             for problem in self.states().states.problems
         ]
-        return [*found, *([] if self._exchanged is None else [self._exchanged])]
+        return [*problems, *([] if self._exchanged is None else [self._exchanged])]
 
     def _follow(self) -> None:
-        """Take in the rows that were added to the folder, if its manifest was replaced since it was read."""
+        """Read the rows that were added to the folder, if its manifest has been replaced since the last read."""
         manifest = _modified(self.folder.path / MANIFEST)
         if manifest == self._generated:
             return
@@ -144,7 +144,7 @@ class DesignWatch:
             self.folder, self._exchanged = self.folder.refreshed(), None
         except DocumentError:
             self._exchanged = "the design's folder was generated again since it was opened: end this command and start it again"
-            # (or a round is being added right now: it is looked at again)
+            # a round may be being added right now, so try again at the next check
             return
         self._generated = manifest
 
@@ -156,7 +156,7 @@ class DesignWatch:
 
     def _read_files(self) -> _Files:
         path, directory = self.folder.path, self.store.directory
-        # (a search writes the manifest last, and its table of settings after it)
+        # a search writes the manifest last, followed by its table of settings
         folders = (path / JOBS, path / STORES, path / SUBMISSIONS, path / MANIFEST, path / SETTINGS)
         databases = (directory / "store.db", directory / "store.db-wal")
         return _Files(tuple(map(_modified, folders)), tuple(map(_modified, databases)))
@@ -168,14 +168,14 @@ class DesignWatch:
         if ask:
             self._asked = time.monotonic()
             return states
-        # between two questions, what a scheduler said last counts
+        # between two queries, the scheduler's last answer is used
         assert self._states is not None
         before = {state.planned.uid: state for state in self._states.states.runs}
         runs = tuple(_as_told(state, before.get(state.planned.uid, state)) for state in states.runs)
         return replace(states, runs=runs, problems=self._states.states.problems)
 
     def _compared(self, states: States) -> DesignStates:
-        """Return the states, with what has changed since the last ones."""
+        """Return the new states, with the changes since the previous ones."""
         instances = tuple(map(_instance, states.runs))
         errors = tuple(self._errors(states))
         before = self._states
@@ -187,12 +187,12 @@ class DesignWatch:
         old = list(zip(before.statuses(), before.instances, before.errors, strict=True))
         new = list(zip((state.status for state in states.runs), instances, errors, strict=True))
         added = len(new) - len(old)
-        differs = np.array([one != other for one, other in zip_longest(old, new)], dtype=bool)
+        differs = np.array([item != other_item for item, other_item in zip_longest(old, new)], dtype=bool)
         if not differs.any():
             return replace(before, states=states, left=time_left(self.folder, states))
         version = before.version + 1
         changed = np.where(differs, version, np.append(before.changed, np.zeros(added, dtype=np.int64)))
-        results = [_result(one) for one in new] != [_result(one) for one in old] + [None] * added
+        results = [_result(item) for item in new] != [_result(item) for item in old] + [None] * added
         left = time_left(self.folder, states)
         finished = version if results else before.finished
         return DesignStates(version, states, instances, errors, changed, finished, left)
@@ -205,7 +205,7 @@ class DesignWatch:
             for state in states.runs
             if state.status is RunStatus.FAILED and state.error is None and state.instances
         ]
-        if unknown:  # its files in jobs/ were deleted
+        if unknown:  # the run's files in jobs/ were deleted
             frame = self.store.newest_runs(unknown, self.folder.contents)
             recorded = {
                 hash_: error for hash_, error in zip(frame["hash"], frame["error"], strict=True) if error
@@ -219,7 +219,7 @@ class DesignWatch:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """When parts of the design's folder, and the store's database, were modified; ``None`` where they are missing."""
+    """Modification times of parts of the design's folder, and of the store's database; ``None`` for missing files."""
 
     folders: tuple[int | None, ...] = ()
     databases: tuple[int | None, ...] = ()
@@ -232,19 +232,19 @@ def _modified(path: Path) -> int | None:
 
 
 def _as_told(state: RunState, before: RunState) -> RunState:
-    """Return the state of a run without its scheduler's word, or what that said before."""
+    """Return the state of a run, or its state before if the new one depends on an unasked scheduler."""
     return state if state.assignment is None or state.status in _SURE else before
 
 
 def _instance(state: RunState) -> str | None:
-    """Return the instance that shows a run: a finished one if there is one, else the newest."""
-    finished = [one.uid for one in state.instances if one.status == "finished"]
-    uids = finished or [one.uid for one in state.instances]
+    """Return the instance that shows a run: the newest finished one, else the newest."""
+    finished = [instance.uid for instance in state.instances if instance.status == "finished"]
+    uids = finished or [instance.uid for instance in state.instances]
     return uids[-1] if uids else None
 
 
 def _result(state: tuple[Any, ...]) -> str | None:
-    """Return the instance whose outcomes count, or the error: what an analysis is made of."""
+    """Return the data of a run that an analysis depends on: the instance with the outcomes, or the failed instance."""
     status, instance, _ = state
     return instance if status in (RunStatus.FINISHED, RunStatus.FAILED) else None
 
@@ -261,7 +261,7 @@ _LOCK = threading.Lock()
 
 
 def watch(source: Source) -> DesignWatch:
-    """Return what looks at the design of a source, the same as long as the store is.
+    """Return the watch of a source's design, the same object as long as its store is the same.
 
     Raises:
         ResourceError: no design is shown.
@@ -270,10 +270,10 @@ def watch(source: Source) -> DesignWatch:
         raise ResourceError("no design is shown here: arsenai serve FOLDER shows one")
     store = source.store
     with _LOCK:
-        seen = _WATCHES.get(source)
-        if seen is None:
-            seen = _WATCHES[source] = DesignWatch(source.folder, store)
-        elif seen.store is not store:
-            # the first run has made the store: a page that was open before must be told of all runs
-            seen = _WATCHES[source] = DesignWatch(seen.folder, store, seen.version)
-        return seen
+        current = _WATCHES.get(source)
+        if current is None:
+            current = _WATCHES[source] = DesignWatch(source.folder, store)
+        elif current.store is not store:
+            # the first run has created the store, so a page that is already open must get all runs
+            current = _WATCHES[source] = DesignWatch(current.folder, store, current.version)
+        return current

@@ -1,4 +1,4 @@
-"""What the page shows of rendered frames: of which episodes there are some, when their states are, and the images."""
+"""The rendered frames in the page: the episodes that have some, the times of their states, and the images."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..resources import Query, ResourceError, Source, resource
 if TYPE_CHECKING:
     import pandas as pd
 
-#: images that are sent at once
+#: number of images per answer
 TOGETHER = 25
 
 
 @resource("run/{run}/frames")
 def frames(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return of which episodes there are frames.
+    """Return the episodes that have frames.
 
     ``episodes`` has ``environment``, ``phase``, ``worker``, ``episode``, ``evaluation``, ``frames`` (their number) and
     ``bytes``, evaluations of a phase last; ``phases`` has ``phase`` and ``name``. ``running``: more may come.
     """
     store, uid = source.store, source.store.find_run(run)
     runs, phases = store.runs(), store.phases(uid)
-    found = store.recorded_frames(uid)
+    recorded = store.recorded_frames(uid)
     return {
         "running": bool((runs.loc[runs["run"] == uid, "status"] == "running").all()),
         "phases": [
@@ -40,7 +40,7 @@ def frames(source: Source, run: str, query: Query) -> dict[str, Any]:
                 "evaluation": bool(row.evaluation),
                 **{name: int(getattr(row, name)) for name in ("frames", "bytes")},
             }
-            for row in found.itertuples(index=False)
+            for row in recorded.itertuples(index=False)
         ],
     }
 
@@ -52,10 +52,10 @@ def has_frames(store: Store, uid: str) -> bool:
 
 @resource("run/{run}/film")
 def film(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return when the frames of an episode were rendered: ``step`` and ``time`` (ticks) of each, without the images.
+    """Return the ``step`` and ``time`` (ticks) of each frame of an episode, without the images.
 
-    The query has ``environment``, ``phase``, ``worker``, ``episode`` and ``evaluation``. ``frames``: how many there
-    are, ``together``: how many images a request gets, ``clock``: the date of tick 0 and the seconds of a tick, or
+    The query has ``environment``, ``phase``, ``worker``, ``episode`` and ``evaluation``. ``frames`` is the number of
+    frames, ``together`` the number of images per request, ``clock`` the date of tick 0 and the seconds of a tick, or
     ``None``.
     """
     store, uid = source.store, source.store.find_run(run)
@@ -65,8 +65,8 @@ def film(source: Source, run: str, query: Query) -> dict[str, Any]:
     clock = clock_of(store, uid, phase)
     return {
         "frames": len(rows),
-        "step": [int(one) for one in rows["step"]],
-        "time": [int(one) for one in rows["time"]],
+        "step": [int(number) for number in rows["step"]],
+        "time": [int(number) for number in rows["time"]],
         "clock": None if clock is None else {"start": f"{clock.start}", "seconds": clock.seconds_per_tick},
         "together": TOGETHER,
     }
@@ -74,7 +74,7 @@ def film(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 @resource("run/{run}/images")
 def images(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return some images of an episode, as :func:`film` counts them: ``together`` of them, from number ``from`` on.
+    """Return ``together`` images of an episode, from number ``from`` on, counted as in :func:`film`.
 
     ``png``: texts, each a PNG image in base64.
     """
@@ -87,13 +87,13 @@ def images(source: Source, run: str, query: Query) -> dict[str, Any]:
     if not chosen:
         return {"png": []}
     rows = _rows(store, uid, query, start=int(chosen[0]), stop=int(chosen[-1]) + 1)
-    return {"png": [base64.b64encode(one).decode("ascii") for one in rows["png"]]}
+    return {"png": [base64.b64encode(image).decode("ascii") for image in rows["png"]]}
 
 
 def _rows(store: Store, uid: str, query: Query, **chosen: Any) -> pd.DataFrame:
     if "environment" not in query:
-        known = ", ".join(dict.fromkeys(store.recorded_frames(uid)["environment"])) or "none"
-        raise ResourceError(f"environment: name one of {known}")
+        environments = ", ".join(dict.fromkeys(store.recorded_frames(uid)["environment"])) or "none"
+        raise ResourceError(f"environment: name one of {environments}")
     return store.frames(
         uid,
         query.integer("phase", 0),

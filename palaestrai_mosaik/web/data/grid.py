@@ -1,4 +1,4 @@
-"""What the page shows of topologies in motion: where nodes are drawn, and what they read state by state."""
+"""Topologies in motion in the page: the positions of nodes, and their readings state by state."""
 
 from __future__ import annotations
 
@@ -23,40 +23,39 @@ from ..resources import Query, ResourceError, Source, resource
 if TYPE_CHECKING:
     import pandas as pd
 
-#: an episode with more values is thinned: a browser would take too long
+#: episodes with more values are thinned, because a browser would take too long
 MOST_VALUES = 6_000_000
-#: below this voltage, a bus has none
+#: below this voltage, a bus counts as dead
 _DEAD = 1e-6
 
 
 @resource("run/{run}/grid")
 def grid(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return which environments can be shown, and in which phases and episodes.
+    """Return the environments, phases and episodes that can be shown.
 
-    ``environments`` has those with a topology: ``environment``, ``incarnations``, and ``topologies``, which gives for
-    each phase that has the environment the first phase with the same topology. ``phases`` has ``phase``,
-    ``name``, ``mode``, and ``episodes`` (``worker``, ``episode``, ``evaluation``, in the order of recording).
-    ``running``: more may come.
+    ``environments`` are those with a topology: ``environment``, ``incarnations``, and ``topologies``, which maps each
+    phase with the environment to the first phase with the same topology. ``phases`` has ``phase``, ``name``, ``mode``,
+    and ``episodes`` (``worker``, ``episode``, ``evaluation``, in the order of recording). ``running``: more may come.
     """
     store, uid = source.store, source.store.find_run(run)
-    shown, phases = store.environments(uid), store.phases(uid)
+    recorded, phases = store.environments(uid), store.phases(uid)
     environments = []
-    for name in shown["environment"].unique():
-        own = shown[shown["environment"] == name]
-        known: dict[Topology, int] = {}
-        found: dict[int, int] = {}
-        for phase in map(int, own["phase"]):
+    for name in recorded["environment"].unique():
+        rows = recorded[recorded["environment"] == name]
+        first_phases: dict[Topology, int] = {}
+        topologies: dict[int, int] = {}
+        for phase in map(int, rows["phase"]):
             topology = _topology(store, uid, str(name), phase)
             if topology is not None and topology.nodes:
-                found[phase] = known.setdefault(topology, phase)
-        if found:
-            one = {
+                topologies[phase] = first_phases.setdefault(topology, phase)
+        if topologies:
+            entry = {
                 "environment": name,
-                "incarnations": int(own["incarnations"].max()),
-                "topologies": found,
+                "incarnations": int(rows["incarnations"].max()),
+                "topologies": topologies,
             }
-            environments.append(one)
-    used = {phase for one in environments for phase in one["topologies"]}
+            environments.append(entry)
+    used = {phase for entry in environments for phase in entry["topologies"]}
     return {
         "running": store.runs(uid)["status"].iloc[0] == "running",
         "environments": environments,
@@ -79,35 +78,35 @@ def has_topology(store: Store, uid: str) -> bool:
 
 
 def _episodes(store: Store, uid: str, phase: int) -> list[dict[str, Any]]:
-    """Return the episodes of a phase that have begun, evaluations last."""
-    found: dict[tuple[bool, int, int], None] = {}
+    """Return the episodes of a phase that have started, evaluations last."""
+    keys: dict[tuple[bool, int, int], None] = {}
     running = bool(store.phases(uid).set_index("phase")["ended"].isna().loc[phase])
     for evaluation in (False, True):
         ended = store.episodes(uid, phase, evaluation=evaluation)
-        found |= dict.fromkeys((evaluation, *pair) for pair in _pairs(ended))
-        # (what is running has rows, and no end)
+        keys |= dict.fromkeys((evaluation, *pair) for pair in _pairs(ended))
+        # running episodes have rows, but no end
         if running:
             rows = store.environment_states(uid, phase, columns=[], evaluation=evaluation)
-            found |= dict.fromkeys((evaluation, *pair) for pair in _pairs(rows))
+            keys |= dict.fromkeys((evaluation, *pair) for pair in _pairs(rows))
     return [
         {"worker": worker, "episode": episode, "evaluation": evaluation}
-        for evaluation, worker, episode in found
+        for evaluation, worker, episode in keys
     ]
 
 
 def _pairs(rows: pd.DataFrame) -> Iterator[tuple[int, int]]:
-    """Yield workers and episodes, each pair once."""
+    """Yield each pair of worker and episode once."""
     pairs = rows[["worker", "episode"]].drop_duplicates()
     yield from zip(map(int, pairs["worker"]), map(int, pairs["episode"]), strict=True)
 
 
 @lru_cache(maxsize=64)
 def _remembered(store: Store, uid: str, environment: str, phase: int | None) -> Topology | None:
-    found = store.topology(uid, environment, phase)
-    if found is None:
-        # (not remembered: a run that has just begun may still record it)
+    topology = store.topology(uid, environment, phase)
+    if topology is None:
+        # raise, so that this is not cached: a run that has just started may still record it
         raise LookupError
-    return found
+    return topology
 
 
 def _topology(store: Store, uid: str, environment: str, phase: int | None) -> Topology | None:
@@ -119,29 +118,29 @@ def _topology(store: Store, uid: str, environment: str, phase: int | None) -> To
 
 def _environment(store: Store, uid: str, query: Query) -> str:
     if "environment" not in query:
-        known = ", ".join(store.environments(uid)["environment"].unique())
-        raise ResourceError(f"environment: name one of {known}")
+        names = ", ".join(store.environments(uid)["environment"].unique())
+        raise ResourceError(f"environment: name one of {names}")
     return query["environment"]
 
 
 def _known_topology(store: Store, uid: str, environment: str, phase: int | None) -> Topology:
-    found = _topology(store, uid, environment, phase)
-    if found is None:
+    topology = _topology(store, uid, environment, phase)
+    if topology is None:
         raise StoreError(f"the environment {environment!r} of run {uid!r} has no topology")
-    return found
+    return topology
 
 
 @resource("run/{run}/topology")
 def topology(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return the topology of an ``environment`` in a ``phase`` with places to draw it.
+    """Return the topology of an ``environment`` in a ``phase``, with positions in the drawing.
 
-    ``nodes``, ``edges`` and ``devices`` are lists of mappings, as :class:`~palaestrai_mosaik.types.Topology` has them;
-    ``x`` and ``y`` of nodes are those of the drawing, as :func:`~palaestrai_mosaik.web.layout.positions` returns them.
+    ``nodes``, ``edges`` and ``devices`` are lists of mappings, as in :class:`~palaestrai_mosaik.types.Topology`; ``x``
+    and ``y`` of nodes are positions in the drawing, from :func:`~palaestrai_mosaik.web.layout.positions`.
     """
     store, uid = source.store, source.store.find_run(run)
-    found = _known_topology(store, uid, _environment(store, uid, query), query.integer("phase"))
-    data = found.to_data()
-    for node, (x, y) in zip(data["nodes"], positions(found).tolist(), strict=True):
+    drawn = _known_topology(store, uid, _environment(store, uid, query), query.integer("phase"))
+    data = drawn.to_data()
+    for node, (x, y) in zip(data["nodes"], positions(drawn).tolist(), strict=True):
         node["x"], node["y"] = x, y
     return data
 
@@ -152,7 +151,7 @@ def _motion(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 
 def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
-    """Return what the parts of a topology read, and what agents set, in each state of an episode.
+    """Return the readings of a topology's parts, and the agents' set-points, in each state of an episode.
 
     The query has ``environment``, ``phase``, ``worker``, ``episode``, ``evaluation`` and ``incarnation`` (0). The
     set-points of a state are those that led to it: the last ones that agents chose before its time. An episode with
@@ -160,7 +159,7 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
 
     Returns:
         ``step`` and ``time`` (ticks) of each state, ``clock`` (the date of tick 0 and the seconds of a tick, or
-        ``None``), ``states`` (how many there are; ``step`` has fewer of them where they are thinned), ``readings`` and
+        ``None``), ``states`` (the number of recorded states; ``step`` is shorter if they are thinned), ``readings`` and
         ``setpoints`` (``uids``, ``units``, ``low`` and ``high`` bounds or ``None``, and ``values``: row after row, one
         for each state; ``setpoints`` also have ``agent``, the position of its owner in ``agents``), ``band`` and
         ``full`` (limits of voltages and loadings), and ``worst`` (``index`` of the state, ``node``, ``value``,
@@ -179,8 +178,8 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
     }
     channels = store.channels(uid, phase)
     recorded = _recorded(channels, environment)
-    wanted = [name for name in _sensors(drawn) if name in recorded]
-    columns = [f"reading.{name}" for name in wanted]
+    sensors = [name for name in _sensors(drawn) if name in recorded]
+    columns = [f"reading.{name}" for name in sensors]
     states = store.environment_states(
         *(uid, phase, environment),
         columns=columns,
@@ -188,12 +187,12 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         **chosen,
     )
     time = states["time"].to_numpy(np.int64)
-    # (what has just begun has no rows yet)
+    # an episode that has just started has no rows yet
     readings = states.reindex(columns=columns).to_numpy(np.float64)
     agents, owners, setpoints = _setpoints(
         *(store, uid, phase, environment, drawn), incarnation if batched else None, chosen, time
     )
-    worst = _worst(drawn, wanted, readings)
+    worst = _worst(drawn, sensors, readings)
     kept = _thinned(len(time), readings.shape[1] + setpoints.shape[1], worst, most)
     if worst is not None:
         worst["index"] = int(np.searchsorted(kept, worst["index"]))
@@ -208,7 +207,7 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         "time": time[kept],
         "clock": None if clock is None else {"start": f"{clock.start}", "seconds": clock.seconds_per_tick},
         "agents": agents,
-        "readings": _block(wanted, readings[kept], bounds),
+        "readings": _block(sensors, readings[kept], bounds),
         "setpoints": {
             **_block(names, setpoints[kept], limits),
             "agent": [owners[name] for name in names],
@@ -220,7 +219,7 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
 
 
 def _block(uids: Sequence[str], values: FloatMatrix, bounds: Any) -> dict[str, Any]:
-    # (a channel of several numbers has bounds for all of them)
+    # a channel with several numbers has the same bounds for all of them
     pairs = [bounds.get(re.sub(r"\[\d+\]$", "", name), (None, None)) for name in uids]
     return {
         "uids": list(uids),
@@ -232,22 +231,22 @@ def _block(uids: Sequence[str], values: FloatMatrix, bounds: Any) -> dict[str, A
 
 
 def _sensors(drawn: Topology) -> dict[str, None]:
-    """Return the uids of all sensors of a topology, in its order, each once."""
-    found: dict[str | None, None] = dict.fromkeys(node.sensor for node in drawn.nodes)
-    found |= dict.fromkeys(edge.sensor for edge in drawn.edges)
-    found |= dict.fromkeys(sensor for device in drawn.devices for sensor in device.sensors)
-    return {name: None for name in found if name is not None}
+    """Return the uids of all sensors of a topology in its order, without duplicates."""
+    uids: dict[str | None, None] = dict.fromkeys(node.sensor for node in drawn.nodes)
+    uids |= dict.fromkeys(edge.sensor for edge in drawn.edges)
+    uids |= dict.fromkeys(sensor for device in drawn.devices for sensor in device.sensors)
+    return {name: None for name in uids if name is not None}
 
 
 def _actuators(drawn: Topology) -> set[str]:
-    found = {actuator for device in drawn.devices for actuator in device.actuators}
-    return found | {edge.actuator for edge in drawn.edges if edge.actuator is not None}
+    uids = {actuator for device in drawn.devices for actuator in device.actuators}
+    return uids | {edge.actuator for edge in drawn.edges if edge.actuator is not None}
 
 
 def _recorded(channels: pd.DataFrame, environment: str) -> set[str]:
-    """Return the uids of the columns of an environment's readings."""
-    own = channels[(channels["environment"] == environment) & (channels["kind"] == "sensor")]
-    return set(_columns(own))
+    """Return the column names of an environment's readings."""
+    sensors = channels[(channels["environment"] == environment) & (channels["kind"] == "sensor")]
+    return set(_columns(sensors))
 
 
 def _columns(channels: pd.DataFrame) -> Iterator[str]:
@@ -256,8 +255,8 @@ def _columns(channels: pd.DataFrame) -> Iterator[str]:
 
 
 def _incarnations(store: Store, uid: str, phase: int, environment: str) -> int:
-    found = store.environments(uid, phase)
-    return int(found.loc[found["environment"] == environment, "incarnations"].iloc[0])
+    environments = store.environments(uid, phase)
+    return int(environments.loc[environments["environment"] == environment, "incarnations"].iloc[0])
 
 
 def _setpoints(  # noqa: PLR0913  (which episode, and where)
@@ -270,26 +269,26 @@ def _setpoints(  # noqa: PLR0913  (which episode, and where)
     chosen: dict[str, Any],
     time: IntVector,
 ) -> tuple[list[str], dict[str, int], FloatMatrix]:
-    """Return all agents, the owner of each actuator that one has, and the set-points that led to each state."""
-    known = _actuators(drawn)
+    """Return all agents, the owner of each actuator that has one, and the set-points that led to each state."""
+    actuators = _actuators(drawn)
     agents = [str(name) for name in store.agents(uid, phase)["agent"]]
     owners: dict[str, int] = {}
     columns: list[FloatVector] = []
-    for place, agent in enumerate(agents):
+    for index, agent in enumerate(agents):
         bodies = store.bodies(uid, phase, agent)
-        own, numbers = _actuators_in(bodies, environment, incarnation)
-        own = [name for name in own if name in known and name not in owners]
-        if not own:
+        owned, numbers = _actuators_in(bodies, environment, incarnation)
+        owned = [name for name in owned if name in actuators and name not in owners]
+        if not owned:
             continue
-        names = [f"setpoint.{name}" for name in own]
+        names = [f"setpoint.{name}" for name in owned]
         frame = store.steps(
             *(uid, phase, agent),
             columns=names,
             body=numbers if incarnation is not None else None,
             **chosen,
         ).reindex(columns=["time", *names])
-        for name, column in zip(own, names, strict=True):
-            owners[name] = place
+        for name, column in zip(owned, names, strict=True):
+            owners[name] = index
             columns.append(_held(frame["time"].to_numpy(), frame[column].to_numpy(np.float64), time))
     return agents, owners, np.column_stack(columns) if columns else np.zeros((len(time), 0))
 
@@ -297,7 +296,7 @@ def _setpoints(  # noqa: PLR0913  (which episode, and where)
 def _actuators_in(
     bodies: pd.DataFrame, environment: str, incarnation: int | None
 ) -> tuple[list[str], list[int]]:
-    """Return the actuators that an agent's bodies have in an environment, and the numbers of these bodies."""
+    """Return the actuators of an agent's bodies in an environment, and the numbers of these bodies."""
     names: dict[str, None] = {}
     numbers: list[int] = []
     row: Any
@@ -305,11 +304,11 @@ def _actuators_in(
         if row.environment not in (None, environment):
             continue
         if incarnation is not None and row.incarnations:
-            inside = list(row.incarnations)
-            if incarnation not in inside:
+            incarnations = list(row.incarnations)
+            if incarnation not in incarnations:
                 continue
-            place = inside.index(incarnation) if row.count > 1 else 0
-            numbers.append(int(row.first) + place)
+            index = incarnations.index(incarnation) if row.count > 1 else 0
+            numbers.append(int(row.first) + index)
         else:
             numbers += range(int(row.first), int(row.first) + int(row.count))
         names |= dict.fromkeys(row.actuators)
@@ -317,19 +316,19 @@ def _actuators_in(
 
 
 def _held(when: npt.NDArray[Any], values: FloatVector, time: IntVector) -> FloatVector:
-    """Return for each time the value that was set last before it; NaN before the first one."""
-    has = np.isfinite(values)
-    when, values = when[has], values[has]
-    place = np.searchsorted(when, time, side="left") - 1
+    """Return the last value set before each time; NaN before the first one."""
+    is_set = np.isfinite(values)
+    when, values = when[is_set], values[is_set]
+    indices = np.searchsorted(when, time, side="left") - 1
     held = np.full(len(time), np.nan)
-    held[place >= 0] = values[place[place >= 0]]
+    held[indices >= 0] = values[indices[indices >= 0]]
     return held
 
 
 def _worst(drawn: Topology, uids: Sequence[str], readings: FloatMatrix) -> dict[str, Any] | None:
-    """Return the state with the voltage that is farthest outside of the band; inside of it, farthest from 1."""
-    place = {name: i for i, name in enumerate(uids)}
-    voltages = [(i, place[node.sensor]) for i, node in enumerate(drawn.nodes) if node.sensor in place]
+    """Return the state with the voltage farthest outside the band; if all are inside, the one farthest from 1."""
+    column_of = {name: i for i, name in enumerate(uids)}
+    voltages = [(i, column_of[node.sensor]) for i, node in enumerate(drawn.nodes) if node.sensor in column_of]
     voltages = [(i, column) for i, column in voltages if unit_of(uids[column]) == "p.u."]
     if not voltages or not len(readings):
         return None
@@ -347,9 +346,9 @@ def _worst(drawn: Topology, uids: Sequence[str], readings: FloatMatrix) -> dict[
 
 
 def _thinned(states: int, columns: int, worst: dict[str, Any] | None, most: int) -> npt.NDArray[np.int64]:
-    """Return the positions of the states that are sent: all, or every n-th, the last and the worst one."""
-    every = max(1, -(-states * columns // most))
-    kept = set(range(0, states, every))
-    if every > 1:
+    """Return the indices of the states to send: all, or every n-th with the last and the worst one."""
+    stride = max(1, -(-states * columns // most))
+    kept = set(range(0, states, stride))
+    if stride > 1:
         kept |= {states - 1} | ({worst["index"]} if worst is not None else set())
     return np.array(sorted(kept), dtype=np.int64)

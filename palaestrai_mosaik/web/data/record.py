@@ -1,4 +1,4 @@
-"""What the page shows of how a run came about: document, failures, warnings, log, versions, digests, world."""
+"""The record of a run in the page: document, failures, warnings, log, versions, digests, world."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..world_picture import picture
 
 @resource("run/{run}/record")
 def record(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return the run document, what failed and where in the document, warnings, versions and digests."""
+    """Return the run document, failures and their lines in the document, warnings, versions and digests."""
     store = source.store
     uid = store.find_run(run)
     facts = store.runs(uid).iloc[0]
     text = store.document_text(uid).replace("\r\n", "\n")
     phases, streams = store.phases(uid), store.streams(uid)
-    # where a failure does not say in which phase it was: after one, none begins
+    # a failure without a phase belongs to the newest one, because no phase starts after a failure
     newest = int(phases["phase"].max()) if len(phases) else None
     failures = [
         {
@@ -53,7 +53,7 @@ def record(source: Source, run: str, query: Query) -> dict[str, Any]:
             },
             "packages": facts["packages"] or {},
             "again": again(store, uid),
-            # (those of the wall-clock have no digests: they are others each time; frames are no part of them)
+            # wall-clock streams differ each time, so they have no digests; frames have none either
             "streams": _rows(streams.loc[~streams["kind"].isin(("wall", "frames")), columns]),
             "phases": _rows(phases[["phase", "name"]]),
         }
@@ -63,23 +63,23 @@ def record(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 @resource("run/{run}/log")
 def log(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return what was logged from the character ``from`` on, and where the next look goes on."""
+    """Return the log from the character ``from`` on, and the position for the next request."""
     text = source.store.log(run)
     start = query.integer("from", 0) or 0
-    # half a line is of no use: somebody is writing it
+    # leave out the last line while it is still being written
     stop = len(text) if text.endswith("\n") or not text else text.rfind("\n") + 1
     return {"text": escape_control_characters(text[start:stop]), "next": max(start, stop)}
 
 
 @resource("run/{run}/world")
 def world(source: Source, run: str, query: Query) -> dict[str, Any] | None:
-    """Return the world of a phase (default: the newest that is known), as data and as boxes and arrows."""
-    found = source.store.world(run, query.integer("phase"))
-    return None if found is None else visible({**found, "picture": picture(found)})
+    """Return the world of a phase (default: the newest with a world), as data and as boxes and arrows."""
+    recorded = source.store.world(run, query.integer("phase"))
+    return None if recorded is None else visible({**recorded, "picture": picture(recorded)})
 
 
 def again(store: Store, run: str) -> str:
-    """Return the command that executes the document of a run once more."""
+    """Return the command that executes the document of a run again."""
     is_file = store.database.name.startswith("sqlite")
     option = ["--store", str(store.directory) if is_file else store.database.name]
     folder = f"exported-{run}"
@@ -88,19 +88,19 @@ def again(store: Store, run: str) -> str:
 
 
 def visible(value: Any) -> Any:
-    """Return plain data whose texts have nothing that a terminal would obey, wherever they are copied to."""
+    """Return plain data with control characters escaped, because terminals would obey them if they are pasted."""
     if isinstance(value, str):
         return escape_control_characters(value)
     if isinstance(value, Mapping):
-        return {escape_control_characters(str(name)): visible(one) for name, one in value.items()}
+        return {escape_control_characters(str(name)): visible(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [visible(one) for one in value]
+        return [visible(item) for item in value]
     return value
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     rows: Iterable[Mapping[Any, Any]] = frame.to_dict("records")
-    return [{str(name): None if _is_missing(one) else one for name, one in row.items()} for row in rows]
+    return [{str(name): None if _is_missing(value) else value for name, value in row.items()} for row in rows]
 
 
 def _is_missing(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What the page shows of a run over simulated time: chosen columns of an episode, of one phase or of several."""
+"""A run over simulated time in the page: chosen columns of an episode, from one or several phases."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ from ..resources import Query, ResourceError, Source, resource
 if TYPE_CHECKING:
     import pandas as pd
 
-#: percentiles of a band, and what they are called in the answer
+#: names of a band's values in the answer, with their percentiles
 _LEVELS = {"min": 0, "low": 5, "median": 50, "high": 95, "max": 100}
-#: of single columns, so many are suggested beside the patterns
+#: maximum number of single columns that are suggested beside the patterns
 _MOST_NAMES = 300
-# numbers within a name: those of a bus, or the places within a vector
+# numbers within a name, such as those of a bus, or indices within a vector
 _NUMBERS = re.compile(r"\[[\d, ]+\]|\d+")
 _NUMBERED = re.compile(r"(?<=[-._])\d+|\[[\d, ]+\]")
 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """An episode that is shown, and what belongs to it; ``last`` is the newest one of its worker."""
+    """An episode that is shown, with its sources, clock and bounds; ``last`` is the newest episode of its worker."""
 
     moment: Moment
     last: int
@@ -62,7 +62,7 @@ class _Chosen:
 
 @resource("run/{run}/time")
 def time(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return what there is to choose from: phases, workers, episodes, bodies, and patterns of columns."""
+    """Return the possible choices: phases, workers, episodes, bodies, and patterns of columns."""
     store = source.store
     uid = store.find_run(run)
     recorded = store.recorded_episodes(uid)
@@ -70,9 +70,9 @@ def time(source: Source, run: str, query: Query) -> dict[str, Any]:
     offered: dict[str, None] = {}
     row: Any
     for row in store.phases(uid).itertuples(index=False):
-        own = recorded[recorded["phase"] == row.phase]
+        phase_episodes = recorded[recorded["phase"] == row.phase]
         sources = sources_of(store, uid, int(row.phase), BodyChoice())
-        offered |= dict.fromkeys(name for one in sources for name in one.columns)
+        offered |= dict.fromkeys(name for entry in sources for name in entry.columns)
         bodies = store.bodies(uid, row.phase).groupby("agent")["count"].sum()
         incarnations = store.environments(uid, row.phase)["incarnations"]
         phases.append(
@@ -81,8 +81,8 @@ def time(source: Source, run: str, query: Query) -> dict[str, Any]:
                 "bodies": int(bodies.max()) if len(bodies) else 0,
                 "incarnations": int(incarnations.max()) if len(incarnations) else 0,
                 "episodes": [
-                    {"worker": one.worker, "evaluation": bool(one.evaluation), "last": one.last}
-                    for one in own.itertuples(index=False)
+                    {"worker": entry.worker, "evaluation": bool(entry.evaluation), "last": entry.last}
+                    for entry in phase_episodes.itertuples(index=False)
                 ],
             }
         )
@@ -92,13 +92,12 @@ def time(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 @resource("run/{run}/series")
 def series(source: Source, run: str, query: Query) -> dict[str, Any]:
-    """Return chosen columns over an episode, as panels of lines or of percentiles.
+    """Return chosen columns over an episode, as panels of lines or percentiles.
 
-    The query has ``phases`` (numbers, separated by commas; default: the last one with rows), ``worker`` (default:
-    the first), ``episode`` (default: the last), ``evaluation`` (``1``: evaluation episodes), ``body`` or
-    ``incarnation`` (default: all, as a band), ``patterns`` (one a line), and a window of ticks, ``start`` (the
-    first) and ``stop`` (behind the last). Lines are sent with some 2,000 points, among them their lowest and
-    highest values.
+    The query has ``phases`` (numbers, separated by commas; default: the last phase with rows), ``worker`` (default: the
+    first), ``episode`` (default: the last), ``evaluation`` (``1``: evaluation episodes), ``body`` or ``incarnation``
+    (default: all, as a band), ``patterns`` (one per line), and a window of ticks, ``start`` (inclusive) and ``stop``
+    (exclusive). Lines are sent with about 2,000 points, including their lowest and highest values.
     """
     store = source.store
     uid = store.find_run(run)
@@ -106,45 +105,47 @@ def series(source: Source, run: str, query: Query) -> dict[str, Any]:
     recorded = store.recorded_episodes(uid)
     newest = int(recorded["phase"].max()) if len(recorded) else None
     chosen = _chosen(store, uid, query, recorded)
-    # columns of other phases count: a link shows the same panels for all of them
-    names = list(dict.fromkeys(name for one in chosen for two in one.sources for name in two.columns))
+    # use the columns of all phases, so that a link shows the same panels for all of them
+    names = list(
+        dict.fromkeys(name for item in chosen for row_source in item.sources for name in row_source.columns)
+    )
     patterns = [text for text in query.get("patterns", "").split("\n") if text]
     patterns = patterns or default_patterns(suggestions(names))
-    clock, same_start = _common_clock([one.clock for one in chosen])
+    clock, same_start = _common_clock([item.clock for item in chosen])
     complete: dict[int, int] = {}
     panels: list[dict[str, Any]] = []
     problems = []
-    for place, pattern in enumerate(patterns):
-        found: list[tuple[int, Curve, str]] = []
-        lacking = []
-        for i, one in enumerate(chosen):
+    for index, pattern in enumerate(patterns):
+        phase_curves: list[tuple[int, Curve, str]] = []
+        missing = []
+        for i, item in enumerate(chosen):
             try:
-                curves = matching_curves(one.sources, one.moment, pattern, None, start, stop)
+                curves = matching_curves(item.sources, item.moment, pattern, None, start, stop)
             except StoreError as error:
-                lacking.append({"pattern": place, "message": str(error)})
+                missing.append({"pattern": index, "message": str(error)})
                 continue
-            found += [(i, curve, name) for curve, name in curves]
+            phase_curves += [(i, curve, name) for curve, name in curves]
             ends = [int(curve.x[-1]) for curve, _ in curves if len(curve.x)]
             complete[i] = min([complete.get(i, max(ends)), *ends]) if ends else complete.get(i, -1)
-        problems += lacking if not found else []
-        panels += [{"pattern": place, **panel} for panel in _panels(found, chosen)]
+        problems += missing if not phase_curves else []
+        panels += [{"pattern": index, **panel} for panel in _panels(phase_curves, chosen)]
     ends = [
         end
         for panel in panels
-        for one in panel["lines"]
-        for end in (one["x"][[0, -1]] if len(one["x"]) else ())
+        for item in panel["lines"]
+        for end in (item["x"][[0, -1]] if len(item["x"]) else ())
     ]
     return {
         "patterns": patterns,
         "phases": [
             {
-                **{"phase": one.moment.phase, "name": one.moment.phase_name, "worker": one.moment.worker},
-                **{"episode": one.moment.episode, "evaluation": one.moment.evaluation},
-                **{"last": one.last, "complete": complete.get(i, -1)},
+                **{"phase": item.moment.phase, "name": item.moment.phase_name, "worker": item.moment.worker},
+                **{"episode": item.moment.episode, "evaluation": item.moment.evaluation},
+                **{"last": item.last, "complete": complete.get(i, -1)},
             }
-            for i, one in enumerate(chosen)
+            for i, item in enumerate(chosen)
         ],
-        # (of a run that goes on, a later phase may have begun)
+        # a running run may have started a later phase
         "newest": newest,
         "seconds_per_tick": None if clock is None else clock.seconds_per_tick,
         "start": None if clock is None or not same_start else str(clock.start),
@@ -155,33 +156,40 @@ def series(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 
 def _chosen(store: Store, uid: str, query: Query, recorded: pd.DataFrame) -> list[_Chosen]:
-    """Return the episodes that a query means."""
+    """Return the episodes that a query selects.
+
+    Raises:
+        ResourceError: a phase does not exist.
+        StoreError: the episode was not recorded.
+    """
     evaluation, worker, episode = query.flag("evaluation"), query.integer("worker"), query.integer("episode")
     choice, incarnation = BodyChoice(body=query.integer("body")), query.integer("incarnation")
     names = store.phases(uid).set_index("phase")["name"]
     recorded = recorded[recorded["evaluation"].astype(bool) == evaluation]
-    wanted = query.texts("phases") or ([str(recorded["phase"].max())] if len(recorded) else [])
+    numbers = query.texts("phases") or ([str(recorded["phase"].max())] if len(recorded) else [])
     chosen = []
-    for text in dict.fromkeys(wanted):
+    for text in dict.fromkeys(numbers):
         phase = int(text) if text.isdecimal() else -1
         if phase not in names.index:
-            known = ", ".join(f"{number} {name!r}" for number, name in names.items())
-            raise ResourceError(f"phases: there is no phase {text}; there are: {known or 'none'}")
-        own = recorded[recorded["phase"] == phase]
-        of = int(own["worker"].min()) if worker is None and len(own) else worker or 0
-        own = own[own["worker"] == of]
+            listed = ", ".join(f"{number} {name!r}" for number, name in names.items())
+            raise ResourceError(f"phases: there is no phase {text}; there are: {listed or 'none'}")
+        rows = recorded[recorded["phase"] == phase]
+        of_worker = int(rows["worker"].min()) if worker is None and len(rows) else worker or 0
+        rows = rows[rows["worker"] == of_worker]
         what = "evaluation episode" if evaluation else "episode"
-        if own.empty:
-            raise StoreError(f"phase {phase} {names[phase]!r} has no {what} of worker {of} that was recorded")
-        first, last = int(own["first"].iloc[0]), int(own["last"].iloc[0])
+        if rows.empty:
+            raise StoreError(
+                f"phase {phase} {names[phase]!r} has no {what} of worker {of_worker} that was recorded"
+            )
+        first, last = int(rows["first"].iloc[0]), int(rows["last"].iloc[0])
         number = last if episode is None else episode
         if not first <= number <= last:
             raise StoreError(
-                f"phase {phase} {names[phase]!r} has no {what} {number} of worker {of}: it has {first} to {last}"
+                f"phase {phase} {names[phase]!r} has no {what} {number} of worker {of_worker}: it has {first} to {last}"
             )
         chosen.append(
             _Chosen(
-                Moment(phase, str(names[phase]), of, number, evaluation),
+                Moment(phase, str(names[phase]), of_worker, number, evaluation),
                 last,
                 sources_of(store, uid, phase, choice, incarnation),
                 clock_of(store, uid, phase),
@@ -192,32 +200,34 @@ def _chosen(store: Store, uid: str, query: Query, recorded: pd.DataFrame) -> lis
 
 
 def _common_clock(clocks: Sequence[Clock | None]) -> tuple[Clock | None, bool]:
-    """Return a clock that counts seconds as all do, if there is one, and whether all begin at its date."""
+    """Return a clock with the same seconds per tick as all, if any, and whether all start at its date."""
     first = clocks[0] if clocks else None
-    if first is None or any(one is None or one.seconds_per_tick != first.seconds_per_tick for one in clocks):
+    if first is None or any(
+        clock is None or clock.seconds_per_tick != first.seconds_per_tick for clock in clocks
+    ):
         return None, False
-    return first, all(one == first for one in clocks)
+    return first, all(clock == first for clock in clocks)
 
 
 def _panels(found: Sequence[tuple[int, Curve, str]], chosen: Sequence[_Chosen]) -> Iterable[dict[str, Any]]:
-    """Yield a panel for each unit of the curves that one pattern means, in all phases."""
+    """Yield a panel for each unit among the curves of one pattern, over all phases."""
     phase_of = {id(curve): i for i, curve, _ in found}
     for named in by_unit([(curve, name) for _, curve, name in found]):
         columns = dict.fromkeys((curve.label, name) for curve, name in named)
-        shown = [(phase_of[id(curve)], curve, name) for curve, name in named if np.isfinite(curve.y).any()]
-        # (whether or not they have values: the same in every window of the episode)
+        finite = [(phase_of[id(curve)], curve, name) for curve, name in named if np.isfinite(curve.y).any()]
+        # count columns without values, too, so that every window of the episode gives the same kind
         many = len(columns) > MOST_LINES
-        there = {phase_of[id(curve)] for curve, _ in named}
-        without = [repr(one.moment.phase_name) for i, one in enumerate(chosen) if i not in there]
-        missing = len(named) - len(shown)
-        bands = any(curve.low is not None for _, curve, _ in shown)
+        phases = {phase_of[id(curve)] for curve, _ in named}
+        without = [repr(entry.moment.phase_name) for i, entry in enumerate(chosen) if i not in phases]
+        missing = len(named) - len(finite)
+        bands = any(curve.low is not None for _, curve, _ in finite)
         notes = [
             "mean over the bodies; band: lowest to highest" if bands and not many else "",
             f"{missing:,} without any value left out" if missing else "",
             f"not in {joined(without)}" if without else "",
         ]
-        lines = _bands(shown) if many else _lines(shown, list(columns))
-        limits = limits_of([name for *_, name in shown], chosen[0].bounds, True, several=False)
+        lines = _bands(finite) if many else _lines(finite, list(columns))
+        limits = limits_of([name for *_, name in finite], chosen[0].bounds, True, several=False)
         yield {
             "y_label": y_label_of(name for _, name in named),
             "unit": unit_of(named[0][1]),
@@ -225,8 +235,8 @@ def _panels(found: Sequence[tuple[int, Curve, str]], chosen: Sequence[_Chosen]) 
             "columns": len(columns),
             "note": "; ".join(note for note in notes if note),
             "limits": [
-                {"value": one.value, "name": one.name}
-                for one in in_sight(limits, [curve.y for _, curve, _ in shown])
+                {"value": entry.value, "name": entry.name}
+                for entry in in_sight(limits, [curve.y for _, curve, _ in finite])
             ],
             "lines": lines,
         }
@@ -244,13 +254,13 @@ def _lines(
     lines = []
     for i, curve, name in coloured:
         low = curve.y if curve.low is None else curve.low
-        places = places_of_extremes(low, curve.high)
+        indices = places_of_extremes(low, curve.high)
         band = {} if curve.low is None or curve.high is None else {"low": curve.low, "high": curve.high}
         lines.append(
             {
                 **{"phase": i, "label": curve.label, "column": name, "place": curve.colour},
                 **{"steps": curve.steps, "right": curve.colour in right, "points": len(curve.x)},
-                **{key: values[places] for key, values in {"x": curve.x, "y": curve.y, **band}.items()},
+                **{key: values[indices] for key, values in {"x": curve.x, "y": curve.y, **band}.items()},
             }
         )
     return lines
@@ -259,37 +269,44 @@ def _lines(
 def _bands(shown: Sequence[tuple[int, Curve, str]]) -> list[dict[str, Any]]:
     bands = []
     for i in dict.fromkeys(i for i, _, _ in shown):
-        own = [curve for phase, curve, _ in shown if phase == i]
-        x, values = percentiles(own, list(_LEVELS.values()))
-        places = places_of_extremes(values[0], values[-1])
+        curves = [curve for phase, curve, _ in shown if phase == i]
+        x, values = percentiles(curves, list(_LEVELS.values()))
+        indices = places_of_extremes(values[0], values[-1])
         of_levels = dict(zip(_LEVELS, values, strict=True))
         bands.append(
             {
-                **{"phase": i, "label": f"{len(own):,} columns", "place": 0, "right": False, "steps": False},
-                **{"points": len(x), "x": x[places]},
-                **{name: level[places] for name, level in of_levels.items()},
+                **{
+                    "phase": i,
+                    "label": f"{len(curves):,} columns",
+                    "place": 0,
+                    "right": False,
+                    "steps": False,
+                },
+                **{"points": len(x), "x": x[indices]},
+                **{name: level[indices] for name, level in of_levels.items()},
             }
         )
     return bands
 
 
 def on_right_axis(curves: Sequence[Curve], *, natural: bool) -> set[int]:
-    """Return the colours of the curves that get an axis of their own, on the right: others would be flat beside them.
+    """Return the colours of the curves that get a second axis, on the right, because they would look flat otherwise.
 
-    They are the fewer ones, and of as many those with the larger values. ``natural``: all have one scale.
+    These are the smaller group of curves; of equal groups, the one with the larger values. ``natural``: all have one
+    scale.
     """
     groups = [] if natural else [{curve.colour for curve in group} for _, group in by_scale(curves, 2)]
     if len(groups) < 2:
         return set()
     large, small = groups
-    return {one for one in (large if len(large) <= len(small) else small) if one is not None}
+    return {colour for colour in (large if len(large) <= len(small) else small) if colour is not None}
 
 
 def suggestions(columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return patterns that mean columns of one quantity, and single columns.
+    """Return patterns for all columns of one quantity, and single columns.
 
     Each has ``pattern``, ``kind`` (``reading``, ``setpoint``, ``reward``, or the column's name), ``unit`` and
-    ``count``: of how many columns.
+    ``count``, the number of columns.
     """
     kinds: dict[str, dict[str, int]] = {}
     quantities: dict[tuple[str, str], set[str]] = {}
@@ -324,11 +341,11 @@ def suggestions(columns: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def default_patterns(suggested: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what is shown before anybody chooses: voltages or other readings, set-points, and the objective."""
+    """Return the patterns of the initial view: voltages or other readings, set-points, and the objective."""
 
     def first(kind: str) -> list[str]:
         own = [one for one in suggested if one["kind"] == kind]
-        # of a grid, its voltages; then what has a unit
+        # voltages first, then other columns with a unit
         order = {"p.u.": 0, None: 2}
         own.sort(key=lambda one: order.get(one["unit"], 1))
         return [one["pattern"] for one in own[:1]]
