@@ -88,7 +88,7 @@ class _Document:
             entries = [path for path, value in self._places if _is_called(path, value, kind, name)]
             if not entries:
                 continue
-            # the class that raised may be named in an earlier phase, from which this phase inherits
+            # the class that raised may be named in an earlier phase, because phases inherit agents
             classes = [mark for path in entries for mark in self._classes(path, files)]
             yield from classes[:1]
             yield from self._mark(entries[0], f"{kind} {name!r}")

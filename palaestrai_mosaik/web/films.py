@@ -69,8 +69,8 @@ class Films:
             beside: the number of the phase that is shown beside it; ``None``: none.
         """
         by_phase = {episode["phase"]: episode for episode in reversed(self.shown)}
-        others = [phase for phase in sorted(by_phase) if phase != beside] or list(by_phase)
-        first = by_phase[next((phase for phase in named if phase in by_phase), others[0])]
+        candidates = [phase for phase in sorted(by_phase) if phase != beside] or list(by_phase)
+        first = by_phase[next((phase for phase in named if phase in by_phase), candidates[0])]
         second = None if beside is None else by_phase.get(beside)
         return {"at": _key(first)} | ({} if second is None else {"beside": _key(second)})
 
@@ -87,9 +87,9 @@ class Films:
         number = episode if other is None else other
         matching = [entry for entry in trained if entry["episode"] == number]
         if episodes and not matching and other is None and isinstance(episode, int):
-            numbers = ", ".join(str(entry["episode"]) for entry in trained[:20])
+            listed = ", ".join(str(entry["episode"]) for entry in trained[:20])
             raise StoreError(
-                f"phase {phase} has no frames of environment {environment!r} in episode {episode}; it has frames of: {numbers}"
+                f"phase {phase} has no frames of environment {environment!r} in episode {episode}; it has frames of: {listed}"
             )
         return (matching or trained)[-1:]
 

@@ -109,9 +109,9 @@ class Motions:
         for entry in trained:
             if entry["episode"] == self._episode:
                 return dict(entry)
-        numbers = ", ".join(str(entry["episode"]) for entry in trained[:20])
+        listed = ", ".join(str(entry["episode"]) for entry in trained[:20])
         raise StoreError(
-            f"phase {phase} of run {self._uid!r} has no episode {self._episode}; it has: {numbers}"
+            f"phase {phase} of run {self._uid!r} has no episode {self._episode}; it has: {listed}"
         )
 
     def _deviation(self, phase: int, episode: Mapping[str, Any]) -> float:

@@ -48,12 +48,13 @@ def add_record(carried: Carried, uid: str) -> None:
 
 
 def add_time(carried: Carried, uid: str, episodes: Mapping[int, Mapping[str, Any]]) -> Collection[int]:
-    """Carry a run over simulated time: the default panels of each phase, as long as they are small.
+    """Carry a run over simulated time: the default panels, phase by phase, while they are small.
 
     Args:
         carried: the resources of the file.
         uid: uid of the run.
-        episodes: the episode of each phase that other views of the file show; other phases show their newest one.
+        episodes: the episodes of phases that the file's other views show; the newest episode of other phases is
+            carried.
 
     Returns:
         The numbers of the phases that the file has.

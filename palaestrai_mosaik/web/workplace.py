@@ -118,13 +118,13 @@ class Workplace:
             )
         finally:
             os.close(handle)
-        new = Started(secrets.token_hex(8), title, log, process, run, folder)
+        child = Started(secrets.token_hex(8), title, log, process, run, folder)
         with self._lock:
-            self._started[new.key] = new
+            self._started[child.key] = child
             ended_keys = [key for key, other in self._started.items() if other.code is not None]
             for key in ended_keys[: max(0, len(self._started) - _KEPT)]:
                 del self._started[key]
-        return new
+        return child
 
     def started(self) -> list[Started]:
         """Return the started processes, newest first."""

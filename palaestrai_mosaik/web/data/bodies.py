@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: reading a running run takes at most one part in this number of the time
 _SHARE = 10
-#: maximum number of runs per store whose outcomes are kept
+#: maximum number of runs per store that are remembered
 _MOST = 32
 _EPISODE = ["phase", "evaluation", "worker", "episode", "agent"]
 _COLUMNS = ["phase", "worker", "body", "episode", "evaluation", "agent", "kind", "name", "sum", "mean"]

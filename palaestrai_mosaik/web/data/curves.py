@@ -206,14 +206,14 @@ def _curve(
         values |= {"low": means["min"], "high": means["max"]}
         values |= {"sum_low": sums["min"], "sum_high": sums["max"]}
     low, high = (means[name].fillna(means["mean"]).to_numpy(float) for name in ("min", "max"))
-    shown = places_of_extremes(low, high)
+    indices = places_of_extremes(low, high)
     curve = dict(zip(_KEYS, key, strict=True))
     curve |= {
         "episodes": len(x),
-        "x": x[shown],
+        "x": x[indices],
         "over": " and ".join(_MEMBERS[name] for name in over) or None,
     }
-    return curve | {name: column.to_numpy(float)[shown] for name, column in values.items()}
+    return curve | {name: column.to_numpy(float)[indices] for name, column in values.items()}
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -177,7 +177,7 @@ def outcomes(source: Source, query: Query) -> dict[str, Any]:
         specs, frame = results.outcome_specs, results.outcomes()
     except StoreError as error:
         return {"finished": finished, "outcomes": _unread(results.folder), "problem": str(error)}
-    # for a search, the frame has all rows with completed repetitions
+    # for a search, the frame only has settings that were executed in full
     repetitions = results.spec.repetitions
     cells = frame["row"].to_numpy(int) * repetitions + frame["repetition"].to_numpy(int)
     return {

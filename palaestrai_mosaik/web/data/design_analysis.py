@@ -87,7 +87,7 @@ class DesignAnalysis:
         }
 
     def _compare(self, results: Results) -> tuple[list[Comparison], list[str]]:
-        """Return the comparisons, and notes with the reason if there are none."""
+        """Return the comparisons, or a note with the reason for their absence."""
         try:
             return compare_design(results, progress=self._told("comparisons")), []
         except PalaestraiMosaikError as error:

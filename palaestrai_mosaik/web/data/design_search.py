@@ -88,42 +88,40 @@ def _search(seen: DesignWatch) -> dict[str, Any]:
     records = read_settings(folder.path)
     records = without_lost(records, lost_runs(seen.states().states, records))
     points = history(spec, records)
-    counts = Counter(record.state for record in records)
-    counted = [record for record in records if record.state != "retried"]
+    counts = Counter(item.state for item in records)
+    counted = [item for item in records if item.state != "retried"]
     # confirming runs are in their own design's folder, unless another store was named
     is_default = os.path.realpath(seen.store.directory) == os.path.realpath(folder.path / RESULTS)
-    with_rows = [record for record in records if record.number < folder.manifest["counts"]["rows"]]
+    with_rows = [item for item in records if item.number < folder.manifest["counts"]["rows"]]
     return {
         "sampler": spec.search.sampler,
         "budget": {name: limit for name, limit in asdict(spec.search.budget).items() if limit is not None},
         "confirm": spec.search.confirm,
-        "objectives": [{"name": record.name, "better": record.better} for record in outcomes],
+        "objectives": [{"name": item.name, "better": item.better} for item in outcomes],
         "states": _STATES,
         "counts": {state: counts[state] for state in _STATES},
         # runs and steps that count towards the budget
-        "runs": sum(record.runs for record in counted),
-        "steps": sum(record.steps for record in counted),
+        "runs": sum(item.runs for item in counted),
+        "steps": sum(item.steps for item in counted),
         "settings": {
-            "number": np.array([record.number for record in records], dtype=np.int64),
-            "state": np.array([_STATES.index(record.state) for record in records], dtype=np.uint8),
-            "runs": np.array([record.runs for record in records], dtype=np.int64),
-            "steps": np.array([record.steps for record in records], dtype=np.int64),
-            "values": [_values(records, place) for place in range(len(outcomes))],
-            "first": np.array(
-                [-1 if record.first is None else record.first for record in records], dtype=np.int64
-            ),
+            "number": np.array([item.number for item in records], dtype=np.int64),
+            "state": np.array([_STATES.index(item.state) for item in records], dtype=np.uint8),
+            "runs": np.array([item.runs for item in records], dtype=np.int64),
+            "steps": np.array([item.steps for item in records], dtype=np.int64),
+            "values": [_values(records, index) for index in range(len(outcomes))],
+            "first": np.array([-1 if item.first is None else item.first for item in records], dtype=np.int64),
             "retries": np.array(
-                [-1 if record.retries is None else record.retries for record in records], dtype=np.int64
+                [-1 if item.retries is None else item.retries for item in records], dtype=np.int64
             ),
-            "why": [[i, record.why[:_LONGEST]] for i, record in enumerate(records) if record.why],
+            "why": [[i, item.why[:_LONGEST]] for i, item in enumerate(records) if item.why],
         },
         "best": [
             {
-                "number": record.number,
-                "values": record.values,
-                "confirmed": {k: asdict(v) for k, v in record.confirmed.items()},
+                "number": item.number,
+                "values": item.values,
+                "confirmed": {k: asdict(v) for k, v in item.confirmed.items()},
             }
-            for record in best_settings(
+            for item in best_settings(
                 spec, folder.path, with_rows, None if is_default else seen.store, folder
             )
         ],

@@ -49,7 +49,7 @@ class DesignStates:
         version: increases with each change.
         states: the state of each executed run, in the order of the design.
         instances: the uid of the instance in the store that shows each run; ``None`` if the store has none.
-        errors: the error of each run in one line; ``None`` if there is none.
+        errors: the error of each run in one line; ``None`` for runs without errors.
         changed: the version of each run's last change.
         finished: increases with each change of the runs with results in the store.
         left: the estimated time for the missing runs.
@@ -232,12 +232,12 @@ def _modified(path: Path) -> int | None:
 
 
 def _as_told(state: RunState, before: RunState) -> RunState:
-    """Return the state of a run, or its state before if the new one depends on an unasked scheduler."""
+    """Return the state of a run, or its state before if the new one depends on a scheduler that was not queried."""
     return state if state.assignment is None or state.status in _SURE else before
 
 
 def _instance(state: RunState) -> str | None:
-    """Return the instance that shows a run: the newest finished one, else the newest."""
+    """Return the instance that shows a run: the newest finished one, or the newest of all if none has finished."""
     finished = [instance.uid for instance in state.instances if instance.status == "finished"]
     uids = finished or [instance.uid for instance in state.instances]
     return uids[-1] if uids else None

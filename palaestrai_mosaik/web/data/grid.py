@@ -118,8 +118,8 @@ def _topology(store: Store, uid: str, environment: str, phase: int | None) -> To
 
 def _environment(store: Store, uid: str, query: Query) -> str:
     if "environment" not in query:
-        names = ", ".join(store.environments(uid)["environment"].unique())
-        raise ResourceError(f"environment: name one of {names}")
+        listed = ", ".join(store.environments(uid)["environment"].unique())
+        raise ResourceError(f"environment: name one of {listed}")
     return query["environment"]
 
 

@@ -311,32 +311,34 @@ def suggestions(columns: Sequence[str]) -> list[dict[str, Any]]:
     kinds: dict[str, dict[str, int]] = {}
     quantities: dict[tuple[str, str], set[str]] = {}
     for column in columns:
-        kind = next((one[:-1] for one in PREFIXES if column.startswith(one)), column)
+        kind = next((item[:-1] for item in PREFIXES if column.startswith(item)), column)
         name = bare(column) if kind == "reading" else column
         pattern = _NUMBERED.sub(lambda found: "[*]" if found[0].startswith("[") else "*", name)
-        own = kinds.setdefault(kind, {})
-        own[pattern] = own.get(pattern, 0) + 1
+        counts = kinds.setdefault(kind, {})
+        counts[pattern] = counts.get(pattern, 0) + 1
         if "." in bare(column):
-            before = "" if kind == "reading" else f"{kind}."
-            quantities.setdefault((kind, f"{before}*.{pattern.rpartition('.')[2]}"), set()).add(pattern)
+            prefix = "" if kind == "reading" else f"{kind}."
+            quantities.setdefault((kind, f"{prefix}*.{pattern.rpartition('.')[2]}"), set()).add(pattern)
     for (kind, wider), patterns in quantities.items():
         if len(patterns) > 1:
-            kinds[kind][wider] = sum(kinds[kind][one] for one in patterns)
-    for kind, own in kinds.items():
-        if len(own) > 1 and kind != "reading":
-            own[f"{kind}.*"] = len([one for one in columns if one.startswith(f"{kind}.")])
+            kinds[kind][wider] = sum(kinds[kind][item] for item in patterns)
+    for kind, counts in kinds.items():
+        if len(counts) > 1 and kind != "reading":
+            counts[f"{kind}.*"] = len([item for item in columns if item.startswith(f"{kind}.")])
     found = [
         {"pattern": pattern, "kind": kind, "unit": unit_of(pattern.replace("*", "0")), "count": count}
-        for kind, own in kinds.items()
-        for pattern, count in own.items()
+        for kind, counts in kinds.items()
+        for pattern, count in counts.items()
     ]
-    grouped = {one["pattern"] for one in found}
+    grouped = {item["pattern"] for item in found}
     single = [
         name for name in columns if (bare(name) if name.startswith("reading.") else name) not in grouped
     ]
     for name in single[:_MOST_NAMES]:
-        shown = bare(name) if name.startswith("reading.") else name
-        found.append({"pattern": shown, "kind": name.partition(".")[0], "unit": unit_of(name), "count": 1})
+        short_name = bare(name) if name.startswith("reading.") else name
+        found.append(
+            {"pattern": short_name, "kind": name.partition(".")[0], "unit": unit_of(name), "count": 1}
+        )
     return found
 
 
@@ -344,10 +346,10 @@ def default_patterns(suggested: Sequence[dict[str, Any]]) -> list[str]:
     """Return the patterns of the initial view: voltages or other readings, set-points, and the objective."""
 
     def first(kind: str) -> list[str]:
-        own = [one for one in suggested if one["kind"] == kind]
+        matching = [one for one in suggested if one["kind"] == kind]
         # voltages first, then other columns with a unit
         order = {"p.u.": 0, None: 2}
-        own.sort(key=lambda one: order.get(one["unit"], 1))
-        return [one["pattern"] for one in own[:1]]
+        matching.sort(key=lambda one: order.get(one["unit"], 1))
+        return [one["pattern"] for one in matching[:1]]
 
     return [*first("reading"), *first("setpoint"), *(first("objective") or first("reward"))]
