@@ -54,7 +54,7 @@ class Listening:
 
     @property
     def port(self) -> int:
-        """The port."""
+        """The number of the port."""
         port: int = self.socket.getsockname()[1]
         return port
 

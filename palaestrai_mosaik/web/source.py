@@ -56,7 +56,7 @@ class Source:
         return self._store or self._open()
 
     def look_again(self) -> None:
-        """Look for the store at the next use of :attr:`store`, even if there was none a moment ago."""
+        """Look for the store at the next use of :attr:`store`, without waiting for the next check."""
         self._looked = float("-inf")
 
     def close(self) -> None:

@@ -145,11 +145,11 @@ def comparison_page(
             f"{joined([repr(run) for run in runs])} are one run, {uids[0]}: name several to compare them"
         )
     carried = Carried(Source(store))
-    asked = ",".join(uids)
-    carried.take("compare", {"runs": asked})
+    joined_uids = ",".join(uids)
+    carried.take("compare", {"runs": joined_uids})
     for uid in uids:
         add_overview(carried, uid, statistics=False)
-    shown: list[str] = []
+    phases: list[str] = []
     thinned: list[str] = []
     left_out: list[str] = []
     for done, uid in enumerate(uids):
@@ -168,19 +168,19 @@ def comparison_page(
             carried.add({f"run/{uid}/grid": motions.index()})
         _add_head(carried, uid, carried.get(f"run/{uid}"), _views(timed, motions))
         names = {int(row["phase"]): str(row["name"]) for row in index["phases"]}
-        shown += [names[phase] for phase in motions.shown]
+        phases += [names[phase] for phase in motions.shown]
         thinned += [names[phase] for phase in motions.thinned]
         left_out += [uid] if motions.left_out else []
     if progress is not None:
         progress(len(uids), len(uids))
-    home = f"#/compare/{quote(asked)}"
+    home = f"#/compare/{quote(joined_uids)}"
     title = f"{len(uids)} runs compared"
     html = single_file(title, home, carried.resources, "Comparison")
     return Page(
         title,
         html,
         runs=tuple(uids),
-        phases=tuple(dict.fromkeys(shown)),
+        phases=tuple(dict.fromkeys(phases)),
         left_out=tuple(left_out),
         thinned=tuple(dict.fromkeys(thinned)),
         height=height,
