@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -58,3 +59,13 @@ def test_the_matrix_has_each_python_that_the_package_names() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
     # and the one that comes next
     assert len(named) > 2 and jobs["tests"]["strategy"]["matrix"]["python"][:-1] == named
+
+
+def test_modules_that_make_runs_find_what_they_import() -> None:
+    """Unlike in tests, only the root of the checkout is on the path."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    modules = {"tests.support.writers", *re.findall(r"-m (tests\.support\.\w+)", makefile)}
+    assert len(modules) > 5
+    # (mutants needs the extra mutation)
+    program = f"import {', '.join(sorted(modules - {'tests.support.mutants'}))}"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from support.waiting import HANG
+from .waiting import HANG
 
 
 def _program(*names: str) -> str | None:

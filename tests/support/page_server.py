@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from support.waiting import HANG, until
+from .waiting import HANG, until
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.web.resources import Source

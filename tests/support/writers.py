@@ -21,12 +21,13 @@ import alembic.command  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 import sqlalchemy as sa
 from sqlalchemy.orm import configure_mappers
-from support.waiting import HANG
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import Database
 from palaestrai_mosaik.store.store import package_versions
+
+from .waiting import HANG
 
 with suppress(ImportError):  # only the extra 'postgresql' brings it
     import psycopg  # noqa: F401
