@@ -64,7 +64,7 @@ MARKERS = re.compile(
     re.MULTILINE,
 )
 #: the largest share of the package's docstrings and comments with a marker
-SHARE = 0.05
+SHARE = 0.02
 
 _FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 _CODE = re.compile(r"`[^`\n]+`")
