@@ -64,7 +64,7 @@ def serve(
         except PrivateKeyError as error:
             warn(f"the page will have another address after a restart: {error}")
     else:
-        # (the random token ends with the server, since others may have read it)
+        # keep the random token, which ends with the server: others may read it
         _warn_of_others(host, read_only)
     workplace = None if read_only else Workplace(location, allow_modules)
     shown = location.shown if folder is None else f"{folder.path} (results in {location.shown})"

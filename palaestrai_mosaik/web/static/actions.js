@@ -44,7 +44,7 @@ function bar({ store, signal, attempt }, resource, status, actions) {
     const names = actions.filter((one) => possible[one.name]);
     const now = names.map((one) => one.name).join() + (possible.why ?? "");
     if (now === shown) return;
-    // (what was said of an action concerns what was possible before)
+    // the message concerns an action that was possible before
     if (shown !== null) fill(said);
     shown = now;
     fill(buttons, names.map((one) => h("button", { type: "button", "data-action": one.name, onclick: () => act(one) }, one.title)),

@@ -1,8 +1,8 @@
 // The page: finds the view that the address names (#/run/ID), and shows it.
 
-import { get, offline, watch } from "web/data";
+import { get, offline } from "web/data";
 import { fill, h } from "web/dom";
-import { attempts, RETRY } from "web/messages";
+import { attempts } from "web/messages";
 import { load } from "web/server";
 
 /** pattern of the address -> module of the view, which has `show(element, context)` */
@@ -25,7 +25,6 @@ async function start() {
   window.addEventListener("hashchange", route);
   if (offline) document.addEventListener("click", follow);
   route();
-  return true;
 }
 
 // in a frame without an address, such as a notebook's, the browser would look for "#/..." in the page around it
@@ -56,7 +55,7 @@ async function route() {
   const messages = h("div", {}), attempt = attempts(messages, signal);
   let part = null;
   async function show() {
-    // (what a view has begun before it failed ends)
+    // end what the view started before it failed
     part?.abort();
     part = new AbortController();
     // a view draws into an element of its own: one that is left cannot write into the next
@@ -64,18 +63,12 @@ async function route() {
     fill(main, messages, own, element);
     const view = await load(importing);
     await view.show(element, { parts, query: new URLSearchParams(search), signal: part.signal, store, attempt: attempts(own, part.signal) });
-    return true;
   }
   signal.addEventListener("abort", () => part?.abort());
-  await untilDone(show, signal, attempt);
-}
-
-/** Try until it is done: what is not there now, such as a run that has not begun, may be there later. */
-async function untilDone(work, signal, attempt) {
-  if (await attempt(work, work, false)) return;
-  setTimeout(() => watch(RETRY, signal, async () => !(await work()), (look) => attempt(work, look, false)), RETRY * 1000);
+  // a run that has not started yet may be shown later
+  await attempt(show);
 }
 
 const trouble = h("div", {}), { signal: never } = new AbortController();
 main.append(trouble);
-untilDone(start, never, attempts(trouble, never));
+attempts(trouble, never)(start);

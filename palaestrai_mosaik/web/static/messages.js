@@ -1,16 +1,16 @@
-// What went wrong, in words, until it goes well.
+// Error messages, which stay until their cause is gone.
 
 import { offline } from "web/data";
 import { fill, h, link } from "web/dom";
 import { Away } from "web/server";
 
 /** Seconds until failed work is tried again. */
-export const RETRY = 2;
+const RETRY = 2;
 
 /**
  * Returns `attempt(cause, work, again)`, which does `work` (by default `cause` itself) and returns its result.
  * If it throws, the message is shown in `element` until work with the same cause succeeds, and the result is undefined.
- * Failed work is tried again every few seconds, unless `again` is false because the caller does so.
+ * Failed work is tried again every few seconds while the page is visible, unless `again` is false because the caller does so.
  */
 export function attempts(element, signal) {
   const problems = new Map(); // cause -> message
@@ -22,12 +22,17 @@ export function attempts(element, signal) {
   function retry(cause, work) {
     const pending = waiting.has(cause);
     waiting.set(cause, work);
-    if (pending) return;
-    setTimeout(() => {
-      const newest = waiting.get(cause);
-      waiting.delete(cause);
-      if (!signal.aborted && problems.has(cause)) attempt(cause, newest);
-    }, RETRY * 1000);
+    if (!pending) setTimeout(repeat, RETRY * 1000, cause);
+  }
+  function repeat(cause) {
+    if (signal.aborted) return;
+    if (document.hidden) {
+      setTimeout(repeat, RETRY * 1000, cause);
+      return;
+    }
+    const work = waiting.get(cause);
+    waiting.delete(cause);
+    if (problems.has(cause)) attempt(cause, work);
   }
   async function attempt(cause, work = cause, again = true) {
     try {
@@ -47,7 +52,7 @@ export function attempts(element, signal) {
   return attempt;
 }
 
-/** Show in `element` why an action was not done: until the next one, or until the server is back where it was away. */
+/** Show in `element` why an action failed, until the next action, or until the server is back if it was away. */
 export async function refused(element, error) {
   fill(element, error.message);
   if (!(error instanceof Away)) return;

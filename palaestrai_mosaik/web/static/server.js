@@ -1,21 +1,21 @@
-// Requests to the server that the page came from. Where it is away, the page says so, and asks again until it is back.
+// Requests to the server of the page. If the server is away, the page says so, and repeats requests until it is back.
 
 import { h } from "web/dom";
 
 const GONE = "The server has ended or cannot be reached. The page goes on when it is back.";
 const REFUSED = "The server at this address does not accept this page: it may be another one. Open the address that its command has printed.";
-/** what the server says of itself: its store, and what may be done */
+/** the resource that identifies the server: its store, and the permitted actions */
 const STORE = "api/store";
-/** milliseconds between two looks whether the server is back */
+/** milliseconds between two checks whether the server is back */
 const PAUSE = 1000;
 
 const notice = h("p", { class: "problem", role: "alert" });
-/** what it has said at first */
+/** the first answer for this resource */
 let first = null;
 /** while the server is away: the promise that it is back */
 let back = null;
 
-/** What the server does not answer; `back` is the promise that it answers again. */
+/** The server did not answer; the promise `back` resolves when it does again. */
 export class Away extends Error {
   constructor(message, promise) {
     super(message);
@@ -23,7 +23,7 @@ export class Away extends Error {
   }
 }
 
-/** The answer to a request, which is repeated until the server answers it. */
+/** Return the answer to a request, which is repeated until the server answers. */
 export async function ask(path, options) {
   for (;;) {
     const response = await reached(path, options);
@@ -36,20 +36,20 @@ export async function ask(path, options) {
   }
 }
 
-/** The answer to a request that must not be repeated. Throws {@link Away} where there is none. */
+/** Return the answer to a request that must not be repeated. Throws {@link Away} if there is none. */
 export async function askOnce(path, options) {
   const response = await reached(path, options);
   if (!response) throw new Away(`${notice.textContent} It may not have done this.`, back);
   return response;
 }
 
-/** A module of the page, which is loaded when it is needed first. */
+/** Load a module of the page on first use. */
 export async function load(importing) {
   try {
     return await importing();
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    // (a browser does not ask again for a module that it did not get)
+    // a browser does not request a module again that failed to load
     await away(GONE);
     location.reload();
     return new Promise(() => {});
@@ -68,7 +68,7 @@ async function reached(path, options) {
   return null;
 }
 
-/** Say that the server is away, until it is back. */
+/** Show that the server is away until it is back; return the promise that it is. */
 function away(why) {
   say(why);
   back ??= comeBack().finally(() => {
@@ -79,7 +79,7 @@ function away(why) {
 }
 
 function say(why) {
-  // (read out only where it has changed)
+  // a screen reader reads a text once
   if (notice.textContent !== why) notice.textContent = why;
   if (!notice.isConnected) document.querySelector("main").before(notice);
 }
@@ -93,7 +93,7 @@ async function comeBack() {
       if (response.status === 401) say(REFUSED);
       else if (response.ok) {
         const now = await response.text();
-        // another store or release, or other rights: what is shown may not be so any more
+        // another store, release, or other rights: the page may be outdated
         if (first !== null && now !== first) location.reload();
         else return;
       }

@@ -53,7 +53,7 @@ export async function show(element, { store, signal, attempt }) {
     kept.text = text.value;
     marked = new Map();
     fill(title, kept.name);
-    // (it was said of another text)
+    // the message concerns another text
     fill(said);
     lines();
   }
