@@ -72,10 +72,8 @@ def analyse(
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import choose_outcomes
 
-    from .beside import beside_data, beside_of
+    from .beside import beside_of
     from .common import find_folder
-    from .discovery import data_of
-    from .robustness import data_of as robustness_data
 
     with _reading() as reading:
         results = Results(find_folder(folder), store, reading)
@@ -95,40 +93,8 @@ def analyse(
         warn(warning)
     say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
-        answer(
-            {
-                **_design_data(results, names),
-                "search": None if analysis.search is None else analysis.search.data(),
-                "beside": None if analysis.beside is None else beside_data(analysis.beside),
-                "outcomes": _moments(results, names),
-                "methods": [
-                    {
-                        **{
-                            "outcome": entry.outcome,
-                            "method": entry.method,
-                            "used": entry.used,
-                            "lost": entry.lost,
-                        },
-                        **{
-                            "executed": entry.executed,
-                            "refused": entry.refused or None,
-                            "notes": entry.notes,
-                        },
-                        "indices": entry.frame,
-                    }
-                    for entry in analysis.indices
-                ],
-                "discoveries": [data_of(entry) for entry in analysis.discoveries],
-                "robustness": [robustness_data(entry) for entry in analysis.robustness],
-                "files": written,
-            }
-        )
-    requested = methods or results.spec.analysis.methods
-    refused = [entry for entry in analysis.indices if entry.refused]
-    failed = any(entry.refused for entry in analysis.discoveries) or analysis.no_robustness
-    return (
-        FAILED if failed or (refused and (requested or len(refused) == len(analysis.indices))) else FINISHED
-    )
+        answer(_analysis_data(results, names, analysis) | {"files": written})
+    return FAILED if analysis.is_failed(methods or results.spec.analysis.methods) else FINISHED
 
 
 @dataclass
@@ -143,6 +109,13 @@ class _Analysis:
     no_robustness: str
     search: SearchResult | None = None
     beside: Beside | None = None
+
+    def is_failed(self, requested: Sequence[str]) -> bool:
+        """Return whether a part failed: boxes, robustness, a ``requested`` method, or without these all methods."""
+        if any(entry.refused for entry in self.discoveries) or self.no_robustness:
+            return True
+        refused = [bool(entry.refused) for entry in self.indices]
+        return any(refused) if requested else bool(refused) and all(refused)
 
 
 def _analysed(
@@ -216,6 +189,35 @@ def _analysis_warnings(results: Results, analysis: _Analysis) -> Iterator[str]:
         f"{entry.outcome} by {entry.method}: {entry.refused}" for entry in analysis.indices if entry.refused
     )
     yield from (f"{entry.condition}: {entry.refused}" for entry in analysis.discoveries if entry.refused)
+
+
+def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) -> dict[str, Any]:
+    from .beside import beside_data
+    from .discovery import data_of
+    from .robustness import data_of as robustness_data
+
+    methods = [
+        {
+            "outcome": entry.outcome,
+            "method": entry.method,
+            "used": entry.used,
+            "lost": entry.lost,
+            "executed": entry.executed,
+            "refused": entry.refused or None,
+            "notes": entry.notes,
+            "indices": entry.frame,
+        }
+        for entry in analysis.indices
+    ]
+    return {
+        **_design_data(results, names),
+        "search": None if analysis.search is None else analysis.search.data(),
+        "beside": None if analysis.beside is None else beside_data(analysis.beside),
+        "outcomes": _moments(results, names),
+        "methods": methods,
+        "discoveries": [data_of(entry) for entry in analysis.discoveries],
+        "robustness": [robustness_data(entry) for entry in analysis.robustness],
+    }
 
 
 def _search_of(results: Results, store: str | None) -> SearchResult | None:

@@ -5,7 +5,7 @@ Separate from :mod:`.tables`, so that commands without a design need not import 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from palaestrai_mosaik.design.model import INACTIVE, Factor
 from palaestrai_mosaik.execution import RunStatus
 from palaestrai_mosaik.text import count, listed
 
-from .output import say, say_unless_quiet
+from .output import compose, quiet, say, say_unless_quiet, status
 from .tables import first_line, number, table
 
 _LISTED = 20
@@ -41,9 +41,19 @@ _LEFT_OUT = {
 
 def print_left_out(before: Mapping[RunStatus, int]) -> None:
     """Print how many runs are not executed, by reason."""
-    for status, which in _LEFT_OUT.items():
-        if before.get(status):
-            say_unless_quiet(f"left out: {count(before[status], 'run')} that {which}")
+    for state, which in _LEFT_OUT.items():
+        if before.get(state):
+            say_unless_quiet(f"left out: {count(before[state], 'run')} that {which}")
+
+
+def print_failures(failures: Sequence[Mapping[str, Any]], reasons: Sequence[str] = ()) -> None:
+    """Print a table of failed runs, and further ``reasons`` of failures; with ``--quiet``, on standard error."""
+    if failures or reasons:
+        say(compose(status("failed", error=quiet()), ":"), error=quiet())
+    if failures:
+        list_runs(failures, error=quiet())
+    for line in reasons:
+        say(line, error=quiet())
 
 
 def list_runs(items: Iterable[Mapping[str, Any]], *, error: bool = False) -> None:
