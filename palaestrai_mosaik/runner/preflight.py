@@ -189,6 +189,8 @@ class Inspection:
             path: the path of the part, as in :meth:`report`.
             apart_from: keys to ignore, with everything below them.
         """
+        if not self.causes:
+            return True
         here = self.document.problem("", *path).path
         inside = [cause.path.removeprefix(here) for cause in self.causes if cause.path.startswith(here)]
         return not any(
@@ -196,8 +198,8 @@ class Inspection:
             for suffix in inside
         )
 
-    def set_up(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
-        """Return the environment of ``spec``, or ``None`` if it has not been set up."""
+    def shared(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
+        """Return the environment of ``spec`` if an earlier phase or another inspection has set it up."""
         existing = next((handle for handle_spec, handle in self._handles if handle_spec == spec), None)
         if existing is None and self._shared is not None:
             existing = self._shared.get(spec)
@@ -238,7 +240,7 @@ class _PhaseCheck:
             if self._is_sound("environments", j, apart_from=("reward",)):
                 if not self._is_sound("environments", j):
                     self._complete, spec = False, replace(spec, reward=None)
-                handle = self._inspection.set_up(spec) or self._set_up(j, spec)
+                handle = self._inspection.shared(spec) or self._set_up(j, spec)
             if handle is None:
                 self._complete = False
             else:
