@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Union
@@ -147,12 +148,7 @@ def view(
     from palaestrai_mosaik.web import theatre
 
     choice = theatre.MotionChoice(phases, episode, beside)
-    if isinstance(shown, str | os.PathLike) and os.path.isfile(os.path.join(shown, MANIFEST)):
-        shown = DesignFolder.open(Path(shown))
-    if isinstance(shown, Design):
-        shown = DesignFolder.open(shown.folder)
-    if isinstance(shown, DesignFolder):
-        shown = Results(shown)
+    shown = _results_of(shown)
     several = isinstance(shown, Results) or (not isinstance(shown, RecordedRun) and len(runs) != 1)
     if several and choice != theatre.MotionChoice():
         raise StoreError(
@@ -164,22 +160,27 @@ def view(
         return theatre.run_page(shown.store, shown.instance, choice, height=height)
     if isinstance(shown, Results):
         return theatre.design_page(shown.folder, shown.store, height=height)
-    opened = shown if isinstance(shown, Store) else Store(shown, read_only=True)
-    try:
+    with nullcontext(shown) if isinstance(shown, Store) else Store(shown, read_only=True) as store:
         if len(runs) == 1:
-            return theatre.run_page(opened, runs[0], choice, height=height)
+            return theatre.run_page(store, runs[0], choice, height=height)
         if runs:
-            return theatre.comparison_page(opened, runs, height=height)
-        return theatre.store_page(opened, height=height)
-    finally:
-        if opened is not shown:
-            opened.close()
+            return theatre.comparison_page(store, runs, height=height)
+        return theatre.store_page(store, height=height)
+
+
+def _results_of(shown: Shown | None) -> AnyStore | RecordedRun | Results | None:
+    """Replace a design, or its folder, by its results; return anything else unchanged."""
+    if isinstance(shown, str | os.PathLike) and os.path.isfile(os.path.join(shown, MANIFEST)):
+        return Results(DesignFolder.open(Path(shown)))
+    if isinstance(shown, Design):
+        return Results(DesignFolder.open(shown.folder))
+    return Results(shown) if isinstance(shown, DesignFolder) else shown
 
 
 def _reopened(kind: type[RecordedRun], run: str, store: Store) -> RecordedRun:
     """Unpickle a run, and open its store."""
     reopened = kind(run, store)
-    reopened._own = True
+    reopened._owns_store = True
     return reopened
 
 
@@ -201,7 +202,7 @@ class RecordedRun:
     """
 
     def __init__(self, run: str = "latest", store: AnyStore | None = None):
-        self._own = not isinstance(store, Store)
+        self._owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else Store(store, read_only=True)
         try:
             self.instance = self.store.find_run(run)
@@ -211,7 +212,7 @@ class RecordedRun:
 
     def close(self) -> None:
         """Close the store, unless the caller had opened it."""
-        if self._own:
+        if self._owns_store:
             self.store.close()
 
     def __copy__(self) -> Self:

@@ -41,10 +41,10 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
         return indices_beside(search.spec, shares, other if search is results else results, progress)
 
 
-def lines_of_beside(found: Beside) -> Iterator[str]:
+def lines_of_beside(beside: Beside) -> Iterator[str]:
     """Yield the printed lines: a table for each outcome, and an explanation."""
-    for outcome, frame in found.tables.items():
-        yield f"{outcome}: what matters among the best ({found.search}) and everywhere ({found.other})"
+    for outcome, frame in beside.tables.items():
+        yield f"{outcome}: what matters among the best ({beside.search}) and everywhere ({beside.other})"
         rows = [
             (
                 *(row["factor"], row["importance"], row["importance_rank"]),
@@ -59,7 +59,7 @@ def lines_of_beside(found: Beside) -> Iterator[str]:
         yield table(("factor", "importance", "rank", "S1", "", "rank", "ST", "", "rank"), rows, indent="  ")
     yield "  importance (PED-ANOVA): how much a factor decides whether a setting is among the best that the search has tried"
     yield "  S1, ST (Sobol'): its share of the variance over the whole ranges, alone and with all interactions"
-    yield from (f"  {note}" for note in found.notes)
+    yield from (f"  {note}" for note in beside.notes)
 
 
 def _between(row: dict[Any, Any], index: str) -> str | None:
@@ -67,12 +67,12 @@ def _between(row: dict[Any, Any], index: str) -> str | None:
     return None if NOTHING in (low, high) else f"[{low}, {high}]"
 
 
-def beside_data(found: Beside) -> dict[str, Any]:
+def beside_data(beside: Beside) -> dict[str, Any]:
     """Return the data for ``--json``."""
     return {
-        "search": found.search,
-        "sobol": found.other,
-        "confidence": found.confidence,
-        "outcomes": dict(found.tables),
-        "notes": found.notes,
+        "search": beside.search,
+        "sobol": beside.other,
+        "confidence": beside.confidence,
+        "outcomes": dict(beside.tables),
+        "notes": beside.notes,
     }

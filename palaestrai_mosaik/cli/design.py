@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
+from palaestrai_mosaik.design.design import Design, Estimate, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.model import DesignSpec, Factor
 from palaestrai_mosaik.design.rounds import in_rounds
@@ -192,7 +192,7 @@ def _warn(warnings: Iterable[str]) -> None:
 
 
 def _plan(planned: Plan, path: str) -> Iterable[str]:
-    spec, estimate = planned.spec, planned.estimate
+    spec = planned.spec
     size = "" if spec.sampler.n is None else f" with n = {spec.sampler.n}"
     way = f"{spec.sampler.name}{size}" if spec.search is None else f"search with {spec.search.sampler}"
     yield f"{path}: design {spec.uid!r}, {way}"
@@ -211,6 +211,11 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
     if in_rounds(spec):
         yield f"rounds     {_growth(spec)}"
     yield f"documents  {_documents(planned.runs, planned.documents)}, {byte_size(planned.size)}"
+    yield from _estimate_lines(planned.estimate)
+
+
+def _estimate_lines(estimate: Estimate) -> Iterable[str]:
+    """Yield the estimated time and storage."""
     if estimate.seconds_per_run is None or estimate.seconds is None:
         yield "time       unknown: give --seconds-per-run, or execute some runs first"
     else:

@@ -33,34 +33,34 @@ TABLES = {
 
 
 def write_discoveries(
-    found: Sequence[Discovery], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
+    discoveries: Sequence[Discovery], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
 ) -> list[Path]:
     """Write the tables of all discoveries, and a picture of each; return the files.
 
     Outdated pictures of an earlier analysis are removed.
     """
-    written = [write(made(found), directory / name) for name, made in TABLES.items()]
-    for position, discovery in enumerate(found, start=1):
+    written = [write(make(discoveries), directory / name) for name, make in TABLES.items()]
+    for position, discovery in enumerate(discoveries, start=1):
         file = directory / f"discovery-{position}.png"
         if discovery.boxes:
             written.append(plot_discovery(discovery, file))
         else:
             files.remove(file, missing_ok=True)
-    position = len(found) + 1
+    position = len(discoveries) + 1
     while (file := directory / f"discovery-{position}.png").exists():
         files.remove(file, missing_ok=True)
         position += 1
     return written
 
 
-def lines_of(one: Discovery) -> Iterator[str]:
+def lines_of(discovery: Discovery) -> Iterator[str]:
     """Yield the printed lines of a discovery."""
-    yield one.title
-    if one.refused:
-        yield f"  no box: {one.refused}"
-    if one.nothing_found:
-        yield f"  {one.nothing_found}"
-    for box in one.boxes:
+    yield discovery.title
+    if discovery.refused:
+        yield f"  no box: {discovery.refused}"
+    if discovery.nothing_found:
+        yield f"  {discovery.nothing_found}"
+    for box in discovery.boxes:
         yield ""
         yield f"  {box.method} box {box.number}: {box.rule}"
         yield f"    {_figures(box)}"
@@ -70,7 +70,7 @@ def lines_of(one: Discovery) -> Iterator[str]:
             [_limit(row) for row in box.limits.to_dict("records")],
             indent="    ",
         )
-    yield from (f"  {note}" for note in one.notes)
+    yield from (f"  {note}" for note in discovery.notes)
 
 
 def _figures(box: FoundBox) -> str:
@@ -110,22 +110,22 @@ def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
     return row["factor"], row["limit"], row["value"], quasi_p, f"{100 * row['present']:.0f} %", between
 
 
-def data_of(one: Discovery) -> dict[str, Any]:
+def data_of(discovery: Discovery) -> dict[str, Any]:
     """Return the data of a discovery for ``--json``."""
     return {
-        "condition": one.condition,
-        "holds": one.holds,
-        "runs": len(one.runs.holds),
-        "lost": len(one.runs.lost),
-        "refused": one.refused or None,
-        "nothing_found": one.nothing_found or None,
-        "notes": one.notes,
+        "condition": discovery.condition,
+        "holds": discovery.holds,
+        "runs": len(discovery.runs.holds),
+        "lost": len(discovery.runs.lost),
+        "refused": discovery.refused or None,
+        "nothing_found": discovery.nothing_found or None,
+        "notes": discovery.notes,
         "boxes": [
             {
                 **{"method": box.method, "box": box.number, "rule": box.rule, **box.figures},
                 "limits": box.limits,
                 "trajectory": box.trajectory,
             }
-            for box in one.boxes
+            for box in discovery.boxes
         ],
     }

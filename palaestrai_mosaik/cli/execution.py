@@ -394,15 +394,20 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
             data["confirm"] = None if confirmed is None else _collected_data(confirmed)
         answer(data)
     results = [collected] if confirmed is None else [collected, confirmed]
+    _print_next(opened, results, store_option(store))
+    return FAILED if any(result.damaged or result.kept for result in results) else FINISHED
+
+
+def _print_next(folder: DesignFolder, results: Sequence[Collected], option: str) -> None:
+    """Print the next command, with the ``option`` for the store."""
     # unfinished runs have to be collected later
-    left, option = any(result.going_on or result.damaged for result in results), store_option(store)
+    left = any(result.going_on or result.damaged for result in results)
     then = "status" if left else "analyse"
-    say_unless_quiet(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
+    say_unless_quiet(f"next: arsenai {then} {shlex.quote(short_path(folder.path))}{option}")
     if option and any(result.runs or result.before for result in results):
         say_unless_quiet(
             f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
         )
-    return FAILED if any(result.damaged or result.kept for result in results) else FINISHED
 
 
 def _collect(folder: DesignFolder, store: str | None, remove: bool) -> Collected:

@@ -122,11 +122,11 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
     )
 
 
-def _refuse(place: str, **options: Any) -> None:
+def _refuse(case: str, **options: Any) -> None:
     """Raise an error for options without a meaning in this case."""
     for option, value in options.items():
         if value not in (None, []):
-            raise PalaestraiMosaikError(f"--{option} has no meaning for {place}")
+            raise PalaestraiMosaikError(f"--{option} has no meaning for {case}")
 
 
 def _choice(agent: str | None, environment: str | None, body: Any) -> BodyChoice:
@@ -139,9 +139,9 @@ def _one_or_several(values: list[Any] | None) -> Any:
     return values[0] if values and len(values) == 1 else values
 
 
-def store_of(given: str | None) -> str:
-    """Return the location of the store: ``given``, or the default."""
-    return given or default_store()
+def store_of(location: str | None) -> str:
+    """Return the location of the store, by default that of the environment variable or the default folder."""
+    return location or default_store()
 
 
 def _seed(text: str) -> str:

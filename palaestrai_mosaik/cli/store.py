@@ -78,21 +78,14 @@ def verify(
             if mark and verified.damage:
                 marked += mark_failed(opened, verified)
         folder = opened.directory / INSTANCES
-    rows = sum(verified.rows for verified in checked)
     states = Counter(map(_state, checked))
     damaged = states["damaged"]
     if wants_json():
         data = [_verified_data(verified) for verified in checked]
+        rows = sum(verified.rows for verified in checked)
         answer({"runs": data, "rows": rows, "damaged": damaged, "marked_failed": marked})
-    damaged_text = status(f"{damaged:,} damaged", "damaged" if damaged else "")
-    read = count(damaged + states["whole"], "run")
-    say_unless_quiet(compose(f"{read} with {count(rows, 'row')} read, ", damaged_text))
-    if states["unread"]:
-        say(f"{count(states['unread'], 'run')} could not be read: their state is unknown", error=True)
     of_others = everything and location.folder is None
-    if states["absent"]:
-        absent = [verified.run for verified in checked if _state(verified) == "absent"]
-        _print_absent(folder, absent, of_others=of_others)
+    _print_states(checked, states, folder, of_others=of_others)
     if marked:
         say_unless_quiet(
             f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs"
@@ -103,6 +96,21 @@ def verify(
     elif damaged and not mark:
         say_unless_quiet("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
     return FAILED if damaged or states["unread"] or (states["absent"] and not of_others) else FINISHED
+
+
+def _print_states(
+    checked: Sequence[Verified], states: Counter[str], folder: Path, *, of_others: bool
+) -> None:
+    """Print the numbers of runs that were read, damaged, unreadable, or without files in ``folder``."""
+    damaged, rows = states["damaged"], sum(verified.rows for verified in checked)
+    damaged_text = status(f"{damaged:,} damaged", "damaged" if damaged else "")
+    read = count(damaged + states["whole"], "run")
+    say_unless_quiet(compose(f"{read} with {count(rows, 'row')} read, ", damaged_text))
+    if states["unread"]:
+        say(f"{count(states['unread'], 'run')} could not be read: their state is unknown", error=True)
+    if states["absent"]:
+        absent = [verified.run for verified in checked if _state(verified) == "absent"]
+        _print_absent(folder, absent, of_others=of_others)
 
 
 def _print_faults(verified: Verified) -> None:

@@ -34,17 +34,18 @@ def table(
     coloured if the table goes to a terminal, on standard error with ``error``.
     """
     lines = [list(row) for row in rows]
-    used = [i for i in range(len(headers)) if any(not missing(row[i]) for row in lines)]
     columns = []
-    for i in used:
-        right = all(isinstance(row[i], Real) or missing(row[i]) or row[i] == "" for row in lines)
-        cells = [text(headers[i]), *(text(row[i]) for row in lines)]
+    for i, header in enumerate(headers):
+        values = [row[i] for row in lines]
+        if all(map(missing, values)):
+            continue
+        cells = [text(header), *map(text, values)]
+        right = all(isinstance(value, Real) or missing(value) or value == "" for value in values)
         width = max(map(len, cells))
         filled = [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
-        if headers[i] == statuses:
-            filled[1:] = [
-                status(padded, cell, error=error) for padded, cell in zip(filled, cells, strict=True)
-            ][1:]
+        if header == statuses:
+            coloured = (status(*pair, error=error) for pair in zip(filled[1:], cells[1:], strict=True))
+            filled = [filled[0], *coloured]
         columns.append(filled)
     return Printable("\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)))
 

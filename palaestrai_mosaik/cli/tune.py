@@ -218,11 +218,17 @@ def _tune(
         answer(_data(spec, summary))
     if summary.interrupted:
         return INTERRUPTED
+    return FINISHED if _is_complete(summary) else FAILED
+
+
+def _is_complete(summary: TuneSummary) -> bool:
+    """Return whether the search is over, nothing was lost, and the best settings are confirmed."""
+    collected = summary.collected
+    lost = summary.not_collected or summary.not_read_back or (collected is not None and collected.damaged)
+    if lost or summary.to_retry or summary.retries_left:
+        return False
     confirmed = summary.confirmed is None or summary.confirmed.whole
-    damaged = summary.not_collected or summary.not_read_back
-    damaged_stores = summary.collected is not None and summary.collected.damaged
-    sound = not (summary.to_retry or summary.retries_left or damaged or damaged_stores)
-    return FINISHED if sound and summary.best and confirmed and summary.ended_by is not None else FAILED
+    return bool(summary.best) and confirmed and summary.ended_by is not None
 
 
 def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:

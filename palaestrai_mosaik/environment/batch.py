@@ -58,17 +58,17 @@ def flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
     return np.concatenate([array.reshape(count, -1) for array in arrays], axis=1, dtype=np.float64)
 
 
-def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Array]:
-    """Check ``given``, one array (count, \\*shape) for each of ``kinds``, and return it as a list.
+def checked_arrays(arrays: Any, kinds: Kinds, count: int, what: str) -> list[Array]:
+    """Check ``arrays``, one array (count, \\*shape) for each of ``kinds``, and return it as a list.
 
     Raises :class:`ContractError` for another shape or dtype; ``what`` names the arrays in the message.
     """
     # list first: it is the quick check, an abstract Sequence takes a look into a registry
-    if not isinstance(given, (list, Sequence)) or len(given) != len(kinds):
-        found = f"{len(given)}" if isinstance(given, Sequence) else type(given).__name__
-        raise ContractError(f"{what}s must be a list of {len(kinds)} arrays, found {found}")
-    arrays = []
-    for i, (value, (shape, dtype)) in enumerate(zip(given, kinds, strict=True)):
+    if not isinstance(arrays, (list, Sequence)) or len(arrays) != len(kinds):
+        actual = f"{len(arrays)}" if isinstance(arrays, Sequence) else type(arrays).__name__
+        raise ContractError(f"{what}s must be a list of {len(kinds)} arrays, found {actual}")
+    checked = []
+    for i, (value, (shape, dtype)) in enumerate(zip(arrays, kinds, strict=True)):
         array = np.asarray(value)
         if array.shape != (count, *shape):
             raise ContractError(
@@ -76,16 +76,16 @@ def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Arra
             )
         if array.dtype != dtype:
             raise ContractError(f"{what} {i} has dtype {array.dtype}, declared is {dtype}")
-        arrays.append(array)
-    return arrays
+        checked.append(array)
+    return checked
 
 
-def checked_rewards(given: npt.ArrayLike, count: int, names: Sequence[str], who: str) -> FloatMatrix:
+def checked_rewards(values: npt.ArrayLike, count: int, names: Sequence[str], who: str) -> FloatMatrix:
     """Return a new array of rewards (count, names). A single reward may come as (count,).
 
     Raises :class:`ContractError` for another shape or a dtype that is not numeric.
     """
-    rewards = np.asarray(given)
+    rewards = np.asarray(values)
     if rewards.shape == (count,) and len(names) == 1:
         rewards = rewards[:, None]
     if rewards.shape != (count, len(names)) or rewards.dtype.kind not in "fiub":

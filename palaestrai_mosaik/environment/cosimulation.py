@@ -295,18 +295,24 @@ def _check_connections(
                 problems.append(_unknown("entity", name, simulator_of, f"{path}.{key}"))
         if not spec.attributes and not spec.async_requests:
             problems.append(Problem("a connection needs at least one attribute", f"{path}.attributes"))
-        sources = [pair[0] for pair in spec.attributes]
         if spec.weak and simulator_of.get(spec.source) == simulator_of.get(spec.target):
             message = "a weak connection is one between two simulators"
             problems.append(Problem(message, f"{path}.weak"))
-        if spec.initial and not (spec.time_shifted or spec.weak):
-            message = "initial values only make sense in a time-shifted or weak connection"
-            problems.append(Problem(message, f"{path}.initial"))
-        for name, value in spec.initial.items():
-            if name not in sources:
-                problems.append(_unknown("source attribute", name, sources, f"{path}.initial.{name}"))
-            elif value is None:
-                problems.append(Problem("an initial value cannot be null", f"{path}.initial.{name}"))
+        problems += _check_initial(spec, f"{path}.initial")
+    return problems
+
+
+def _check_initial(spec: ConnectionSpec, path: str) -> list[Problem]:
+    """Check the initial values of a connection."""
+    problems: list[Problem] = []
+    sources = [source for source, _ in spec.attributes]
+    if spec.initial and not (spec.time_shifted or spec.weak):
+        problems.append(Problem("initial values only make sense in a time-shifted or weak connection", path))
+    for name, value in spec.initial.items():
+        if name not in sources:
+            problems.append(_unknown("source attribute", name, sources, f"{path}.{name}"))
+        elif value is None:
+            problems.append(Problem("an initial value cannot be null", f"{path}.{name}"))
     return problems
 
 
