@@ -189,7 +189,7 @@ def gained(rewards: Any, declared: Sequence[RewardInformation], who: Callable[[]
             f"a wrapper that makes one reward of several has the attribute `reward_space = gymnasium.spaces.Box("
             f"-numpy.inf, numpy.inf, ())`, which gives the reward {uid!r}"
         )
-    rule = f"{count(len(declared), 'reward')} declared, others rewards"
+    rule = f"{count(len(declared), 'reward')} declared, others given"
     raise refusal(who(), [Fault(rule, f"found {shown(rewards)}; {remedy}")])
 
 
