@@ -286,6 +286,9 @@ class RecordedRun:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.steps`: ``agent``, ``episode``, ``columns``, ...
 
+        Returns:
+            The columns of :meth:`Store.steps`, with names of phases and dates.
+
         Raises:
             StoreError: there is no such phase, agent, column or other filter value.
         """
@@ -298,19 +301,23 @@ class RecordedRun:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.environment_states`: ``environment``, ``episode``, ``columns``, ...
 
+        Returns:
+            The columns of :meth:`Store.environment_states`, with names of phases and dates.
+
         Raises:
             StoreError: there is no such phase, environment, column or other filter value.
         """
         return self._dated(self.store.environment_states(self.instance, phase, **filters), phase)
 
     def frames(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
-        """Return the rendered frames of environments, one row per frame, with its PNG image in the column ``png``.
-
-        There are frames if the document requested them (``frames``).
+        """Return the rendered frames of environments, if the document requested them (``frames``).
 
         Args:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.frames`: ``environment``, ``worker``, ``episode``, ``evaluation``, ...
+
+        Returns:
+            One row per frame, with its PNG image in the column ``png``.
 
         Raises:
             StoreError: there is no such phase or environment.
@@ -323,6 +330,9 @@ class RecordedRun:
         Args:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.statistics`: ``agent``, ``episode``, ``key``, ...
+
+        Returns:
+            The columns of :meth:`Store.statistics`, with names of phases.
 
         Raises:
             StoreError: there is no such phase or agent.
@@ -337,7 +347,7 @@ class RecordedRun:
         environment: str | None = None,
         **options: Any,
     ) -> Figure:
-        """Draw objective and rewards; return a figure, which a notebook shows.
+        """Draw objective and rewards.
 
         Args:
             sensors: patterns (``*``, ``?``) of columns. Each gets its own panel with the matching
@@ -346,6 +356,9 @@ class RecordedRun:
             environment: uid of an environment: only the bodies in it; ``None``: all.
             options: ``phase``, ``episode``, ``fold`` and ``limits`` of
                 :func:`~palaestrai_mosaik.analysis.plot.run_figure`.
+
+        Returns:
+            The figure, which a notebook shows.
 
         Raises:
             StoreError: there is no such agent, environment, phase, episode or sensor, or there is nothing to plot.
@@ -361,13 +374,16 @@ class RecordedRun:
         phase: int | str | None = None,
         fold: Fold = "mean",
     ) -> Figure:
-        """Draw the learning curves; return a figure, which a notebook shows.
+        """Draw the learning curves.
 
         Args:
             statistics: patterns (``*``, ``?``) of keys of statistics. Each gets its own panel.
             agent: name of an agent; ``None``: all.
             phase: number or name of a phase; ``None``: all.
             fold: how to aggregate the objective over an episode, ``"mean"`` or ``"sum"``.
+
+        Returns:
+            The figure, which a notebook shows.
 
         Raises:
             StoreError: there is no such agent, phase or statistic, or there is nothing to plot.
@@ -385,7 +401,16 @@ class RecordedRun:
         beside: int | str | None = None,
         height: int = HEIGHT,
     ) -> Page:
-        """Build the page of the run, which a notebook shows; arguments as for :func:`view`.
+        """Build the page of the run.
+
+        Args:
+            phases: numbers or names of the phases to show in motion; none: all, as long as the page stays small.
+            episode: the episode of each phase: a number, ``"newest"`` or ``"worst"``.
+            beside: number or name of the phase that is shown beside the first one.
+            height: of the page in the notebook, in pixels.
+
+        Returns:
+            The page, which a notebook shows.
 
         Raises:
             StoreError: there is no such phase or episode.

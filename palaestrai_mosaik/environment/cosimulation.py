@@ -153,10 +153,10 @@ class CoSimulation(World):
 
     @abstractmethod
     def plan(self) -> CoSimulationPlan:
-        """Return the simulators, entities, connections, sensors and actuators.
+        """Return the simulators, entities, connections, sensors and actuators. Called before every episode.
 
-        Called before every episode. Sensors and actuators must be those of the baseline,
-        in the same order.
+        Returns:
+            The plan. Its sensors and actuators must be those of the baseline, in the same order.
         """
 
     def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
@@ -166,6 +166,9 @@ class CoSimulation(World):
             time: the time of the readings, in ticks.
             readings: shape ``(n_readings,)``, all sensors in the baseline's order. May be kept, since it is
                 never written to again.
+
+        Returns:
+            The state with these readings.
         """
         return EnvironmentState(readings)
 
