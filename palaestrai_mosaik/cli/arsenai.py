@@ -81,11 +81,11 @@ def _compare(
             raise PalaestraiMosaikError(
                 "--baseline is for comparisons without --robustness, which compares with the best level"
             )
-        return lazy("analyse", "compare_robustness")(over=over, satisfice=satisfice, **options)
+        return lazy("compare", "compare_robustness")(over=over, satisfice=satisfice, **options)
     for name, values in (("--over", over), ("--satisfice", satisfice)):
         if values:
             raise PalaestraiMosaikError(f"{name} is for --robustness: give that, too")
-    return lazy("analyse", "compare")(baseline=baseline, **options)
+    return lazy("compare", "compare")(baseline=baseline, **options)
 
 
 def _without_none(options: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from palaestrai_mosaik.analysis.discovery.discover import (
 from palaestrai_mosaik.analysis.discovery.figure import plot_discovery
 from palaestrai_mosaik.text import count
 
-from .tables import NOTHING, number, table
+from .tables import interval, number, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ def write_discoveries(
     return written
 
 
-def lines_of(discovery: Discovery) -> Iterator[str]:
+def discovery_lines(discovery: Discovery) -> Iterator[str]:
     """Yield the printed lines of a discovery."""
     yield discovery.title
     if discovery.refused:
@@ -76,9 +76,8 @@ def lines_of(discovery: Discovery) -> Iterator[str]:
 def _figures(box: FoundBox) -> str:
     parts = []
     for name in ("coverage", "density"):
-        low, high = (number(box.figures[f"{name}_{end}"]) for end in ("low", "high"))
-        interval = "" if NOTHING in (low, high) else f" [{low}, {high}]"
-        parts.append(f"{name} {number(box.figures[name])}{interval}")
+        limits = interval(box.figures[f"{name}_low"], box.figures[f"{name}_high"])
+        parts.append(f"{name} {number(box.figures[name])}{'' if limits is None else f' {limits}'}")
     parts.append(f"mass {number(box.figures['mass'])}")
     parts.append(f"overlap with resamples {number(box.figures['overlap'])}")
     return ", ".join(parts)
@@ -103,14 +102,13 @@ _COUNTS = ("runs", "executed", "holds", "settings", "settings_all", "settings_so
 
 
 def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
-    low, high = number(row["low"]), number(row["high"])
-    between = None if NOTHING in (low, high) else f"[{low}, {high}]"
     value = row["quasi_p"]
     quasi_p = "<0.001" if value < 0.001 else f"{value:.3f}"
-    return row["factor"], row["limit"], row["value"], quasi_p, f"{100 * row['present']:.0f} %", between
+    present = f"{100 * row['present']:.0f} %"
+    return row["factor"], row["limit"], row["value"], quasi_p, present, interval(row["low"], row["high"])
 
 
-def data_of(discovery: Discovery) -> dict[str, Any]:
+def discovery_data(discovery: Discovery) -> dict[str, Any]:
     """Return the data of a discovery for ``--json``."""
     return {
         "condition": discovery.condition,

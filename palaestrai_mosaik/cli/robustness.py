@@ -1,15 +1,18 @@
-"""Text and data of ``arsenai compare --robustness``: levels that are good in all scenarios."""
+"""Text, tables and data of robustness: levels that are good in all scenarios."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.text import count
 
-from .tables import NOTHING, number, table
+from .tables import interval, table
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from palaestrai_mosaik.analysis.comparison import Robustness
 
 #: titles of the metrics
@@ -29,7 +32,7 @@ def names_of(texts: Sequence[str]) -> list[str]:
     return [name for text in texts for name in text.split(",") if name]
 
 
-def lines_of(robustness: Robustness) -> Iterator[str]:
+def robustness_lines(robustness: Robustness) -> Iterator[str]:
     """Yield a table with a row per level and a column per metric with its interval; a star marks the best."""
     better = f" ({robustness.better} is better)" if robustness.better else ""
     yield f"{robustness.title}{better}, intervals with confidence {robustness.confidence:.4g}"
@@ -40,16 +43,26 @@ def lines_of(robustness: Robustness) -> Iterator[str]:
     cells: dict[str, list[Any]] = {}
     for row in robustness.table.to_dict("records"):
         cell = cells.setdefault(row["level"], [row["level"], row["scenarios"]])
-        low, high = number(row["low"]), number(row["high"])
-        between = None if NOTHING in (low, high) else f"[{low}, {high}]"
-        cell += [row["value"], _BEST if row["best"] else "", between]
+        cell += [row["value"], _BEST if row["best"] else "", interval(row["low"], row["high"])]
     yield table(headers, list(cells.values()), indent="  ")
     lost = int(robustness.table["lost"].max())
     if lost:
         yield f"  {count(lost, 'scenario')} left out"
 
 
-def data_of(robustness: Robustness) -> dict[str, Any]:
+def write_robustness(
+    entries: Sequence[Robustness], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
+) -> list[Path]:
+    """Write metrics and scenarios of all entries as tables; return the files."""
+    from palaestrai_mosaik.analysis.comparison.robustness import robustness_table
+
+    return [
+        write(robustness_table(entries, name), directory / file)
+        for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
+    ]
+
+
+def robustness_data(robustness: Robustness) -> dict[str, Any]:
     """Return the data of an entry for ``--json``."""
     return {
         **{

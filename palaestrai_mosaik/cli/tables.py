@@ -77,6 +77,12 @@ def number(value: float) -> str:
     return digits_text.rstrip("0").rstrip(".") if "." in digits_text else digits_text
 
 
+def interval(low: float, high: float) -> str | None:
+    """Format an interval: ``[0.1, 0.25]``, or return ``None`` if a limit is NaN."""
+    limits = number(low), number(high)
+    return None if NOTHING in limits else f"[{', '.join(limits)}]"
+
+
 def duration(seconds: float | None) -> str:
     """Format a duration with at most two units: ``0.41 s``, ``3 min 12 s``, ``2 h 05 min``."""
     if seconds is None or math.isnan(seconds):
