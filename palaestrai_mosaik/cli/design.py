@@ -65,10 +65,7 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     loaded = Design.load(design)
     if force:
         _refuse_at_work(loaded, loaded.folder if output is None else Path(output))
-    problems = check_documents(loaded, extent, allow_modules)
-    if problems:
-        if wants_json():
-            answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
+    if not check_documents(loaded, extent, allow_modules):
         return UNSOUND
     if loaded.spec.search is not None:
         return _make_search(loaded, design, output, force)
@@ -100,7 +97,7 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
     from palaestrai_mosaik.design.growing import GrowingFolder
     from palaestrai_mosaik.execution.job import held
 
-    from .run_lists import short_path
+    from .run_lists import arguments
 
     path = GrowingFolder.make(loaded.spec, loaded.folder if output is None else Path(output))
     with held(execution_lock(path), path):
@@ -110,16 +107,19 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
     if wants_json():
         data = {"design": loaded.spec.uid, "folder": path, "outcome": "new" if not counts["rows"] else "kept"}
         answer(data | dict(counts) | {"warnings": [str(warning) for warning in loaded.spec.warnings]})
-    name = shlex.quote(short_path(path))
+    name = arguments(path)
     say_unless_quiet(f"{name}: the search {loaded.spec.uid!r}, {count(counts['rows'], 'setting')}")
     say_unless_quiet(f"next: arsenai tune {shlex.quote(design)}{'' if output is None else f' -o {name}'}")
     say_unless_quiet(f"      arsenai submit {name} (on Slurm)")
     return FINISHED
 
 
-def check_documents(design: Design, extent: Extent, allow_modules: Modules) -> tuple[Problem, ...]:
-    """Check documents of ``design``; print and return their problems."""
-    return _check(design, extent, allow_modules)[1]
+def check_documents(design: Design, extent: Extent, allow_modules: Modules) -> bool:
+    """Check documents of ``design`` and print their problems; return whether there are none."""
+    _, problems = _check(design, extent, allow_modules)
+    if problems and wants_json():
+        answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
+    return not problems
 
 
 def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int, tuple[Problem, ...]]:
@@ -202,7 +202,11 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
         for factor in axis.factors
     ]
     if rows:
-        yield table(("factor", "kind", "values", "group", "varied as"), _without_empty(rows), "  ")
+        yield table(
+            ("factor", "kind", "values", "group", "varied as"),
+            [[cell or None for cell in row] for row in rows],
+            "  ",
+        )
     if spec.search is not None:
         yield from _search_lines(spec)
         return
@@ -299,11 +303,6 @@ def _plan_data(planned: Plan, path: str) -> dict[str, Any]:
         "warnings": planned.warnings,
         "search": None if spec.search is None else spec.resolved["search"],
     }
-
-
-def _without_empty(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
-    """Replace empty texts by ``None``, so that empty columns are omitted."""
-    return [[cell or None for cell in row] for row in rows]
 
 
 def _kind(factor: Factor) -> str:

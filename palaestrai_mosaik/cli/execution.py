@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +37,7 @@ from .output import (
     wants_json,
     without_progress,
 )
-from .run_lists import factors_of, print_failures, print_left_out, short_path
+from .run_lists import arguments, factors_of, print_failures, print_left_out, short_path
 from .submissions import (
     dry_lines,
     job_numbers,
@@ -92,7 +91,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     if opened.spec.search is not None:
         raise ExecutionError(
             f"{opened.path} is the folder of a search, which proposes its runs itself: "
-            f"arsenai resume {shlex.quote(short_path(opened.path))}"
+            f"arsenai resume {arguments(opened.path)}"
         )
     settings = user_settings(
         opened.spec.resolved.get("execution"),
@@ -235,7 +234,7 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
     print_collection(folder.path, summary)
     say_unless_quiet(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
     after = "next: arsenai analyse" if summary.whole else "to go on: arsenai resume"
-    say_unless_quiet(f"{after} {shlex.quote(short_path(folder.path))}{store_option(store)}")
+    say_unless_quiet(f"{after} {arguments(folder.path, store)}")
 
 
 def _failures(folder: DesignFolder, summary: Summary) -> list[dict[str, Any]]:
@@ -335,7 +334,7 @@ def submit(
         **options,
     )
     print_left_out(summary.before)
-    name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
+    name = arguments(opened.path, store)
     if dry_run and summary.runs:
         submission, tasks = plan_submission(opened, summary.runs, settings)
         for line in dry_lines(opened, settings, seconds_per_run, submission, [len(task) for task in tasks]):
@@ -372,7 +371,7 @@ def cancel(folder: str | None) -> int:
         return FINISHED
     tasks = f"{count(cancelled.running, 'running task')}, {cancelled.queued:,} queued"
     say_unless_quiet(f"cancelled {job_numbers(cancelled.jobs)}: {tasks}")
-    say_unless_quiet(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
+    say_unless_quiet(f"next: arsenai status {arguments(opened.path)}")
     return FINISHED
 
 
@@ -394,16 +393,16 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
             data["confirm"] = None if confirmed is None else _collected_data(confirmed)
         answer(data)
     results = [collected] if confirmed is None else [collected, confirmed]
-    _print_next(opened, results, store_option(store))
+    _print_next(opened, results, store)
     return FAILED if any(result.damaged or result.kept for result in results) else FINISHED
 
 
-def _print_next(folder: DesignFolder, results: Sequence[Collected], option: str) -> None:
-    """Print the next command, with the ``option`` for the store."""
+def _print_next(folder: DesignFolder, results: Sequence[Collected], store: str | None) -> None:
+    """Print the next command, and that ``store`` is needed from now on."""
     # unfinished runs have to be collected later
     left = any(result.going_on or result.damaged for result in results)
-    then = "status" if left else "analyse"
-    say_unless_quiet(f"next: arsenai {then} {shlex.quote(short_path(folder.path))}{option}")
+    option = store_option(store)
+    say_unless_quiet(f"next: arsenai {'status' if left else 'analyse'} {arguments(folder.path, store)}")
     if option and any(result.runs or result.before for result in results):
         say_unless_quiet(
             f"the results are now in this store: all other commands, such as status and resume, need{option}, too"

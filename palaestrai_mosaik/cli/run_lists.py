@@ -5,6 +5,7 @@ Separate from :mod:`.tables`, so that commands without a design need not import 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from palaestrai_mosaik.design.model import INACTIVE, Factor
 from palaestrai_mosaik.execution import RunStatus
 from palaestrai_mosaik.text import count, listed
 
+from .common import store_option
 from .output import compose, quiet, say, say_unless_quiet, status
 from .tables import first_line, number, table
 
@@ -105,6 +107,11 @@ def factor_value(factor: Factor, value: Any) -> Any:
         # compare types, too: True equals 1, but is another level
         return next(label for level, label in levels if type(level) is type(value) and level == value)
     return value
+
+
+def arguments(folder: Path, store: str | None = None) -> str:
+    """Return the arguments of a suggested command for a design's folder and its store."""
+    return f"{shlex.quote(short_path(folder))}{store_option(store)}"
 
 
 def short_path(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -36,9 +35,9 @@ from palaestrai_mosaik.execution.status import RunState, job_path
 from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
-from .common import find_folder, store_option
+from .common import find_folder
 from .output import say, wants_json
-from .run_lists import factors_of, list_runs, reason_lines, short_path
+from .run_lists import arguments, factors_of, list_runs, reason_lines, short_path
 from .tables import duration, number, table
 from .tune import failed_settings, retry_lines
 
@@ -63,20 +62,20 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     say(f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which")
     say(f"{count(data['documents'], 'document')} are executed")
     say(table(("status", "documents"), data["counts"].items(), indent="  ", statuses="status"))
-    arguments = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
+    target = arguments(opened.path, store)
     if opened.rounds is not None:
-        for line in (*opened.rounds.lines(), _growth(opened.rounds, arguments)):
+        for line in (*opened.rounds.lines(), _growth(opened.rounds, target)):
             say(line)
     if data["settings"] is not None:
         for line in _search_lines(data, retries_text(settings)):
             say(line)
     reasons = list(reason_lines(failure_reasons(settings), (run["run"] for run in data["failed"])))
     _print_runs(data, reasons)
-    for line in (*_left_lines(data, arguments), *_cluster_lines(data), *_time_lines(data)):
+    for line in (*_left_lines(data, target), *_cluster_lines(data), *_time_lines(data)):
         say(line)
     if data["not_collected"]:
         ended = "finished run" if opened.spec.search is None else "run"
-        say(f"{count(data['not_collected'], ended)} to be collected: arsenai collect {arguments}")
+        say(f"{count(data['not_collected'], ended)} to be collected: arsenai collect {target}")
     return FINISHED
 
 
@@ -136,7 +135,7 @@ def _cluster_lines(data: dict[str, Any]) -> Iterator[str]:
     yield from data["faults"]
 
 
-def _left_lines(data: dict[str, Any], arguments: str) -> Iterator[str]:
+def _left_lines(data: dict[str, Any], target: str) -> Iterator[str]:
     """Yield the next steps of a search, with the commands."""
     if data["search_over"] is None:
         return
@@ -145,21 +144,21 @@ def _left_lines(data: dict[str, Any], arguments: str) -> Iterator[str]:
             if data["failed_tasks"] is not None:
                 n, output = data["failed_tasks"]["tasks"], short_path(data["failed_tasks"]["output"])
                 yield f"{count(n, 'task')} of the newest submission failed: what they printed is in {output}"
-            yield f"the search is not over: arsenai resume {arguments}"
+            yield f"the search is not over: arsenai resume {target}"
         return
     yield f"the search is over: {data['search_over']}"
     left = sum(by is None for by in data["retried"].values())
-    yield from retry_lines(data["to_retry"], left, arguments)
+    yield from retry_lines(data["to_retry"], left, target)
     if data["confirm"] is not None:
-        yield from _confirmation_lines(**data["confirm"], arguments=arguments)
+        yield from _confirmation_lines(**data["confirm"], target=target)
 
 
-def _confirmation_lines(*, runs: int, finished: int, failed: int, arguments: str) -> Iterator[str]:
+def _confirmation_lines(*, runs: int, finished: int, failed: int, target: str) -> Iterator[str]:
     """Yield the state of the runs that confirm the best settings, unless all have finished."""
     if finished < runs or not runs:
         progress = f"{finished:,} of {count(runs, 'run')} finished" if runs else "not yet"
         failures = f", {failed:,} failed" if failed else ""
-        command = f": arsenai resume {arguments}" if finished + failed < runs or not runs else ""
+        command = f": arsenai resume {target}" if finished + failed < runs or not runs else ""
         yield f"the best settings with fresh seeds: {progress}{failures}{command}"
 
 
@@ -167,9 +166,7 @@ def _as_json(
     folder: DesignFolder, states: States, store: str | None, settings: Sequence[SettingRecord]
 ) -> dict[str, Any]:
     counts = Counter(state.status for state in states.runs)
-    failed = [state for state in states.runs if state.status in _FAILED]
     running = [state for state in states.runs if state.status is RunStatus.RUNNING]
-    values = row_values(folder, {state.planned.uid for state in failed})
     left, rounds = time_left(folder, states), folder.rounds
     return {
         "design": folder.spec.uid,
@@ -183,15 +180,7 @@ def _as_json(
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
         "not_reached": _not_reached(folder, states),
-        "failed": [
-            {
-                "run": state.planned.uid,
-                "factors": factors_of(folder, values[state.planned.uid]),
-                "error": state.error or state.status,
-                "log": _log(folder, state),
-            }
-            for state in failed
-        ],
+        "failed": _failed(folder, states),
         "running": [_running(state) for state in running],
         "submissions": _submissions(folder, states),
         "problems": list(states.problems),
@@ -200,6 +189,21 @@ def _as_json(
         "seconds_left": left.seconds,
         "processes": left.processes,
     }
+
+
+def _failed(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
+    """Return the failed runs, with their factors, errors and logs."""
+    failed = [state for state in states.runs if state.status in _FAILED]
+    values = row_values(folder, {state.planned.uid for state in failed})
+    return [
+        {
+            "run": state.planned.uid,
+            "factors": factors_of(folder, values[state.planned.uid]),
+            "error": state.error or state.status,
+            "log": _log(folder, state),
+        }
+        for state in failed
+    ]
 
 
 def _running(state: RunState) -> dict[str, Any]:
@@ -225,11 +229,11 @@ def _not_reached(folder: DesignFolder, states: States) -> dict[str, Any] | None:
     return {"runs": len(late), "log": short_path(folder.path / logs[-1]) if logs else None}
 
 
-def _growth(rounds: Rounds, arguments: str) -> str:
+def _growth(rounds: Rounds, target: str) -> str:
     """Return whether rows are added to a design that grows, and the command."""
     if rounds.ended:
         return f"no more rows: {rounds.ended}"
-    return f"rows are added when these have been executed: arsenai run {arguments}"
+    return f"rows are added when these have been executed: arsenai run {target}"
 
 
 def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingRecord]) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from palaestrai_mosaik.execution import RunStatus, Settings
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.text import count
 
-from .answers import answer, problems_data
-from .common import store_option
+from .answers import answer
 from .output import compose, say, say_unless_quiet, status, wants_json, warn, without_progress
-from .run_lists import factor_value, print_failures, reason_lines, short_path
+from .run_lists import arguments, factor_value, print_failures, reason_lines, short_path
 from .submissions import dry_lines, print_collection, submission_data, submitted_lines
 from .tables import duration, number, table
 
@@ -62,10 +61,7 @@ def tune(
     _optuna()
     for warning in loaded.spec.warnings:
         warn(str(warning))
-    problems = check_documents(loaded, extent, allow_modules)
-    if problems:
-        if wants_json():
-            answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
+    if not check_documents(loaded, extent, allow_modules):
         return UNSOUND
     path = loaded.folder if output is None else Path(output)
     modules = None if allow_modules is None else ",".join(allow_modules)
@@ -153,31 +149,36 @@ def _expected(
 
 
 def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | None) -> Iterator[str]:
-    name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+    name = arguments(folder.path, store)
     submitted = done.submitted
     if submitted.live:
         yield f"{count(submitted.live, 'task')} of earlier submissions wait or run"
     if submitted.submission is not None:
         yield from submitted_lines(folder, submitted.submission)
     if done.over is not None:
-        yield f"the search is over: {done.over}"
-        yield from retry_lines(done.to_retry, done.retries_left, name)
-        confirming = done.confirming
-        if confirming is not None and confirming.submission is not None:
-            yield "with fresh seeds, the best settings:"
-            yield from submitted_lines(DesignFolder.open(folder.path / CONFIRM), confirming.submission)
-        yield from best_lines(folder.spec, done.best)
-        yield from winner_lines(folder.spec, folder.path, done.best, done.winner)
-        left = confirming is not None and confirming.before.get(RunStatus.FINISHED, 0) < confirming.considered
-        yield f"next: arsenai {'status' if left else 'report'} {name}"
-        if left:
-            yield f"      arsenai resume {name} (once these runs have ended)"
+        yield from _over_lines(folder, done, name)
         return
     if submitted.submission is None and not submitted.tasks:
         yield "nothing to submit"
     if submitted.submission is not None or submitted.live:
         yield f"next: arsenai status {name}"
         yield f"      arsenai resume {name} (once the tasks have ended: collects, confirms, or goes on)"
+
+
+def _over_lines(folder: DesignFolder, done: SearchSubmission, name: str) -> Iterator[str]:
+    """Yield the results of a search that is over, and the next commands for ``name``."""
+    yield f"the search is over: {done.over}"
+    yield from retry_lines(done.to_retry, done.retries_left, name)
+    confirming = done.confirming
+    if confirming is not None and confirming.submission is not None:
+        yield "with fresh seeds, the best settings:"
+        yield from submitted_lines(DesignFolder.open(folder.path / CONFIRM), confirming.submission)
+    yield from best_lines(folder.spec, done.best)
+    yield from winner_lines(folder.spec, folder.path, done.best, done.winner)
+    left = confirming is not None and confirming.before.get(RunStatus.FINISHED, 0) < confirming.considered
+    yield f"next: arsenai {'status' if left else 'report'} {name}"
+    if left:
+        yield f"      arsenai resume {name} (once these runs have ended)"
 
 
 def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, Any]:
@@ -232,11 +233,10 @@ def _is_complete(summary: TuneSummary) -> bool:
 
 
 def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
-    name = shlex.quote(short_path(summary.folder))
-    folder = f"{name}{store_option(store)}"
+    folder = arguments(summary.folder, store)
     runs = sum(summary.ended.values())
     say_unless_quiet(
-        f"{name}: {count(sum(summary.states.values()), 'setting')}, {count(runs, 'run')} executed now, "
+        f"{arguments(summary.folder)}: {count(sum(summary.states.values()), 'setting')}, {count(runs, 'run')} executed now, "
         f"in {duration(summary.seconds)}"
     )
     for state, n in sorted(summary.states.items()):
