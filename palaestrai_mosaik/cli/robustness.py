@@ -13,7 +13,7 @@ from .tables import interval, table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.analysis.comparison import Robustness
+    from palaestrai_mosaik.analysis.comparison.robustness import Robustness
 
 #: titles of the metrics
 _TITLES = {
