@@ -1,7 +1,7 @@
-"""Where the commands of the distribution ``mosaik-agents`` start.
+"""Entry points of the commands of the distribution ``mosaik-agents``.
 
-OFFIS's distribution palaestrai-mosaik has a package ``palaestrai_mosaik``, too, and takes the place of this one when it
-is installed beside it. Then nothing within the package can say so; this module, outside of it, does.
+OFFIS's distribution palaestrai-mosaik has a package ``palaestrai_mosaik``, too, and replaces this one when it is
+installed beside it. This module is outside of the package, so that it can report that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PACKAGE = "palaestrai_mosaik"
 _MARK = "mosaik-agents"
 _ADVICE = f"""\
 the package {_PACKAGE!r} that Python finds is not the one of {_MARK}, but
-  {{found}}
+  {{origin}}
 OFFIS's palaestrai-mosaik has a package of the same name; the two cannot share an environment. To use {_MARK}:
   {{pip}} uninstall palaestrai-mosaik
 and then install {_MARK} again. Its MosaikEnvironment runs worlds that were made for palaestrai-mosaik."""
@@ -39,9 +39,9 @@ def arsenai() -> int:
 
 def _check() -> None:
     """Exit with advice if the package is another one than that of this distribution."""
-    found = find_spec(_PACKAGE)  # (of a package at the top, so nothing is imported)
-    file = Path(found.origin) if found is not None and found.origin is not None else None
+    spec = find_spec(_PACKAGE)
+    file = Path(spec.origin) if spec is not None and spec.origin is not None else None
     if file is not None and _MARK in file.read_text(encoding="utf-8", errors="replace"):
         return
-    where = "nothing" if found is None else file or ", ".join(found.submodule_search_locations or ())
-    sys.exit(_ADVICE.format(found=where, pip=f'"{sys.executable}" -m pip'))
+    origin = "nothing" if spec is None else file or ", ".join(spec.submodule_search_locations or ())
+    sys.exit(_ADVICE.format(origin=origin, pip=f'"{sys.executable}" -m pip'))

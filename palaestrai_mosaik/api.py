@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Union
@@ -147,12 +148,7 @@ def view(
     from palaestrai_mosaik.web import theatre
 
     choice = theatre.MotionChoice(phases, episode, beside)
-    if isinstance(shown, str | os.PathLike) and os.path.isfile(os.path.join(shown, MANIFEST)):
-        shown = DesignFolder.open(Path(shown))
-    if isinstance(shown, Design):
-        shown = DesignFolder.open(shown.folder)
-    if isinstance(shown, DesignFolder):
-        shown = Results(shown)
+    shown = _results_of(shown)
     several = isinstance(shown, Results) or (not isinstance(shown, RecordedRun) and len(runs) != 1)
     if several and choice != theatre.MotionChoice():
         raise StoreError(
@@ -164,22 +160,27 @@ def view(
         return theatre.run_page(shown.store, shown.instance, choice, height=height)
     if isinstance(shown, Results):
         return theatre.design_page(shown.folder, shown.store, height=height)
-    opened = shown if isinstance(shown, Store) else Store(shown, read_only=True)
-    try:
+    with nullcontext(shown) if isinstance(shown, Store) else Store(shown, read_only=True) as store:
         if len(runs) == 1:
-            return theatre.run_page(opened, runs[0], choice, height=height)
+            return theatre.run_page(store, runs[0], choice, height=height)
         if runs:
-            return theatre.comparison_page(opened, runs, height=height)
-        return theatre.store_page(opened, height=height)
-    finally:
-        if opened is not shown:
-            opened.close()
+            return theatre.comparison_page(store, runs, height=height)
+        return theatre.store_page(store, height=height)
+
+
+def _results_of(shown: Shown | None) -> AnyStore | RecordedRun | Results | None:
+    """Replace a design, or its folder, by its results; return anything else unchanged."""
+    if isinstance(shown, str | os.PathLike) and os.path.isfile(os.path.join(shown, MANIFEST)):
+        return Results(DesignFolder.open(Path(shown)))
+    if isinstance(shown, Design):
+        return Results(DesignFolder.open(shown.folder))
+    return Results(shown) if isinstance(shown, DesignFolder) else shown
 
 
 def _reopened(kind: type[RecordedRun], run: str, store: Store) -> RecordedRun:
     """Unpickle a run, and open its store."""
     reopened = kind(run, store)
-    reopened._own = True
+    reopened._owns_store = True
     return reopened
 
 
@@ -201,7 +202,7 @@ class RecordedRun:
     """
 
     def __init__(self, run: str = "latest", store: AnyStore | None = None):
-        self._own = not isinstance(store, Store)
+        self._owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else Store(store, read_only=True)
         try:
             self.instance = self.store.find_run(run)
@@ -211,7 +212,7 @@ class RecordedRun:
 
     def close(self) -> None:
         """Close the store, unless the caller had opened it."""
-        if self._own:
+        if self._owns_store:
             self.store.close()
 
     def __copy__(self) -> Self:
@@ -285,6 +286,9 @@ class RecordedRun:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.steps`: ``agent``, ``episode``, ``columns``, ...
 
+        Returns:
+            The columns of :meth:`Store.steps`, with names of phases and dates.
+
         Raises:
             StoreError: there is no such phase, agent, column or other filter value.
         """
@@ -297,19 +301,23 @@ class RecordedRun:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.environment_states`: ``environment``, ``episode``, ``columns``, ...
 
+        Returns:
+            The columns of :meth:`Store.environment_states`, with names of phases and dates.
+
         Raises:
             StoreError: there is no such phase, environment, column or other filter value.
         """
         return self._dated(self.store.environment_states(self.instance, phase, **filters), phase)
 
     def frames(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
-        """Return the rendered frames of environments, one row per frame, with its PNG image in the column ``png``.
-
-        There are frames if the document requested them (``frames``).
+        """Return the rendered frames of environments, if the document requested them (``frames``).
 
         Args:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.frames`: ``environment``, ``worker``, ``episode``, ``evaluation``, ...
+
+        Returns:
+            One row per frame, with its PNG image in the column ``png``.
 
         Raises:
             StoreError: there is no such phase or environment.
@@ -322,6 +330,9 @@ class RecordedRun:
         Args:
             phase: number or name of a phase; ``None``: all.
             filters: those of :meth:`Store.statistics`: ``agent``, ``episode``, ``key``, ...
+
+        Returns:
+            The columns of :meth:`Store.statistics`, with names of phases.
 
         Raises:
             StoreError: there is no such phase or agent.
@@ -336,7 +347,7 @@ class RecordedRun:
         environment: str | None = None,
         **options: Any,
     ) -> Figure:
-        """Draw objective and rewards; return a figure, which a notebook shows.
+        """Draw objective and rewards.
 
         Args:
             sensors: patterns (``*``, ``?``) of columns. Each gets its own panel with the matching
@@ -345,6 +356,9 @@ class RecordedRun:
             environment: uid of an environment: only the bodies in it; ``None``: all.
             options: ``phase``, ``episode``, ``fold`` and ``limits`` of
                 :func:`~palaestrai_mosaik.analysis.plot.run_figure`.
+
+        Returns:
+            The figure, which a notebook shows.
 
         Raises:
             StoreError: there is no such agent, environment, phase, episode or sensor, or there is nothing to plot.
@@ -360,13 +374,16 @@ class RecordedRun:
         phase: int | str | None = None,
         fold: Fold = "mean",
     ) -> Figure:
-        """Draw the learning curves; return a figure, which a notebook shows.
+        """Draw the learning curves.
 
         Args:
             statistics: patterns (``*``, ``?``) of keys of statistics. Each gets its own panel.
             agent: name of an agent; ``None``: all.
             phase: number or name of a phase; ``None``: all.
             fold: how to aggregate the objective over an episode, ``"mean"`` or ``"sum"``.
+
+        Returns:
+            The figure, which a notebook shows.
 
         Raises:
             StoreError: there is no such agent, phase or statistic, or there is nothing to plot.
@@ -384,7 +401,16 @@ class RecordedRun:
         beside: int | str | None = None,
         height: int = HEIGHT,
     ) -> Page:
-        """Build the page of the run, which a notebook shows; arguments as for :func:`view`.
+        """Build the page of the run.
+
+        Args:
+            phases: numbers or names of the phases to show in motion; none: all, as long as the page stays small.
+            episode: the episode of each phase: a number, ``"newest"`` or ``"worst"``.
+            beside: number or name of the phase that is shown beside the first one.
+            height: of the page in the notebook, in pixels.
+
+        Returns:
+            The page, which a notebook shows.
 
         Raises:
             StoreError: there is no such phase or episode.

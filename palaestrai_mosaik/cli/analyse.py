@@ -1,4 +1,4 @@
-"""``arsenai analyse``, ``compare`` and ``report``: the results of a design as tables and files."""
+"""``arsenai analyse`` and ``report``: the results of a design as tables and files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.text import count, joined
 
 from .answers import answer
-from .common import store_option
+from .common import find_folder, store_option
 from .output import count_progress, say, say_unless_quiet, wants_json, warn
-from .tables import NOTHING, byte_size, number, table
+from .tables import byte_size, interval, table
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from palaestrai_mosaik.analysis.beside import Beside
-    from palaestrai_mosaik.analysis.comparison import Comparison
     from palaestrai_mosaik.analysis.comparison.robustness import Robustness
     from palaestrai_mosaik.analysis.discovery import Discovery
     from palaestrai_mosaik.analysis.report import ReportData, SearchData
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
 # maximum number of printed pairs, the strongest ones; the file has all
 _MOST_PAIRS = 10
 _DIGITS = "%.10g"
-# printed instead of an interval if all values are equal
-_EQUAL = "all equal"
-# the frames of a comparison, with one file each
-_FRAMES = ("levels", "pairs", "cells", "profiles")
 
 
 def analyse(
@@ -72,13 +67,10 @@ def analyse(
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import choose_outcomes
 
-    from .beside import beside_data, beside_of
-    from .common import find_folder
-    from .discovery import data_of
-    from .robustness import data_of as robustness_data
+    from .beside import beside_of
 
-    with _reading() as reading:
-        results = Results(find_folder(folder), store, reading)
+    with outcome_progress() as progress:
+        results = Results(find_folder(folder), store, progress)
         names = choose_outcomes(results, outcomes)
         analysis = _analysed(results, methods, names, discover)
     analysis.search = None if analysis.boxes_only else _search_of(results, store)
@@ -95,40 +87,8 @@ def analyse(
         warn(warning)
     say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
-        answer(
-            {
-                **_design_data(results, names),
-                "search": None if analysis.search is None else analysis.search.data(),
-                "beside": None if analysis.beside is None else beside_data(analysis.beside),
-                "outcomes": _moments(results, names),
-                "methods": [
-                    {
-                        **{
-                            "outcome": entry.outcome,
-                            "method": entry.method,
-                            "used": entry.used,
-                            "lost": entry.lost,
-                        },
-                        **{
-                            "executed": entry.executed,
-                            "refused": entry.refused or None,
-                            "notes": entry.notes,
-                        },
-                        "indices": entry.frame,
-                    }
-                    for entry in analysis.indices
-                ],
-                "discoveries": [data_of(entry) for entry in analysis.discoveries],
-                "robustness": [robustness_data(entry) for entry in analysis.robustness],
-                "files": written,
-            }
-        )
-    requested = methods or results.spec.analysis.methods
-    refused = [entry for entry in analysis.indices if entry.refused]
-    failed = any(entry.refused for entry in analysis.discoveries) or analysis.no_robustness
-    return (
-        FAILED if failed or (refused and (requested or len(refused) == len(analysis.indices))) else FINISHED
-    )
+        answer(_analysis_data(results, names, analysis) | {"files": written})
+    return FAILED if analysis.is_failed(methods or results.spec.analysis.methods) else FINISHED
 
 
 @dataclass
@@ -144,6 +104,13 @@ class _Analysis:
     search: SearchResult | None = None
     beside: Beside | None = None
 
+    def is_failed(self, requested: Sequence[str]) -> bool:
+        """Return whether a part failed: boxes, robustness, a ``requested`` method, or without these all methods."""
+        if any(entry.refused for entry in self.discoveries) or self.no_robustness:
+            return True
+        refused = [bool(entry.refused) for entry in self.indices]
+        return any(refused) if requested else bool(refused) and all(refused)
+
 
 def _analysed(
     results: Results, methods: Sequence[str], names: Sequence[str], discover: Sequence[str]
@@ -154,30 +121,30 @@ def _analysed(
     from palaestrai_mosaik.analysis.sensitivity import sensitivity
 
     boxes_only = bool(discover) and not methods
-    with _drawing("analyse") as drawing, _drawing("discover") as searching:
+    with resample_progress("analyse") as drawing, resample_progress("discover") as searching:
         indices = () if boxes_only else sensitivity(results, methods, names, drawing)
         discovered = () if methods and not discover else discover_design(results, discover, searching)
     if methods or discover:
         return _Analysis(boxes_only, indices, discovered, (), "")
-    with _drawing("robustness") as drawing:
+    with resample_progress("robustness") as drawing:
         return _Analysis(boxes_only, indices, discovered, *robustness_design(results, drawing))
 
 
 def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
     """Yield the printed parts of an analysis."""
-    from .beside import lines_of_beside
-    from .discovery import lines_of
-    from .robustness import lines_of as lines_of_robustness
+    from .beside import beside_lines
+    from .discovery import discovery_lines
+    from .robustness import robustness_lines
 
     yield from ("\n".join(_sensitivity_lines(entry)) for entry in analysis.indices)
     if not analysis.indices and not analysis.boxes_only and results.spec.search is None:
         yield f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
-    yield from ("\n".join(lines_of(entry)) for entry in analysis.discoveries)
-    yield from ("\n".join(lines_of_robustness(entry)) for entry in analysis.robustness)
+    yield from ("\n".join(discovery_lines(entry)) for entry in analysis.discoveries)
+    yield from ("\n".join(robustness_lines(entry)) for entry in analysis.robustness)
     if analysis.search is not None:
         yield "\n".join(_search_lines(results.spec, analysis.search))
     if analysis.beside is not None:
-        yield "\n".join(lines_of_beside(analysis.beside))
+        yield "\n".join(beside_lines(analysis.beside))
 
 
 def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> list[Path]:
@@ -185,23 +152,22 @@ def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> l
     from palaestrai_mosaik.analysis.sensitivity import tidy
 
     from .discovery import write_discoveries
+    from .robustness import write_robustness
 
-    written = [_write_table(results.table(), directory / "outcomes.csv")]
+    written = [write_table(results.table(), directory / "outcomes.csv")]
     if analysis.search is not None:
         written += [
-            _write_table(frame, directory / f"search-{name}.csv", _DIGITS)
+            write_digits(frame, directory / f"search-{name}.csv")
             for name, frame in _search_tables(results.spec, analysis.search).items()
         ]
     if analysis.beside is not None:
-        written.append(_write_table(analysis.beside.table(), directory / "beside.csv", _DIGITS))
+        written.append(write_digits(analysis.beside.table(), directory / "beside.csv"))
     if analysis.indices:
-        written.append(_write_table(tidy(analysis.indices), directory / "sensitivity.csv", _DIGITS))
+        written.append(write_digits(tidy(analysis.indices), directory / "sensitivity.csv"))
     if analysis.discoveries:
-        written += write_discoveries(
-            analysis.discoveries, directory, lambda frame, file: _write_table(frame, file, _DIGITS)
-        )
+        written += write_discoveries(analysis.discoveries, directory, write_digits)
     if analysis.robustness:
-        written += _write_robustness(analysis.robustness, directory)
+        written += write_robustness(analysis.robustness, directory, write_digits)
     return written
 
 
@@ -216,6 +182,35 @@ def _analysis_warnings(results: Results, analysis: _Analysis) -> Iterator[str]:
         f"{entry.outcome} by {entry.method}: {entry.refused}" for entry in analysis.indices if entry.refused
     )
     yield from (f"{entry.condition}: {entry.refused}" for entry in analysis.discoveries if entry.refused)
+
+
+def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) -> dict[str, Any]:
+    from .beside import beside_data
+    from .discovery import discovery_data
+    from .robustness import robustness_data
+
+    methods = [
+        {
+            "outcome": entry.outcome,
+            "method": entry.method,
+            "used": entry.used,
+            "lost": entry.lost,
+            "executed": entry.executed,
+            "refused": entry.refused or None,
+            "notes": entry.notes,
+            "indices": entry.frame,
+        }
+        for entry in analysis.indices
+    ]
+    return {
+        **design_data(results, names),
+        "search": None if analysis.search is None else analysis.search.data(),
+        "beside": None if analysis.beside is None else beside_data(analysis.beside),
+        "outcomes": _moments(results, names),
+        "methods": methods,
+        "discoveries": [discovery_data(entry) for entry in analysis.discoveries],
+        "robustness": [robustness_data(entry) for entry in analysis.robustness],
+    }
 
 
 def _search_of(results: Results, store: str | None) -> SearchResult | None:
@@ -291,12 +286,12 @@ def _search_data(spec: DesignSpec, result: SearchResult) -> SearchData:
     )
 
 
-def _reading() -> AbstractContextManager[ProgressCallback | None]:
+def outcome_progress() -> AbstractContextManager[ProgressCallback | None]:
     """Create the progress display for reading outcomes."""
     return count_progress("outcomes", "read", "value")
 
 
-def _drawing(name: str) -> AbstractContextManager[ProgressCallback | None]:
+def resample_progress(name: str) -> AbstractContextManager[ProgressCallback | None]:
     """Create the progress display for drawing resamples."""
     return count_progress(name, "drawn", "resample")
 
@@ -317,7 +312,7 @@ def runs_line(results: Results, names: Sequence[str]) -> str:
     return count(lost["runs"], "run") + (f" ({summary})" if summary else "")
 
 
-def _design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
+def design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
     from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
 
     counted = count_missing_runs(results.outcomes(), names)
@@ -383,7 +378,7 @@ def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
     cells: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
     for row in frame.to_dict("records"):
         where = tuple(row[key] for key in keys)
-        cells.setdefault(where, {})[str(row["index"])] = [row["value"], _between(row)]
+        cells.setdefault(where, {})[str(row["index"])] = [row["value"], interval(row["low"], row["high"])]
     headers = [*(" x " if key == "factor2" else key for key in keys)]
     headers += [title for index in indices for title in (index, "")]
     rows = [
@@ -393,12 +388,13 @@ def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
     return table(headers, rows, indent="  ")
 
 
-def _between(row: dict[Any, Any]) -> str | None:
-    low, high = number(row["low"]), number(row["high"])
-    return None if NOTHING in (low, high) else f"[{low}, {high}]"
+def write_digits(frame: pd.DataFrame, file: Path) -> Path:
+    """Write a table of figures with ten digits as CSV; return the file."""
+    return write_table(frame, file, _DIGITS)
 
 
-def _write_table(frame: pd.DataFrame, file: Path, digits: str | None = None) -> Path:
+def write_table(frame: pd.DataFrame, file: Path, digits: str | None = None) -> Path:
+    """Write a table as CSV, by default with all digits; return the file."""
     try:
         files.make_folder(file.parent, parents=True)
         with files.writing_text(file) as stream:
@@ -406,185 +402,6 @@ def _write_table(frame: pd.DataFrame, file: Path, digits: str | None = None) -> 
     except OSError as error:
         raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
     return file
-
-
-def compare(
-    folder: str | None,
-    *,
-    store: str | None,
-    by: Sequence[str],
-    baseline: str | None,
-    outcomes: Sequence[str],
-    output: str | None,
-) -> int:
-    """Compare levels of factors of a design; print tables and write them as CSV."""
-    from palaestrai_mosaik.analysis.comparison import compare_design
-    from palaestrai_mosaik.analysis.results import Results
-
-    from .common import find_folder
-
-    with _reading() as reading, _drawing("compare") as drawing:
-        results = Results(find_folder(folder), store, reading)
-        comparisons = compare_design(results, by, baseline, outcomes, progress=drawing)
-    directory = Path(output) if output is not None else results.folder.path / ANALYSIS
-    say(runs_line(results, [outcome.name for outcome in results.outcome_specs]), end="\n\n")
-    for comparison in comparisons:
-        say("\n".join(_comparison_lines(comparison)), end="\n\n")
-    written = list(_write_comparisons(comparisons, directory))
-    _say_compared(results, comparisons, written, store)
-    if wants_json():
-        compared = [_comparison_data(comparison) for comparison in comparisons]
-        names = [outcome.name for outcome in results.outcome_specs]
-        answer({**_design_data(results, names), "comparisons": compared, "files": written})
-    return FINISHED
-
-
-def compare_robustness(
-    folder: str | None,
-    *,
-    store: str | None,
-    by: Sequence[str],
-    over: Sequence[str],
-    satisfice: Sequence[str],
-    outcomes: Sequence[str],
-    output: str | None,
-) -> int:
-    """Print how robust the levels of the factors ``by`` are over scenarios; write tables as CSV.
-
-    Missing arguments are taken from the design (``analysis.robustness``).
-    """
-    from palaestrai_mosaik.analysis.comparison.robustness import robustness
-    from palaestrai_mosaik.analysis.results import Results
-    from palaestrai_mosaik.design.model import RobustnessSpec
-
-    from .common import find_folder
-    from .robustness import data_of, lines_of, names_of
-
-    with _reading() as reading, _drawing("compare") as drawing:
-        results = Results(find_folder(folder), store, reading)
-        defaults = results.spec.analysis.robustness or RobustnessSpec()
-        factors = names_of(by) or defaults.by, names_of(over) or defaults.over
-        if not outcomes and results.spec.analysis.robustness is not None:
-            outcomes = [item.name for item in results.outcome_specs if item.better is not None]
-        entries = robustness(results, *factors, outcomes, satisfice or defaults.satisfice, drawing)
-    directory = Path(output) if output is not None else results.folder.path / ANALYSIS
-    names = [outcome.name for outcome in results.outcome_specs]
-    say(runs_line(results, names), end="\n\n")
-    for item in entries:
-        say("\n".join(lines_of(item)), end="\n\n")
-    written = _write_robustness(entries, directory)
-    _say_compared(results, entries, written, store)
-    if wants_json():
-        compared = [data_of(item) for item in entries]
-        answer({**_design_data(results, names), "robustness": compared, "files": written})
-    return FINISHED
-
-
-def _write_robustness(entries: Sequence[Robustness], directory: Path) -> list[Path]:
-    """Write metrics and scenarios of all entries as CSV; return the files."""
-    from palaestrai_mosaik.analysis.comparison.robustness import robustness_table
-
-    return [
-        _write_table(robustness_table(entries, name), directory / file, _DIGITS)
-        for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
-    ]
-
-
-def _say_compared(
-    results: Results,
-    comparisons: Sequence[Comparison | Robustness],
-    written: Sequence[Path],
-    store: str | None,
-) -> None:
-    """Print the written files, the warnings about comparisons, and the next command."""
-    for file in written:
-        say_unless_quiet(file)
-    if results.not_collected:
-        warn(results.not_collected)
-    for comparison in comparisons:
-        for warning in comparison.warnings:
-            warn(f"{comparison.title}: {warning}")
-    say_unless_quiet(next_step(results.folder.path, store))
-
-
-def _comparison_data(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "outcome": comparison.outcome,
-        "by": comparison.by,
-        "better": comparison.options.better,
-        "confidence": comparison.options.confidence,
-        "constant": comparison.constant,
-        "levels": comparison.levels,
-        "pairs": comparison.pairs,
-        "warnings": comparison.warnings,
-        "notes": comparison.notes,
-    }
-
-
-def _comparison_lines(comparison: Comparison) -> Iterator[str]:
-    better = f" ({comparison.options.better} is better)" if comparison.options.better is not None else ""
-    share = f"{comparison.options.confidence:.4g}"
-    yield f"{comparison.title}{better}, intervals with confidence {share}"
-    if comparison.constant is not None:
-        runs = int(comparison.levels["n"].sum())
-        yield f"  all {runs:,} runs gave {number(comparison.constant)}: there is nothing to compare"
-        return
-    aggregates = ("mean", "", "IQM", "", "median", "")
-    unequal = () if comparison.equal_settings else ("settings",)
-    yield table(
-        ("level", "runs", "lost", *unequal, *aggregates, "std"),
-        [_level(row, unequal) for row in comparison.levels.to_dict("records")],
-        indent="  ",
-    )
-    yield ""
-    yield table(
-        ("pair", "n", "lost", "difference", "", "p", "p (Holm)", "better", "improvement", "", "p"),
-        [_pair(row) for row in comparison.pairs.to_dict("records")],
-        indent="  ",
-    )
-    yield from (f"  {note}" for note in comparison.notes)
-
-
-def _level(row: dict[Any, Any], columns: Sequence[str]) -> tuple[Any, ...]:
-    aggregates = (
-        part for name in ("mean", "iqm", "median") for part in (row[name], _between_columns(row, name))
-    )
-    more = (row[name] for name in columns)
-    return (row["level"], row["n"], row["lost"] or None, *more, *aggregates, row["std"])
-
-
-def _pair(row: dict[Any, Any]) -> tuple[Any, ...]:
-    n = row["n"] if row["n"] == row["n_b"] else f"{row['n']} and {row['n_b']}"
-    return (
-        *(f"{row['a']} - {row['b']}", n, row["lost"] or None),
-        *(row["difference"], _between_columns(row, "difference")),
-        *(row["p"], row["p_holm"], row["favours"] or None),
-        *(row["improvement"], _between_columns(row, "improvement"), row["improvement_p"]),
-    )
-
-
-def _between_columns(row: dict[Any, Any], name: str) -> str | None:
-    low, high = number(row[f"{name}_low"]), number(row[f"{name}_high"])
-    if NOTHING not in (low, high):
-        return f"[{low}, {high}]"
-    return _EQUAL if row["n"] > 1 and row["distinct"] == 1 and name != "improvement" else None
-
-
-def _write_comparisons(comparisons: Sequence[Comparison], directory: Path) -> Iterator[Path]:
-    """Write each kind of frame of all comparisons to one file; yield the files."""
-    import pandas as pd
-
-    for name in _FRAMES:
-        frames = [_labelled(comparison, getattr(comparison, name)) for comparison in comparisons]
-        whole = pd.concat([frame for frame in frames if len(frame)] or frames)
-        yield _write_table(whole, directory / f"comparison-{name}.csv")
-
-
-def _labelled(comparison: Comparison, frame: pd.DataFrame) -> pd.DataFrame:
-    labelled = frame.copy()
-    labelled.insert(0, "outcome", comparison.outcome)
-    labelled.insert(1, "by", " and ".join(comparison.by))
-    return labelled
 
 
 def report(
@@ -609,11 +426,14 @@ def report(
     from palaestrai_mosaik.analysis.results import Results
 
     from .beside import beside_of
-    from .common import find_folder
 
-    with _reading() as reading, _drawing("analyse") as analysing, _drawing("compare") as comparing:
-        results = Results(find_folder(folder), store, reading)
-        with _drawing("discover") as discovering:
+    with (
+        outcome_progress() as progress,
+        resample_progress("analyse") as analysing,
+        resample_progress("compare") as comparing,
+    ):
+        results = Results(find_folder(folder), store, progress)
+        with resample_progress("discover") as discovering:
             data = collect(results, analysing, comparing, discovering)
     searched = _search_of(results, store)
     if searched is not None:

@@ -6,6 +6,7 @@ Nothing heavy is imported here. Each command imports its dependencies when it is
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -30,7 +31,7 @@ from .common import (
     top_parser,
     warn_of_neighbours,
 )
-from .completion import COMPLETE, complete
+from .completion import COMPLETING, complete
 
 PROGRAM = "arsenai"
 _DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
@@ -80,11 +81,11 @@ def _compare(
             raise PalaestraiMosaikError(
                 "--baseline is for comparisons without --robustness, which compares with the best level"
             )
-        return lazy("analyse", "compare_robustness")(over=over, satisfice=satisfice, **options)
+        return lazy("compare", "compare_robustness")(over=over, satisfice=satisfice, **options)
     for name, values in (("--over", over), ("--satisfice", satisfice)):
         if values:
             raise PalaestraiMosaikError(f"{name} is for --robustness: give that, too")
-    return lazy("analyse", "compare")(baseline=baseline, **options)
+    return lazy("compare", "compare")(baseline=baseline, **options)
 
 
 def _without_none(options: dict[str, Any]) -> dict[str, Any]:
@@ -431,9 +432,8 @@ def main(argv: Sequence[str] | None = None, program: str = PROGRAM) -> int:
 
 
 def _main(argv: Sequence[str] | None, program: str) -> int:
-    arguments = sys.argv[1:] if argv is None else list(argv)
-    if arguments[:1] == [COMPLETE]:
-        return complete(parser(program), arguments[1:])
+    if COMPLETING in os.environ:
+        complete(parser(program), parser)
     if argv is None:
         warn_of_neighbours()
     return call(parser(program), argv, _with_store)

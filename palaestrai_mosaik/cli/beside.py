@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
+from .common import find_folder
 from .output import count_progress
-from .tables import NOTHING, number, table
+from .tables import interval, table
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis.beside import Beside
@@ -25,8 +26,6 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.search.result import search_result
 
-    from .common import find_folder
-
     other = Results(find_folder(folder), store)
     searches = [results_of for results_of in (results, other) if results_of.spec.search is not None]
     if len(searches) != 1:
@@ -41,17 +40,21 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
         return indices_beside(search.spec, shares, other if search is results else results, progress)
 
 
-def lines_of_beside(found: Beside) -> Iterator[str]:
+def beside_lines(beside: Beside) -> Iterator[str]:
     """Yield the printed lines: a table for each outcome, and an explanation."""
-    for outcome, frame in found.tables.items():
-        yield f"{outcome}: what matters among the best ({found.search}) and everywhere ({found.other})"
+    for outcome, frame in beside.tables.items():
+        yield f"{outcome}: what matters among the best ({beside.search}) and everywhere ({beside.other})"
         rows = [
             (
                 *(row["factor"], row["importance"], row["importance_rank"]),
                 *(
                     cell
                     for index in ("S1", "ST")
-                    for cell in (row[index], _between(row, index), row[f"{index}_rank"])
+                    for cell in (
+                        row[index],
+                        interval(row[f"{index}_low"], row[f"{index}_high"]),
+                        row[f"{index}_rank"],
+                    )
                 ),
             )
             for row in frame.to_dict("records")
@@ -59,20 +62,15 @@ def lines_of_beside(found: Beside) -> Iterator[str]:
         yield table(("factor", "importance", "rank", "S1", "", "rank", "ST", "", "rank"), rows, indent="  ")
     yield "  importance (PED-ANOVA): how much a factor decides whether a setting is among the best that the search has tried"
     yield "  S1, ST (Sobol'): its share of the variance over the whole ranges, alone and with all interactions"
-    yield from (f"  {note}" for note in found.notes)
+    yield from (f"  {note}" for note in beside.notes)
 
 
-def _between(row: dict[Any, Any], index: str) -> str | None:
-    low, high = number(row[f"{index}_low"]), number(row[f"{index}_high"])
-    return None if NOTHING in (low, high) else f"[{low}, {high}]"
-
-
-def beside_data(found: Beside) -> dict[str, Any]:
+def beside_data(beside: Beside) -> dict[str, Any]:
     """Return the data for ``--json``."""
     return {
-        "search": found.search,
-        "sobol": found.other,
-        "confidence": found.confidence,
-        "outcomes": dict(found.tables),
-        "notes": found.notes,
+        "search": beside.search,
+        "sobol": beside.other,
+        "confidence": beside.confidence,
+        "outcomes": dict(beside.tables),
+        "notes": beside.notes,
     }

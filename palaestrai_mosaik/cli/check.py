@@ -64,24 +64,15 @@ def schema() -> int:
 def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any]:
     """Check one document, print the results, and return them as data."""
     document: RunDocument | PartialDocument
-    known_problems: Sequence[Problem] = ()
+    earlier: Sequence[Problem] = ()
     try:
         document = load(path, overrides)
         say_unless_quiet(describe(document), end="")
     except DocumentError as error:
         if error.partial is None:
             return _report(path, error.problems, [])
-        document, known_problems = error.partial, error.problems
-    from palaestrai_mosaik.runner.agent_check import check_document
-    from palaestrai_mosaik.runner.factory import BASES, class_of
-
-    if environments:
-        problems, warnings = check_document(document, known_problems)
-    else:
-        whole = document.document if isinstance(document, PartialDocument) else document
-        all_problems = {*known_problems, *check_classes(whole, BASES, class_of)}
-        problems = sorted(all_problems, key=lambda problem: (problem.line or 0, problem.message))
-        warnings = [*whole.warnings, *hook_warnings(whole, class_of)]
+        document, earlier = error.partial, error.problems
+    problems, warnings = _find_problems(document, earlier, environments)
     for warning in warnings:
         warn(warning)
     if verbose() and isinstance(document, RunDocument):
@@ -99,6 +90,21 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
         "phases": [_phase_data(phase) for phase in document.phases],
         "environments_checked": environments,
     }
+
+
+def _find_problems(
+    document: RunDocument | PartialDocument, earlier: Sequence[Problem], environments: bool
+) -> tuple[Sequence[Problem], Sequence[Problem]]:
+    """Return all problems, including the ``earlier`` ones, and the warnings."""
+    from palaestrai_mosaik.runner.agent_check import check_document
+    from palaestrai_mosaik.runner.factory import BASES, class_of
+
+    if environments:
+        return check_document(document, earlier)
+    whole = document.document if isinstance(document, PartialDocument) else document
+    problems = {*earlier, *check_classes(whole, BASES, class_of)}
+    in_order = sorted(problems, key=lambda problem: (problem.line or 0, problem.message))
+    return in_order, [*whole.warnings, *hook_warnings(whole, class_of)]
 
 
 def _data(path: str, problems: Sequence[Problem], warnings: Sequence[Problem]) -> dict[str, Any]:

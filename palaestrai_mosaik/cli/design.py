@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
+from palaestrai_mosaik.design.design import Design, Estimate, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.model import DesignSpec, Factor
 from palaestrai_mosaik.design.rounds import in_rounds
@@ -65,10 +65,7 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     loaded = Design.load(design)
     if force:
         _refuse_at_work(loaded, loaded.folder if output is None else Path(output))
-    problems = check_documents(loaded, extent, allow_modules)
-    if problems:
-        if wants_json():
-            answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
+    if not check_documents(loaded, extent, allow_modules):
         return UNSOUND
     if loaded.spec.search is not None:
         return _make_search(loaded, design, output, force)
@@ -100,7 +97,7 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
     from palaestrai_mosaik.design.growing import GrowingFolder
     from palaestrai_mosaik.execution.job import held
 
-    from .run_lists import short_path
+    from .run_lists import arguments
 
     path = GrowingFolder.make(loaded.spec, loaded.folder if output is None else Path(output))
     with held(execution_lock(path), path):
@@ -110,16 +107,19 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
     if wants_json():
         data = {"design": loaded.spec.uid, "folder": path, "outcome": "new" if not counts["rows"] else "kept"}
         answer(data | dict(counts) | {"warnings": [str(warning) for warning in loaded.spec.warnings]})
-    name = shlex.quote(short_path(path))
+    name = arguments(path)
     say_unless_quiet(f"{name}: the search {loaded.spec.uid!r}, {count(counts['rows'], 'setting')}")
     say_unless_quiet(f"next: arsenai tune {shlex.quote(design)}{'' if output is None else f' -o {name}'}")
     say_unless_quiet(f"      arsenai submit {name} (on Slurm)")
     return FINISHED
 
 
-def check_documents(design: Design, extent: Extent, allow_modules: Modules) -> tuple[Problem, ...]:
-    """Check documents of ``design``; print and return their problems."""
-    return _check(design, extent, allow_modules)[1]
+def check_documents(design: Design, extent: Extent, allow_modules: Modules) -> bool:
+    """Check documents of ``design`` and print their problems; return whether there are none."""
+    _, problems = _check(design, extent, allow_modules)
+    if problems and wants_json():
+        answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
+    return not problems
 
 
 def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int, tuple[Problem, ...]]:
@@ -192,7 +192,7 @@ def _warn(warnings: Iterable[str]) -> None:
 
 
 def _plan(planned: Plan, path: str) -> Iterable[str]:
-    spec, estimate = planned.spec, planned.estimate
+    spec = planned.spec
     size = "" if spec.sampler.n is None else f" with n = {spec.sampler.n}"
     way = f"{spec.sampler.name}{size}" if spec.search is None else f"search with {spec.search.sampler}"
     yield f"{path}: design {spec.uid!r}, {way}"
@@ -202,7 +202,11 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
         for factor in axis.factors
     ]
     if rows:
-        yield table(("factor", "kind", "values", "group", "varied as"), _without_empty(rows), "  ")
+        yield table(
+            ("factor", "kind", "values", "group", "varied as"),
+            [[cell or None for cell in row] for row in rows],
+            "  ",
+        )
     if spec.search is not None:
         yield from _search_lines(spec)
         return
@@ -211,6 +215,11 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
     if in_rounds(spec):
         yield f"rounds     {_growth(spec)}"
     yield f"documents  {_documents(planned.runs, planned.documents)}, {byte_size(planned.size)}"
+    yield from _estimate_lines(planned.estimate)
+
+
+def _estimate_lines(estimate: Estimate) -> Iterable[str]:
+    """Yield the estimated time and storage."""
     if estimate.seconds_per_run is None or estimate.seconds is None:
         yield "time       unknown: give --seconds-per-run, or execute some runs first"
     else:
@@ -294,11 +303,6 @@ def _plan_data(planned: Plan, path: str) -> dict[str, Any]:
         "warnings": planned.warnings,
         "search": None if spec.search is None else spec.resolved["search"],
     }
-
-
-def _without_empty(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
-    """Replace empty texts by ``None``, so that empty columns are omitted."""
-    return [[cell or None for cell in row] for row in rows]
 
 
 def _kind(factor: Factor) -> str:

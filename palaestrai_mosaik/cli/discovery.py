@@ -16,7 +16,7 @@ from palaestrai_mosaik.analysis.discovery.discover import (
 from palaestrai_mosaik.analysis.discovery.figure import plot_discovery
 from palaestrai_mosaik.text import count
 
-from .tables import NOTHING, number, table
+from .tables import interval, number, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,34 +33,34 @@ TABLES = {
 
 
 def write_discoveries(
-    found: Sequence[Discovery], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
+    discoveries: Sequence[Discovery], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
 ) -> list[Path]:
     """Write the tables of all discoveries, and a picture of each; return the files.
 
     Outdated pictures of an earlier analysis are removed.
     """
-    written = [write(made(found), directory / name) for name, made in TABLES.items()]
-    for position, discovery in enumerate(found, start=1):
+    written = [write(make(discoveries), directory / name) for name, make in TABLES.items()]
+    for position, discovery in enumerate(discoveries, start=1):
         file = directory / f"discovery-{position}.png"
         if discovery.boxes:
             written.append(plot_discovery(discovery, file))
         else:
             files.remove(file, missing_ok=True)
-    position = len(found) + 1
+    position = len(discoveries) + 1
     while (file := directory / f"discovery-{position}.png").exists():
         files.remove(file, missing_ok=True)
         position += 1
     return written
 
 
-def lines_of(one: Discovery) -> Iterator[str]:
+def discovery_lines(discovery: Discovery) -> Iterator[str]:
     """Yield the printed lines of a discovery."""
-    yield one.title
-    if one.refused:
-        yield f"  no box: {one.refused}"
-    if one.nothing_found:
-        yield f"  {one.nothing_found}"
-    for box in one.boxes:
+    yield discovery.title
+    if discovery.refused:
+        yield f"  no box: {discovery.refused}"
+    if discovery.nothing_found:
+        yield f"  {discovery.nothing_found}"
+    for box in discovery.boxes:
         yield ""
         yield f"  {box.method} box {box.number}: {box.rule}"
         yield f"    {_figures(box)}"
@@ -70,15 +70,14 @@ def lines_of(one: Discovery) -> Iterator[str]:
             [_limit(row) for row in box.limits.to_dict("records")],
             indent="    ",
         )
-    yield from (f"  {note}" for note in one.notes)
+    yield from (f"  {note}" for note in discovery.notes)
 
 
 def _figures(box: FoundBox) -> str:
     parts = []
     for name in ("coverage", "density"):
-        low, high = (number(box.figures[f"{name}_{end}"]) for end in ("low", "high"))
-        interval = "" if NOTHING in (low, high) else f" [{low}, {high}]"
-        parts.append(f"{name} {number(box.figures[name])}{interval}")
+        limits = interval(box.figures[f"{name}_low"], box.figures[f"{name}_high"])
+        parts.append(f"{name} {number(box.figures[name])}{'' if limits is None else f' {limits}'}")
     parts.append(f"mass {number(box.figures['mass'])}")
     parts.append(f"overlap with resamples {number(box.figures['overlap'])}")
     return ", ".join(parts)
@@ -103,29 +102,28 @@ _COUNTS = ("runs", "executed", "holds", "settings", "settings_all", "settings_so
 
 
 def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
-    low, high = number(row["low"]), number(row["high"])
-    between = None if NOTHING in (low, high) else f"[{low}, {high}]"
     value = row["quasi_p"]
     quasi_p = "<0.001" if value < 0.001 else f"{value:.3f}"
-    return row["factor"], row["limit"], row["value"], quasi_p, f"{100 * row['present']:.0f} %", between
+    present = f"{100 * row['present']:.0f} %"
+    return row["factor"], row["limit"], row["value"], quasi_p, present, interval(row["low"], row["high"])
 
 
-def data_of(one: Discovery) -> dict[str, Any]:
+def discovery_data(discovery: Discovery) -> dict[str, Any]:
     """Return the data of a discovery for ``--json``."""
     return {
-        "condition": one.condition,
-        "holds": one.holds,
-        "runs": len(one.runs.holds),
-        "lost": len(one.runs.lost),
-        "refused": one.refused or None,
-        "nothing_found": one.nothing_found or None,
-        "notes": one.notes,
+        "condition": discovery.condition,
+        "holds": discovery.holds,
+        "runs": len(discovery.runs.holds),
+        "lost": len(discovery.runs.lost),
+        "refused": discovery.refused or None,
+        "nothing_found": discovery.nothing_found or None,
+        "notes": discovery.notes,
         "boxes": [
             {
                 **{"method": box.method, "box": box.number, "rule": box.rule, **box.figures},
                 "limits": box.limits,
                 "trajectory": box.trajectory,
             }
-            for box in one.boxes
+            for box in discovery.boxes
         ],
     }

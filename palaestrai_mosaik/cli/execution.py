@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,18 +31,22 @@ from .common import find_folder, store_option
 from .output import (
     compose,
     count_progress,
-    quiet,
     say,
     say_unless_quiet,
     status,
     wants_json,
     without_progress,
 )
-from .run_lists import factors_of, list_runs, print_left_out, short_path
-from .submissions import dry_lines, job_numbers, print_collected, submitted_lines
+from .run_lists import arguments, factors_of, print_failures, print_left_out, short_path
+from .submissions import (
+    dry_lines,
+    job_numbers,
+    print_collected,
+    print_collection,
+    submission_data,
+    submitted_lines,
+)
 from .tables import duration
-
-_LISTED = 20
 
 
 def run(  # noqa: PLR0913 (one parameter for each option)
@@ -88,7 +91,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     if opened.spec.search is not None:
         raise ExecutionError(
             f"{opened.path} is the folder of a search, which proposes its runs itself: "
-            f"arsenai resume {shlex.quote(short_path(opened.path))}"
+            f"arsenai resume {arguments(opened.path)}"
         )
     settings = user_settings(
         opened.spec.resolved.get("execution"),
@@ -227,36 +230,28 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
         words.append(compose(f"{summary.left_out:,} executed by another process"))
     if words:
         say_unless_quiet(compose("runs: ", Printable(", ".join(words)), f", in {duration(summary.seconds)}"))
-    if summary.failures:
-        values = row_values(folder, {record.run for record in summary.failures})
-        by_uid = {run.uid: run for run in folder.documents}
-        failures = sorted(
-            summary.failures, key=lambda record: (by_uid[record.run].row, by_uid[record.run].repetition)
-        )
-        # failures are errors and thus printed even with --quiet, but then on standard error
-        say(compose(status("failed", error=quiet()), ":"), error=quiet())
-        failed = (
-            {
-                "run": record.run,
-                "factors": factors_of(folder, values[record.run]),
-                "error": record.error,
-                "log": short_path(job_path(folder.path, by_uid[record.run])) + ".log",
-            }
-            for record in failures
-        )
-        list_runs(failed, error=quiet())
-    if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
-        print_collected(folder, summary.collected)
-    if summary.not_collected is not None:
-        say(f"not collected: {summary.not_collected}", error=True)
-    if summary.not_read_back is not None:
-        say(summary.not_read_back, error=True)
+    print_failures(_failures(folder, summary))
+    print_collection(folder.path, summary)
     say_unless_quiet(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
-    option, name = store_option(store), shlex.quote(short_path(folder.path))
-    if summary.whole:
-        say_unless_quiet(f"next: arsenai analyse {name}{option}")
-    else:
-        say_unless_quiet(f"to go on: arsenai resume {name}{option}")
+    after = "next: arsenai analyse" if summary.whole else "to go on: arsenai resume"
+    say_unless_quiet(f"{after} {arguments(folder.path, store)}")
+
+
+def _failures(folder: DesignFolder, summary: Summary) -> list[dict[str, Any]]:
+    """Return the failed runs in the order of the design, with their factors, errors and logs."""
+    values = row_values(folder, {record.run for record in summary.failures})
+    planned = {run.uid: run for run in folder.documents}
+    return [
+        {
+            "run": record.run,
+            "factors": factors_of(folder, values[record.run]),
+            "error": record.error,
+            "log": short_path(job_path(folder.path, planned[record.run])) + ".log",
+        }
+        for record in sorted(
+            summary.failures, key=lambda record: (planned[record.run].row, planned[record.run].repetition)
+        )
+    ]
 
 
 def _summary_data(folder: DesignFolder, summary: Summary) -> dict[str, Any]:
@@ -302,7 +297,7 @@ def submit(
     ignore_queue: bool = False,
     dry_run: bool = False,
     seconds_per_run: float | None = None,
-    **given: Any,
+    **execution: Any,
 ) -> int:
     """Submit runs of a design folder to Slurm.
 
@@ -314,7 +309,7 @@ def submit(
         ignore_queue: do not query the scheduler.
         dry_run: only write the script, and estimate time and storage.
         seconds_per_run: for the estimate; by default, measured in earlier runs.
-        **given: settings that override the design's and the user's configuration; ``slurm`` is a mapping. In a search,
+        **execution: settings that override the design's and the user's configuration; ``slurm`` is a mapping. In a search,
             ``retry_failed`` repeats failed settings.
 
     Returns:
@@ -326,9 +321,9 @@ def submit(
         from .tune import submit as submit_search
 
         options |= {"rows": rows, "which": which, "seconds_per_run": seconds_per_run}
-        return submit_search(opened, **options, **given)
-    given.pop("retry_failed", None)
-    settings = user_settings(opened.spec.resolved.get("execution"), **given, executor="slurm")
+        return submit_search(opened, **options, **execution)
+    execution.pop("retry_failed", None)
+    settings = user_settings(opened.spec.resolved.get("execution"), **execution, executor="slurm")
     if opened.rounds is not None and rows is None and not dry_run:
         opened = _advance(opened, store)
     summary = submit_missing(
@@ -339,32 +334,23 @@ def submit(
         **options,
     )
     print_left_out(summary.before)
-    name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
+    name = arguments(opened.path, store)
     if dry_run and summary.runs:
         submission, tasks = plan_submission(opened, summary.runs, settings)
         for line in dry_lines(opened, settings, seconds_per_run, submission, [len(task) for task in tasks]):
             say(line)
-    elif summary.submission is not None:
+    elif summary.submission is None:
+        say_unless_quiet("nothing to submit")
+        say_unless_quiet(f"next: arsenai status {name}")
+    else:
         for line in submitted_lines(opened, summary.submission):
             say_unless_quiet(line)
         say_unless_quiet(f"next: arsenai status {name}")
         say_unless_quiet(f"      arsenai collect {name}")
-    else:
-        say_unless_quiet("nothing to submit")
-        say_unless_quiet(f"next: arsenai status {name}")
     if wants_json():
-        submitted = summary.submission
-        answer(
-            {
-                "design": opened.spec.uid,
-                "folder": opened.path,
-                "runs": [run.run for run in summary.runs],
-                "submission": None if submitted is None else submitted.number,
-                "jobs": [] if submitted is None else [array.job for array in submitted.arrays],
-                "tasks": None if submitted is None else submitted.tasks,
-                "before": summary.before,
-            }
-        )
+        runs = [run.run for run in summary.runs]
+        data = submission_data(opened, runs, summary.submission)
+        answer(data | {"before": summary.before})
     return FINISHED
 
 
@@ -385,7 +371,7 @@ def cancel(folder: str | None) -> int:
         return FINISHED
     tasks = f"{count(cancelled.running, 'running task')}, {cancelled.queued:,} queued"
     say_unless_quiet(f"cancelled {job_numbers(cancelled.jobs)}: {tasks}")
-    say_unless_quiet(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
+    say_unless_quiet(f"next: arsenai status {arguments(opened.path)}")
     return FINISHED
 
 
@@ -407,15 +393,20 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
             data["confirm"] = None if confirmed is None else _collected_data(confirmed)
         answer(data)
     results = [collected] if confirmed is None else [collected, confirmed]
+    _print_next(opened, results, store)
+    return FAILED if any(result.damaged or result.kept for result in results) else FINISHED
+
+
+def _print_next(folder: DesignFolder, results: Sequence[Collected], store: str | None) -> None:
+    """Print the next command, and that ``store`` is needed from now on."""
     # unfinished runs have to be collected later
-    left, option = any(result.going_on or result.damaged for result in results), store_option(store)
-    then = "status" if left else "analyse"
-    say_unless_quiet(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
+    left = any(result.going_on or result.damaged for result in results)
+    option = store_option(store)
+    say_unless_quiet(f"next: arsenai {'status' if left else 'analyse'} {arguments(folder.path, store)}")
     if option and any(result.runs or result.before for result in results):
         say_unless_quiet(
             f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
         )
-    return FAILED if any(result.damaged or result.kept for result in results) else FINISHED
 
 
 def _collect(folder: DesignFolder, store: str | None, remove: bool) -> Collected:

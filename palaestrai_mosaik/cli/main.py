@@ -9,6 +9,7 @@ Nothing heavy is imported here. Each command imports its dependencies when it is
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -37,7 +38,7 @@ from .common import (
     top_parser,
     warn_of_neighbours,
 )
-from .completion import COMPLETE, complete
+from .completion import COMPLETING, complete
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import BodyChoice
@@ -122,11 +123,11 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
     )
 
 
-def _refuse(place: str, **options: Any) -> None:
+def _refuse(case: str, **options: Any) -> None:
     """Raise an error for options without a meaning in this case."""
     for option, value in options.items():
         if value not in (None, []):
-            raise PalaestraiMosaikError(f"--{option} has no meaning for {place}")
+            raise PalaestraiMosaikError(f"--{option} has no meaning for {case}")
 
 
 def _choice(agent: str | None, environment: str | None, body: Any) -> BodyChoice:
@@ -139,9 +140,9 @@ def _one_or_several(values: list[Any] | None) -> Any:
     return values[0] if values and len(values) == 1 else values
 
 
-def store_of(given: str | None) -> str:
-    """Return the location of the store: ``given``, or the default."""
-    return given or default_store()
+def store_of(location: str | None) -> str:
+    """Return the location of the store, by default that of the environment variable or the default folder."""
+    return location or default_store()
 
 
 def _seed(text: str) -> str:
@@ -471,14 +472,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
-    if argv is None and arguments[:1] != [COMPLETE]:
+    if COMPLETING in os.environ:
+        complete(parser(), arsenai.parser)
+    if argv is None:
         warn_of_neighbours()
-    if arguments[:1] == [COMPLETE]:
-        # completion comes first, because the words are not yet a valid command line
-        words = arguments[1:]
-        if words[:1] == [arsenai.PROGRAM] and len(words) > 1:
-            return complete(arsenai.parser(), words[1:])
-        return complete(parser(), words)
     if arguments[:1] == [arsenai.PROGRAM]:
         return arsenai.main(arguments[1:], f"palaestrai-mosaik {arsenai.PROGRAM}")
     return call(parser(), arguments)

@@ -5,7 +5,8 @@ Separate from :mod:`.tables`, so that commands without a design need not import 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from palaestrai_mosaik.design.model import INACTIVE, Factor
 from palaestrai_mosaik.execution import RunStatus
 from palaestrai_mosaik.text import count, listed
 
-from .output import say, say_unless_quiet
+from .common import store_option
+from .output import compose, quiet, say, say_unless_quiet, status
 from .tables import first_line, number, table
 
 _LISTED = 20
@@ -41,9 +43,19 @@ _LEFT_OUT = {
 
 def print_left_out(before: Mapping[RunStatus, int]) -> None:
     """Print how many runs are not executed, by reason."""
-    for status, which in _LEFT_OUT.items():
-        if before.get(status):
-            say_unless_quiet(f"left out: {count(before[status], 'run')} that {which}")
+    for state, which in _LEFT_OUT.items():
+        if before.get(state):
+            say_unless_quiet(f"left out: {count(before[state], 'run')} that {which}")
+
+
+def print_failures(failures: Sequence[Mapping[str, Any]], reasons: Sequence[str] = ()) -> None:
+    """Print a table of failed runs, and further ``reasons`` of failures; with ``--quiet``, on standard error."""
+    if failures or reasons:
+        say(compose(status("failed", error=quiet()), ":"), error=quiet())
+    if failures:
+        list_runs(failures, error=quiet())
+    for line in reasons:
+        say(line, error=quiet())
 
 
 def list_runs(items: Iterable[Mapping[str, Any]], *, error: bool = False) -> None:
@@ -95,6 +107,11 @@ def factor_value(factor: Factor, value: Any) -> Any:
         # compare types, too: True equals 1, but is another level
         return next(label for level, label in levels if type(level) is type(value) and level == value)
     return value
+
+
+def arguments(folder: Path, store: str | None = None) -> str:
+    """Return the arguments of a suggested command for a design's folder and its store."""
+    return f"{shlex.quote(short_path(folder))}{store_option(store)}"
 
 
 def short_path(path: Path) -> str:

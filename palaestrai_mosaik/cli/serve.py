@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik serve`` and ``arsenai serve``: show runs and designs on a page."""
+"""``palaestrai-mosaik serve`` and ``arsenai serve``: serve pages of runs and designs."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def serve(
         location: the store, which need not exist yet: its first run creates it.
         folder: the design that the page shows.
         host: the address to listen on.
-        port: the port; the next free one where it is taken, any with 0.
-        read_only: the page starts, cancels and checks nothing.
-        open_page: open it in the user's browser.
+        port: the port; if it is taken, the next free one; 0 for any.
+        read_only: the page cannot start, cancel or check runs.
+        open_page: open the page in the user's browser.
         allow_modules: the modules that documents in the page may name; ``None``: all.
     """
     try:
@@ -92,21 +92,17 @@ def serve_design(folder: str | None, store: str | None, **options: object) -> in
 
 
 def _warn_if_missing(location: StoreLocation, read_only: bool) -> None:
-    """Warn where there is no store yet, with the nearest name.
-
-    Raises:
-        StoreError: there is one that cannot be opened.
-    """
+    """Warn of a missing store, with the nearest name. Raises :class:`StoreError` if the store cannot be opened."""
     try:
         location.look().close()
     except MissingStoreError as error:
         near = others = ""
-        if (place := location.folder) is not None:
-            stores = {str(place.parent / name) for name in _stores_in(place.parent)}
-            near = did_you_mean(str(place), stores)
+        if (folder := location.folder) is not None:
+            stores = {str(folder.parent / name) for name in _stores_in(folder.parent)}
+            near = did_you_mean(str(folder), stores)
             if stores and not near:
                 listed = ", ".join(sorted(stores)[:8])
-                others = f"; in {place.parent.absolute()} there are: {listed}"
+                others = f"; in {folder.parent.absolute()} there are: {listed}"
         run = f"palaestrai-mosaik start RUN.yml --store {location.shown}"
         creates = f"a run creates it: {run}" if read_only else "the first run that is started creates it"
         warn(f"{error}{near}{others}. The page shows no runs; {creates}")
@@ -114,7 +110,7 @@ def _warn_if_missing(location: StoreLocation, read_only: bool) -> None:
 
 def _stores_in(folder: Path) -> list[str]:
     try:
-        return sorted(one.name for one in folder.iterdir() if (one / "store.db").is_file())
+        return sorted(path.name for path in folder.iterdir() if (path / "store.db").is_file())
     except OSError:
         return []
 
@@ -133,7 +129,7 @@ def _warn_of_others(host: str, read_only: bool) -> None:
 
 
 def _open(address: str, folder: str) -> None:
-    """Open the page in a browser: by a file that leads there, since all users can read a command line with the token."""
+    """Open the page in a browser, through a file, because all users can read the token on a command line."""
     page = Path(folder, "open.html")
     there = html.escape(address)
     files.write_bytes(

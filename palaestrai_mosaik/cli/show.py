@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -110,18 +110,18 @@ def show(
             say(part)
         _print_section("phases", _phase_table(phases, episodes))
         for row in rows_of(phases):
-            place = f"phase {row.phase} {row.name!r}"
-            _print_section(f"bodies in {place}", _body_lines(bodies[bodies["phase"] == row.phase]))
+            title = f"phase {row.phase} {row.name!r}"
+            _print_section(f"bodies in {title}", _body_lines(bodies[bodies["phase"] == row.phase]))
             if choice:
                 _print_body_episodes(store, uid, row, choice)
                 continue
             selected = episodes[episodes["phase"] == row.phase]
             if len(selected):
-                _print_section(f"episodes of {place}", _episode_table(selected))
+                _print_section(f"episodes of {title}", _episode_table(selected))
             selected = evaluations[evaluations["phase"] == row.phase]
             if len(selected):
                 _print_section(
-                    f"evaluations of {place}",
+                    f"evaluations of {title}",
                     _episode_table(selected, every.get(row.phase)),
                 )
         if steps is not None:
@@ -262,11 +262,10 @@ def _episode_table(episodes: pd.DataFrame, every: int | None = None) -> str:
 
 def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
     several = episodes["worker"].max() > 0
-    rewards = [n for n in map(str, episodes) if n.startswith("reward.") and n.endswith("_mean")]
-    rewards = [name for name in rewards if episodes[name].notna().any()][:_REWARDS]
+    rewards = _reward_columns(episodes, "_mean")
     titles = ["worker", "episode", "after episodes", "steps", "ended by", "agent"]
     titles += ["objective mean", "sum", "min", "max"]
-    titles += [f"{name.removesuffix('_mean').removeprefix('reward.')} mean" for name in rewards]
+    titles += rewards.values()
     rows: list[list[Any]] = []
     last = None
     row: Any
@@ -283,6 +282,15 @@ def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
     return table(titles, rows, indent="  ")
 
 
+def _reward_columns(frame: pd.DataFrame, ending: str) -> dict[str, str]:
+    """Return the first columns of rewards with this ending and any values, with their titles."""
+    columns = [name for name in map(str, frame) if name.startswith("reward.") and name.endswith(ending)]
+    return {
+        name: f"{name.removeprefix('reward.').removesuffix(ending)} {ending[1:]}"
+        for name in [name for name in columns if frame[name].notna().any()][:_REWARDS]
+    }
+
+
 def _body_lines(bodies: pd.DataFrame) -> str:
     """Format a line for each agent with several bodies or with labelled bodies."""
     lines = []
@@ -291,11 +299,11 @@ def _body_lines(bodies: pd.DataFrame) -> str:
             continue
         groups = []
         for group in rows_of(selected):
-            place = "several environments" if group.environment is None else group.environment
+            environment = "several environments" if group.environment is None else group.environment
             numbers = f"{group.first} to {group.first + group.count - 1}"
             label = "" if group.name is None else f"{group.name} "
             what = f"body {group.first}" if group.count == 1 else f"{group.count:,} bodies"
-            groups.append(f"{label}{what} in {place}" + (f" ({numbers})" if group.count > 1 else ""))
+            groups.append(f"{label}{what} in {environment}" + (f" ({numbers})" if group.count > 1 else ""))
         lines.append(f"  {agent}: {'; '.join(groups)}")
     return "\n".join(lines)
 
@@ -304,31 +312,26 @@ def _print_body_episodes(store: Store, uid: str, phase: Any, choice: BodyChoice)
     rows = store.body_episodes(uid, phase.phase, choice.agent, evaluation=None, **choice.filters)
     half = _EPISODES // 2
     parts = [rows] if len(rows) <= _EPISODES else [rows.head(half), rows.tail(half)]
-    rewards = [name for name in map(str, rows) if name.startswith("reward.") and rows[name].notna().any()]
-    rewards = rewards[:_REWARDS]
+    rewards = _reward_columns(rows, "_sum")
     titles = ["agent", "body", "worker", "episode", "own episode", "evaluation", "steps", "ended"]
-    titles += [
-        "objective mean",
-        "sum",
-        *(f"{n.removesuffix('_sum').removeprefix('reward.')} sum" for n in rewards),
-    ]
+    titles += ["objective mean", "sum", *rewards.values()]
     cells: list[list[Any]] = []
     for part in parts:
         if cells:
             cells.append(["..."] + [""] * (len(titles) - 1))
-        row: Any
-        for _, row in part.iterrows():
-            ends = [word for word in ("terminated", "truncated") if row[word]]
-            ended = ", ".join(ends) if row["terminated"] or row["complete"] else None
-            cells.append(
-                [
-                    *(row["agent"], row["body"], row["worker"], row["episode"], row["environment_episode"]),
-                    *("yes" if row["evaluation"] else None, row["steps"], ended),
-                    *(row["objective_mean"], row["objective_sum"], *(row[name] for name in rewards)),
-                ]
-            )
+        cells += [_body_cells(row, rewards) for _, row in part.iterrows()]
     title = f"episodes of bodies in phase {phase.phase} {phase.name!r} ({count(len(rows), 'episode')})"
     _print_section(title, table(titles, cells, indent="  ") if cells else "  none yet")
+
+
+def _body_cells(row: Any, rewards: Iterable[str]) -> list[Any]:
+    ends = [word for word in ("terminated", "truncated") if row[word]]
+    ended = ", ".join(ends) if row["terminated"] or row["complete"] else None
+    return [
+        *(row["agent"], row["body"], row["worker"], row["episode"], row["environment_episode"]),
+        *("yes" if row["evaluation"] else None, row["steps"], ended),
+        *(row["objective_mean"], row["objective_sum"], *(row[name] for name in rewards)),
+    ]
 
 
 def _print_steps(
@@ -348,7 +351,8 @@ def _steps_table(frame: pd.DataFrame, number: int) -> str:
     for kind in ("reading.", "setpoint.", "reward."):
         names = names + [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
     names = [*names, "objective"]
-    left_out = len(frame.columns) - len(names) - ("worker" not in names) - 2  # terminated, truncated
+    # terminated and truncated are not listed
+    left_out = len(frame.columns) - len(names) - ("worker" not in names) - 2
     gap = len(frame) > 2 * number
     rows = []
     for name in names:

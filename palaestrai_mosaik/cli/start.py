@@ -220,7 +220,7 @@ class _Results:
             say(f"files of runs are kept in {self.store.directory / INSTANCES}", error=True)
         return not self.lost
 
-    def print_place(self) -> None:
+    def print_location(self) -> None:
         """Print the location of the last run, and the command that shows it."""
         run = self.summaries[-1]["run"]
         if self.store is not None and run is not None:
@@ -268,16 +268,7 @@ def start(
     with ExitStack() as stack:
         results = _Results(store, files, stack, overrides)
         for document in loaded:
-            instance = None
-            if resume and results.store is not None:
-                instance, code = _to_resume(document, results.store)
-                if code is not None:
-                    results.note(document, "finished" if code == FINISHED else "running", instance=instance)
-                    codes.append(code)
-                    continue
-            codes.append(_execute(document, results, instance, checkpoint_every, scalars))
-            if results.can_be_read() and codes[-1] == FINISHED:
-                results.print_place()
+            codes.append(_run(document, results, resume, checkpoint_every, scalars))
             if codes[-1] == INTERRUPTED:
                 break
     if wants_json():
@@ -301,6 +292,26 @@ def _load(paths: Sequence[str], overrides: Overrides) -> list[RunDocument]:
     if problems:
         raise DocumentError(problems)
     return documents
+
+
+def _run(
+    document: RunDocument,
+    results: _Results,
+    resume: bool,
+    checkpoint_every: float,
+    scalars: Sequence[str],
+) -> int:
+    """Execute ``document``, or ``resume`` its newest run; return the exit code."""
+    instance = None
+    if resume and results.store is not None:
+        instance, code = _to_resume(document, results.store)
+        if code is not None:
+            results.note(document, "finished" if code == FINISHED else "running", instance=instance)
+            return code
+    code = _execute(document, results, instance, checkpoint_every, scalars)
+    if results.can_be_read() and code == FINISHED:
+        results.print_location()
+    return code
 
 
 def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | None]:

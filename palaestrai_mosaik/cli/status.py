@@ -1,8 +1,7 @@
-"""``arsenai status``: how far the runs of a design folder are."""
+"""``arsenai status``: the states of the runs of a design folder."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
+from palaestrai_mosaik.design.rounds import Rounds
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import (
     SettingRecord,
@@ -29,28 +29,28 @@ from palaestrai_mosaik.execution import (
     time_left,
 )
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions
 from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
 from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
-from .common import find_folder, store_option
+from .common import find_folder
 from .output import say, wants_json
-from .run_lists import factors_of, list_runs, reason_lines, short_path
+from .run_lists import arguments, factors_of, list_runs, reason_lines, short_path
 from .tables import duration, number, table
 from .tune import failed_settings, retry_lines
 
-#: of a Pareto front, so many settings are named
+#: maximum number of listed settings of a Pareto front
 _MOST_OF_FRONT = 10
-#: what ``resume`` executes again because of what it did
+#: failures of runs, which ``resume`` executes again
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)
 
 
 def status(folder: str | None, store: str | None = None, ignore_queue: bool = False) -> int:
-    """Tell how far the runs of ``folder`` are; return the exit code, which is 0 whatever they are.
+    """Print the states of the runs of ``folder``; return the exit code, which is always 0.
 
-    ``ignore_queue``: schedulers are not asked about what was submitted to them.
+    ``ignore_queue``: do not query the schedulers of submissions.
     """
     opened = find_folder(folder)
     states = load_run_states(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
@@ -62,42 +62,48 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     say(f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which")
     say(f"{count(data['documents'], 'document')} are executed")
     say(table(("status", "documents"), data["counts"].items(), indent="  ", statuses="status"))
+    target = arguments(opened.path, store)
     if opened.rounds is not None:
-        for line in opened.rounds.lines():
+        for line in (*opened.rounds.lines(), _growth(opened.rounds, target)):
             say(line)
-        say(_growth(opened, store))
     if data["settings"] is not None:
         for line in _search_lines(data, retries_text(settings)):
             say(line)
-    for what in ("failed", "running"):
-        if data[what]:
-            say(f"{what}:")
-            list_runs(data[what])
-    lines = list(reason_lines(failure_reasons(settings), (one["run"] for one in data["failed"])))
-    if lines and not data["failed"]:
+    reasons = list(reason_lines(failure_reasons(settings), (run["run"] for run in data["failed"])))
+    _print_runs(data, reasons)
+    for line in (*_left_lines(data, target), *_cluster_lines(data), *_time_lines(data)):
+        say(line)
+    if data["not_collected"]:
+        ended = "finished run" if opened.spec.search is None else "run"
+        say(f"{count(data['not_collected'], ended)} to be collected: arsenai collect {target}")
+    return FINISHED
+
+
+def _print_runs(data: dict[str, Any], reasons: Sequence[str]) -> None:
+    """Print the failed and the running runs, and further ``reasons`` of failures."""
+    for state in ("failed", "running"):
+        if data[state]:
+            say(f"{state}:")
+            list_runs(data[state])
+    if reasons and not data["failed"]:
         say("failed:")
-    for line in lines:
+    for line in reasons:
         say(line)
-    for line in _left_lines(opened, data, store):
-        say(line)
-    for line in _cluster_lines(data):
-        say(line)
+
+
+def _time_lines(data: dict[str, Any]) -> Iterator[str]:
+    """Yield the duration of a run, and the time left."""
     if data["seconds_per_run"] is not None:
         line = f"{duration(data['seconds_per_run'])} per run (median, with the start of its process)"
         if data["seconds_left"]:
             line += f", about {duration(data['seconds_left'])} left with {data['processes']} at a time"
-        say(line)
-    if data["not_collected"]:
-        name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
-        ended = "finished run" if opened.spec.search is None else "run"
-        say(f"{count(data['not_collected'], ended)} to be collected: arsenai collect {name}")
-    return FINISHED
+        yield line
 
 
 def _search_lines(data: dict[str, Any], again: str) -> Iterator[str]:
-    """Yield how many settings a search has, and how good the best is; of several objectives, which are on the front.
+    """Yield the number of settings of a search, and the best setting or the Pareto front.
 
-    ``again`` says which settings that failed were tried again.
+    ``again`` is a text about failed settings that were repeated.
     """
     words = ", ".join(f"{n:,} {state}" for state, n in data["settings"].items())
     settings = count(sum(data["settings"].values()), "setting")
@@ -112,7 +118,7 @@ def _search_lines(data: dict[str, Any], again: str) -> Iterator[str]:
 
 
 def _cluster_lines(data: dict[str, Any]) -> Iterator[str]:
-    """Yield what a cluster still has of the runs, why some of them wait again, and what is not known of it."""
+    """Yield runs for which the time was too short, the submissions with unfinished tasks, and problems."""
     late = data["not_reached"]
     if late is not None:
         log = f" ({late['log']})" if late["log"] else ""
@@ -120,37 +126,39 @@ def _cluster_lines(data: dict[str, Any]) -> Iterator[str]:
             f"{count(late['runs'], 'run')} wait again, as the time of their task was over before they began: "
             f"give more --time, or a shorter --warning{log}"
         )
-    for one in data["submissions"]:
-        tasks = ", ".join(f"{n:,} {word}" for word, n in one["tasks"].items())
-        yield f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}"
+    for submission in data["submissions"]:
+        tasks = ", ".join(f"{n:,} {word}" for word, n in submission["tasks"].items())
+        where = ", ".join((submission["executor"], *submission["jobs"]))
+        yield f"submission {submission['number']} ({where}): tasks {tasks}"
     for problem in data["problems"]:
         yield f"it is unknown what the cluster has of some runs, which are shown as lost or waiting: {problem}"
     yield from data["faults"]
 
 
-def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
-    """Yield what is left of a search, and how it is done."""
+def _left_lines(data: dict[str, Any], target: str) -> Iterator[str]:
+    """Yield the next steps of a search, with the commands."""
     if data["search_over"] is None:
         return
-    name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
     if data["search_over"] is False:
         if not data["submissions"] and not data["running"]:
             if data["failed_tasks"] is not None:
                 n, output = data["failed_tasks"]["tasks"], short_path(data["failed_tasks"]["output"])
                 yield f"{count(n, 'task')} of the newest submission failed: what they printed is in {output}"
-            yield f"the search is not over: arsenai resume {name}"
+            yield f"the search is not over: arsenai resume {target}"
         return
     yield f"the search is over: {data['search_over']}"
     left = sum(by is None for by in data["retried"].values())
-    yield from retry_lines(data["to_retry"], left, name)
-    confirmed = data["confirm"]
-    if confirmed is None:
-        return
-    finished, failed, runs = (confirmed[key] for key in ("finished", "failed", "runs"))
+    yield from retry_lines(data["to_retry"], left, target)
+    if data["confirm"] is not None:
+        yield from _confirmation_lines(**data["confirm"], target=target)
+
+
+def _confirmation_lines(*, runs: int, finished: int, failed: int, target: str) -> Iterator[str]:
+    """Yield the state of the runs that confirm the best settings, unless all have finished."""
     if finished < runs or not runs:
         progress = f"{finished:,} of {count(runs, 'run')} finished" if runs else "not yet"
         failures = f", {failed:,} failed" if failed else ""
-        command = f": arsenai resume {name}" if finished + failed < runs or not runs else ""
+        command = f": arsenai resume {target}" if finished + failed < runs or not runs else ""
         yield f"the best settings with fresh seeds: {progress}{failures}{command}"
 
 
@@ -158,41 +166,22 @@ def _as_json(
     folder: DesignFolder, states: States, store: str | None, settings: Sequence[SettingRecord]
 ) -> dict[str, Any]:
     counts = Counter(state.status for state in states.runs)
-    failed = [state for state in states.runs if state.status in _FAILED]
     running = [state for state in states.runs if state.status is RunStatus.RUNNING]
-    values = row_values(folder, {state.planned.uid for state in failed})
-    left = time_left(folder, states)
+    left, rounds = time_left(folder, states), folder.rounds
     return {
         "design": folder.spec.uid,
         "folder": str(folder.path),
         "runs": len(folder.runs),
         "documents": len(states.runs),
-        "rounds": None if folder.rounds is None else list(folder.rounds.measured),
-        "rounds_ended": None if folder.rounds is None else folder.rounds.ended or None,
+        "rounds": None if rounds is None else list(rounds.measured),
+        "rounds_ended": None if rounds is None else rounds.ended or None,
         **_search(folder, store, settings),
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
         "not_reached": _not_reached(folder, states),
-        "failed": [
-            {
-                "run": state.planned.uid,
-                "factors": factors_of(folder, values[state.planned.uid]),
-                "error": state.error or state.status,
-                "log": _log(folder, state),
-            }
-            for state in failed
-        ],
-        "running": [
-            {
-                "run": state.planned.uid,
-                "host": None if state.marker is None else state.marker.host,
-                "process": None if state.marker is None else state.marker.pid,
-                "task": None if state.marker is None else state.marker.task,
-                "since": None if state.marker is None else _age(state.marker.started),
-            }
-            for state in running
-        ],
+        "failed": _failed(folder, states),
+        "running": [_running(state) for state in running],
         "submissions": _submissions(folder, states),
         "problems": list(states.problems),
         "faults": list(states.faults),
@@ -202,28 +191,56 @@ def _as_json(
     }
 
 
+def _failed(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
+    """Return the failed runs, with their factors, errors and logs."""
+    failed = [state for state in states.runs if state.status in _FAILED]
+    values = row_values(folder, {state.planned.uid for state in failed})
+    return [
+        {
+            "run": state.planned.uid,
+            "factors": factors_of(folder, values[state.planned.uid]),
+            "error": state.error or state.status,
+            "log": _log(folder, state),
+        }
+        for state in failed
+    ]
+
+
+def _running(state: RunState) -> dict[str, Any]:
+    """Return the process that executes a run."""
+    marker = state.marker
+    if marker is None:
+        return {"run": state.planned.uid} | dict.fromkeys(("host", "process", "task", "since"))
+    return {
+        "run": state.planned.uid,
+        "host": marker.host,
+        "process": marker.pid,
+        "task": marker.task,
+        "since": _age(marker.started),
+    }
+
+
 def _not_reached(folder: DesignFolder, states: States) -> dict[str, Any] | None:
-    """Return how many runs wait again as the time of their task was over before they began, and the log of a task."""
+    """Return the number of runs whose task ended before they began, and the log of a task."""
     late = [state.assignment for state in states.runs if state.out_of_time]
     if not late:
         return None
-    logs = [one.log for one in late if one is not None and one.log is not None]
+    logs = [assignment.log for assignment in late if assignment is not None and assignment.log is not None]
     return {"runs": len(late), "log": short_path(folder.path / logs[-1]) if logs else None}
 
 
-def _growth(folder: DesignFolder, store: str | None) -> str:
-    """Return whether rows are added to a design that grows, and by which command."""
-    assert folder.rounds is not None
-    if folder.rounds.ended:
-        return f"no more rows: {folder.rounds.ended}"
-    return f"rows are added when these have been executed: arsenai run {shlex.quote(short_path(folder.path))}{store_option(store)}"
+def _growth(rounds: Rounds, target: str) -> str:
+    """Return whether rows are added to a design that grows, and the command."""
+    if rounds.ended:
+        return f"no more rows: {rounds.ended}"
+    return f"rows are added when these have been executed: arsenai run {target}"
 
 
 def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingRecord]) -> dict[str, Any]:
-    """Return how far the search of a folder is: settings by state, the best of them, and what is left.
+    """Return the state of a search: settings by state, the best setting, and next steps.
 
-    ``front``: of several objectives, the numbers of the settings that no other one beats in all of them.
-    ``search_over``: why it is over; false: it is not; ``None``: there is none, or Optuna is not installed.
+    ``front``: with several objectives, the numbers of the settings on the Pareto front. ``search_over``: the reason for
+    the end, or false if the search goes on; ``None`` without a search or without Optuna.
     """
     spec = folder.spec
     if spec.search is None:
@@ -232,16 +249,16 @@ def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingR
     from palaestrai_mosaik.search.ranking import ranked
 
     outcome = sought(spec)[0]
-    complete = [one for one in settings if one.state == "complete"]
+    complete = [setting for setting in settings if setting.state == "complete"]
     sign = 1.0 if outcome.better == "lower" else -1.0
-    best = min(complete, key=lambda one: (sign * one.values[0], one.number), default=None)
+    best = min(complete, key=lambda setting: (sign * setting.values[0], setting.number), default=None)
     return {
         "search": spec.search.sampler,
-        "settings": dict(sorted(Counter(one.state for one in settings).items())),
+        "settings": dict(sorted(Counter(setting.state for setting in settings).items())),
         "retried": retries_of(settings),
         "to_retry": count_failed(settings),
         "failed_settings": failed_settings(failure_reasons(settings)),
-        "front": [one.number for one in ranked(spec, settings)] if len(sought(spec)) > 1 else None,
+        "front": [setting.number for setting in ranked(spec, settings)] if len(sought(spec)) > 1 else None,
         "best": None
         if best is None
         else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},
@@ -258,22 +275,22 @@ def _search_over(folder: DesignFolder) -> str | bool | None:
     try:
         return why_over(folder.spec, folder.path) or False
     except ExecutionError:
-        # (a folder that cannot be written: nobody goes on there)
+        # the folder is not writable, so the search cannot go on
         return None
 
 
 def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None:
-    """Return how many tasks that worked on a search have failed of its newest submission."""
+    """Return the number of failed tasks of a search's newest submission, and the file with their output."""
     if not states.searching:
         return None
     from palaestrai_mosaik.search.cluster import failed_tasks
 
-    found = failed_tasks(folder.path, states.searching)
-    return None if found is None else {"tasks": found.tasks, "output": found.output}
+    failed = failed_tasks(folder.path, states.searching)
+    return None if failed is None else {"tasks": failed.tasks, "output": failed.output}
 
 
 def _confirmed(folder: DesignFolder, store: str | None) -> dict[str, int]:
-    """Count the runs that confirm the best settings of a search, those that finished, and those that failed."""
+    """Count all, finished and failed runs that confirm the best settings of a search."""
     path = folder.path / CONFIRM
     if not (path / MANIFEST).exists():
         return {"runs": 0, "finished": 0, "failed": 0}
@@ -298,34 +315,29 @@ def _log(folder: DesignFolder, state: RunState) -> str:
 
 
 def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
-    """Return the submissions that still have runs to execute, and how many tasks are in which state."""
-    tasks = {
-        number: {task: state for task, state in of_one.items() if not state.ended}
-        for number, of_one in states.searching.items()
+    """Return the submissions with unfinished tasks, and the number of tasks by state."""
+    tasks: dict[int, dict[int, TaskState]] = {}
+    for submission, running in states.searching.items():
+        tasks[submission] = {task: state for task, state in running.items() if not state.ended}
+    for assignment in (run.assignment for run in states.runs):
+        if assignment is not None and assignment.state is not None and not assignment.state.ended:
+            tasks.setdefault(assignment.submission, {})[assignment.task] = assignment.state
+    return [
+        _submission(Submissions(folder.path).read(submission), Counter(running.values()))
+        for submission, running in sorted(tasks.items())
+        if running
+    ]
+
+
+def _submission(submission: Submission, counts: Counter[TaskState]) -> dict[str, Any]:
+    return {
+        "number": submission.number,
+        "executor": submission.executor,
+        "jobs": [array.job for array in submission.arrays],
+        "tasks": {state.value: counts[state] for state in TaskState if counts[state]},
     }
-    tasks = {number: live for number, live in tasks.items() if live}
-    for state in states.runs:
-        if (
-            state.assignment is not None
-            and state.assignment.state is not None
-            and not state.assignment.state.ended
-        ):
-            tasks.setdefault(state.assignment.submission, {})[state.assignment.task] = state.assignment.state
-    found = []
-    for submitted, words in sorted(tasks.items()):
-        submission = Submissions(folder.path).read(submitted)
-        counted = Counter(words.values())
-        found.append(
-            {
-                "number": submitted,
-                "executor": submission.executor,
-                "jobs": [array.job for array in submission.arrays],
-                "tasks": {word.value: counted[word] for word in TaskState if counted[word]},
-            }
-        )
-    return found
 
 
 def _age(started: str) -> str:
-    # (by the clock of another host, or a clock that was set back, it may not have begun yet)
+    # clocks of other hosts may be ahead
     return duration(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(started)).total_seconds()))

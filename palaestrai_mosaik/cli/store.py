@@ -67,49 +67,25 @@ def verify(
     """
     if everything == bool(runs):
         raise PalaestraiMosaikError("name the runs to verify, or use --all")
-    damaged = marked = rows = unread = 0
-    absent: list[str] = []
-    checked: list[dict[str, Any]] = []
+    checked: list[Verified] = []
+    marked = 0
     with location.open() if mark else location.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
         _check_files(opened, runs, of_database=location.folder is None)
         for verified in _verified(opened, runs):
-            rows += verified.rows
-            whole = not (verified.damage or verified.unread)
-            checked.append(
-                {
-                    "run": verified.run,
-                    "document": verified.document,
-                    "status": verified.status,
-                    "rows": verified.rows,
-                }
-            )
-            checked[-1] |= {
-                "whole": whole,
-                "damage": verified.damage,
-                "unread": verified.unread,
-                "absent": verified.absent,
-            }
-            for damage in (*verified.damage, *(() if verified.absent else verified.unread)):
-                say(f"{verified.run} ({verified.document}): {damage}", error=True)
-            if verified.damage:
-                damaged += 1
-                marked += mark and mark_failed(opened, verified)
-            elif verified.absent:
-                absent.append(verified.run)
-            else:
-                unread += bool(verified.unread)
+            checked.append(verified)
+            _print_faults(verified)
+            if mark and verified.damage:
+                marked += mark_failed(opened, verified)
         folder = opened.directory / INSTANCES
+    states = Counter(map(_state, checked))
+    damaged = states["damaged"]
     if wants_json():
-        answer({"runs": checked, "rows": rows, "damaged": damaged, "marked_failed": int(marked)})
-    read = len(runs) - len(absent) - unread
-    damaged_text = status(f"{damaged:,} damaged", "damaged" if damaged else "")
-    say_unless_quiet(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", damaged_text))
-    if unread:
-        say(f"{count(unread, 'run')} could not be read: their state is unknown", error=True)
+        data = [_verified_data(verified) for verified in checked]
+        rows = sum(verified.rows for verified in checked)
+        answer({"runs": data, "rows": rows, "damaged": damaged, "marked_failed": marked})
     of_others = everything and location.folder is None
-    if absent:
-        _print_absent(folder, absent, of_others=of_others)
+    _print_states(checked, states, folder, of_others=of_others)
     if marked:
         say_unless_quiet(
             f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs"
@@ -119,7 +95,48 @@ def verify(
         )
     elif damaged and not mark:
         say_unless_quiet("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
-    return FAILED if damaged or unread or (absent and not of_others) else FINISHED
+    return FAILED if damaged or states["unread"] or (states["absent"] and not of_others) else FINISHED
+
+
+def _print_states(
+    checked: Sequence[Verified], states: Counter[str], folder: Path, *, of_others: bool
+) -> None:
+    """Print the numbers of runs that were read, damaged, unreadable, or without files in ``folder``."""
+    damaged, rows = states["damaged"], sum(verified.rows for verified in checked)
+    damaged_text = status(f"{damaged:,} damaged", "damaged" if damaged else "")
+    read = count(damaged + states["whole"], "run")
+    say_unless_quiet(compose(f"{read} with {count(rows, 'row')} read, ", damaged_text))
+    if states["unread"]:
+        say(f"{count(states['unread'], 'run')} could not be read: their state is unknown", error=True)
+    if states["absent"]:
+        absent = [verified.run for verified in checked if _state(verified) == "absent"]
+        _print_absent(folder, absent, of_others=of_others)
+
+
+def _print_faults(verified: Verified) -> None:
+    for fault in (*verified.damage, *(() if verified.absent else verified.unread)):
+        say(f"{verified.run} ({verified.document}): {fault}", error=True)
+
+
+def _state(verified: Verified) -> str:
+    if verified.damage:
+        return "damaged"
+    if verified.absent:
+        return "absent"
+    return "unread" if verified.unread else "whole"
+
+
+def _verified_data(verified: Verified) -> dict[str, Any]:
+    return {
+        "run": verified.run,
+        "document": verified.document,
+        "status": verified.status,
+        "rows": verified.rows,
+        "whole": not (verified.damage or verified.unread),
+        "damage": verified.damage,
+        "unread": verified.unread,
+        "absent": verified.absent,
+    }
 
 
 def _verified(store: Store, runs: Sequence[str]) -> Iterator[Verified]:

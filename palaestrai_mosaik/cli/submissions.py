@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.design import Experience, experience
 from palaestrai_mosaik.design.folder import SCRIPT, STORES, DesignFolder
 from palaestrai_mosaik.errors import SchedulerError
-from palaestrai_mosaik.execution import Settings
+from palaestrai_mosaik.execution import Settings, Summary
 from palaestrai_mosaik.execution.cluster.collect import Collected
 from palaestrai_mosaik.execution.cluster.script import write_script
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
@@ -20,6 +22,9 @@ from palaestrai_mosaik.text import count, listed
 from .output import say, say_unless_quiet
 from .run_lists import short_path
 from .tables import byte_size, duration, number
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.search import TuneSummary
 
 _LISTED = 20
 
@@ -36,6 +41,20 @@ def submitted_lines(folder: DesignFolder, submission: Submission) -> Iterator[st
     yield f"output     {short_path(Submissions(folder.path).output(submission.number))}"
 
 
+def submission_data(
+    folder: DesignFolder, runs: Sequence[str], submission: Submission | None
+) -> dict[str, Any]:
+    """Return the data of a new submission of ``runs`` for ``--json``."""
+    return {
+        "design": folder.spec.uid,
+        "folder": folder.path,
+        "runs": runs,
+        "submission": None if submission is None else submission.number,
+        "jobs": [] if submission is None else [array.job for array in submission.arrays],
+        "tasks": None if submission is None else submission.tasks,
+    }
+
+
 def job_numbers(jobs: Sequence[str]) -> str:
     """Return the numbers of jobs, for a message."""
     return f"{'job' if len(jobs) == 1 else 'jobs'} {listed(jobs, _LISTED)}"
@@ -49,16 +68,16 @@ def dry_lines(
     tasks: Sequence[int],
 ) -> Iterator[str]:
     """Write the script of a planned submission; yield lines about its estimated cost."""
-    known = experience(folder.path)
+    earlier = experience(folder.path)
     if seconds_per_run is not None:
-        known = replace(known, runs=0, seconds=seconds_per_run)
+        earlier = replace(earlier, runs=0, seconds=seconds_per_run)
     script = write_script(folder.path, submission)
     yield f"script     {short_path(script)}; nothing was submitted"
     try:
         limit, why = Slurm().array_size, ""
     except SchedulerError as error:
         limit, why = None, f"the maximum size of job arrays is unknown: {error}"
-    planned = estimate(tasks, settings.slurm, known, limit)
+    planned = estimate(tasks, settings.slurm, earlier, limit)
     throttle = settings.slurm.throttle
     of_each = "" if planned.arrays is not None and len(planned.arrays) == 1 else " of each"
     together = "" if throttle is None else f", {count(throttle, 'task')}{of_each} at a time"
@@ -68,19 +87,19 @@ def dry_lines(
         f"tasks      {count(planned.runs_per_task, 'run')} each, {planned.runs_at_a_time:,} at a time, on "
         f"{count(settings.slurm.cpus, 'core')}"
     )
-    yield from _time(planned, settings, known)
+    yield from _time(planned, settings, earlier)
     yield from _space(planned)
 
 
-def _time(planned: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
+def _time(planned: DryRun, settings: Settings, earlier: Experience) -> Iterator[str]:
     if planned.task_seconds is None or planned.core_seconds is None:
         yield "time       unknown: give --seconds-per-run, or execute some runs first"
         return
-    source = "as given" if not known.runs else f"median of {known.runs} earlier"
+    source = "as given" if not earlier.runs else f"median of {earlier.runs} earlier"
     whole = "as many tasks at a time as the cluster has room for"
     if planned.seconds is not None:
         whole = f"{duration(planned.seconds)} in all, without waiting"
-    yield f"time       {duration(planned.task_seconds)} for a task: {duration(known.seconds)} per run ({source}); {whole}"
+    yield f"time       {duration(planned.task_seconds)} for a task: {duration(earlier.seconds)} per run ({source}); {whole}"
     yield f"hours      {number(planned.core_seconds / 3600)} of a core"
     if planned.fitting is not None and planned.fitting < planned.runs_per_task:
         yield (
@@ -102,32 +121,42 @@ def _space(planned: DryRun) -> Iterator[str]:
         yield f"collected  {left}, {database} (arsenai collect --remove)"
 
 
-def print_collected(folder: DesignFolder, found: Collected) -> None:
+def print_collected(folder: DesignFolder, collected: Collected) -> None:
     """Print the collected results, and the errors."""
-    for line in _lines(folder, found):
+    for line in _collected_lines(folder, collected):
         say_unless_quiet(line)
-    for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
+    for what, reasons in (("not collected", collected.damaged), ("not removed", collected.kept)):
         for path, reason in list(reasons.items())[:_LISTED]:
             say(f"{what}: {path.name}: {reason}", error=True)
         if len(reasons) > _LISTED:
             say(f"and {len(reasons) - _LISTED:,} more", error=True)
 
 
-def _lines(folder: DesignFolder, found: Collected) -> Iterator[str]:
-    new = found.runs.total()
-    words = ", ".join(f"{n:,} {status}" for status, n in sorted(found.runs.items()))
+def print_collection(folder: Path, summary: Summary | TuneSummary) -> None:
+    """Print the results that an execution has collected or could not collect."""
+    if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
+        print_collected(DesignFolder.open(folder), summary.collected)
+    if summary.not_collected is not None:
+        say(f"not collected: {summary.not_collected}", error=True)
+    if summary.not_read_back is not None:
+        say(summary.not_read_back, error=True)
+
+
+def _collected_lines(folder: DesignFolder, collected: Collected) -> Iterator[str]:
+    new = collected.runs.total()
+    words = ", ".join(f"{n:,} {status}" for status, n in sorted(collected.runs.items()))
     yield f"collected: {count(new, 'run')}" + (f" ({words})" if new else "")
     left = [
-        (found.before, "collected before"),
-        (found.going_on, "not ended yet (arsenai status)"),
-        (found.empty, "that recorded nothing"),
-        (len(found.damaged), "whose store cannot be read"),
+        (collected.before, "collected before"),
+        (collected.going_on, "not ended yet (arsenai status)"),
+        (collected.empty, "that recorded nothing"),
+        (len(collected.damaged), "whose store cannot be read"),
     ]
     for runs, which in left:
         if runs:
             yield f"left out: {count(runs, 'run')} {which}"
-    if found.removed:
+    if collected.removed:
         yield (
-            f"removed: {count(found.removed, 'store')} of finished runs in {folder.path / STORES} "
-            f"({count(found.files, 'file')}, {byte_size(found.freed)} are free now)"
+            f"removed: {count(collected.removed, 'store')} of finished runs in {folder.path / STORES} "
+            f"({count(collected.files, 'file')}, {byte_size(collected.freed)} are free now)"
         )

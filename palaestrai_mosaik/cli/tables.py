@@ -34,17 +34,18 @@ def table(
     coloured if the table goes to a terminal, on standard error with ``error``.
     """
     lines = [list(row) for row in rows]
-    used = [i for i in range(len(headers)) if any(not missing(row[i]) for row in lines)]
     columns = []
-    for i in used:
-        right = all(isinstance(row[i], Real) or missing(row[i]) or row[i] == "" for row in lines)
-        cells = [text(headers[i]), *(text(row[i]) for row in lines)]
+    for i, header in enumerate(headers):
+        values = [row[i] for row in lines]
+        if all(map(missing, values)):
+            continue
+        cells = [text(header), *map(text, values)]
+        right = all(isinstance(value, Real) or missing(value) or value == "" for value in values)
         width = max(map(len, cells))
         filled = [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
-        if headers[i] == statuses:
-            filled[1:] = [
-                status(padded, cell, error=error) for padded, cell in zip(filled, cells, strict=True)
-            ][1:]
+        if header == statuses:
+            coloured = (status(*pair, error=error) for pair in zip(filled[1:], cells[1:], strict=True))
+            filled = [filled[0], *coloured]
         columns.append(filled)
     return Printable("\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)))
 
@@ -74,6 +75,12 @@ def number(value: float) -> str:
     digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
     digits_text = f"{value:,.{digits}f}"
     return digits_text.rstrip("0").rstrip(".") if "." in digits_text else digits_text
+
+
+def interval(low: float, high: float) -> str | None:
+    """Format an interval: ``[0.1, 0.25]``, or return ``None`` if a limit is NaN."""
+    limits = number(low), number(high)
+    return None if NOTHING in limits else f"[{', '.join(limits)}]"
 
 
 def duration(seconds: float | None) -> str:

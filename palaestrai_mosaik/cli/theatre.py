@@ -1,8 +1,8 @@
-"""``palaestrai-mosaik theatre`` and ``arsenai theatre``: what a page shows, as one file that needs no network."""
+"""``palaestrai-mosaik theatre`` and ``arsenai theatre``: pages of runs and designs as single files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from palaestrai_mosaik import files
@@ -32,15 +32,15 @@ def theatre(
     episode: EpisodeChoice,
     beside: int | str | None,
 ) -> int:
-    """Write one run, several runs compared, or without ``runs`` all runs of a store as one file; print what it has.
+    """Write one run, a comparison of several runs, or all runs of a store as a single file; print its name.
 
     Args:
         location: the store.
-        runs: which runs.
+        runs: the runs; all of the store if empty.
         output: the file; ``None``: named after the run, ``comparison.html`` or ``runs.html``.
         phases: of a single run, as for :class:`~palaestrai_mosaik.web.theatre.MotionChoice`.
-        episode: likewise.
-        beside: likewise.
+        episode: of a single run, likewise.
+        beside: of a single run, likewise.
     """
     choice = MotionChoice(tuple(phases), episode, beside)
     if len(runs) != 1 and choice != MotionChoice():
@@ -56,23 +56,28 @@ def theatre(
             page, name = comparison_page(store, runs, progress=progress), "comparison.html"
     path, size = _write(page, output or name)
     if wants_json():
-        told = {name: list(getattr(page, name)) for name in ("phases", "left_out", "thinned")}
+        lists = {name: list(getattr(page, name)) for name in ("phases", "left_out", "thinned")}
         run = page.title if len(runs) == 1 else None
-        answer({"run": run, "runs": page.runs, "file": path, "bytes": size, **told})
+        answer({"run": run, "runs": page.runs, "file": path, "bytes": size, **lists})
         return FINISHED
-    if len(runs) == 1:
-        if not page.phases:
-            warn(
-                f"run {page.title} has recorded neither a topology nor frames: the file shows nothing in motion"
-            )
-        if page.left_out:
-            warn(f"left out, to keep the file small: {', '.join(page.left_out)} (--phase names phases)")
+    for warning in _warnings(page, len(runs)):
+        warn(warning)
+    return _print_file(path, size)
+
+
+def _warnings(page: Page, runs: int) -> Iterator[str]:
+    """Yield the parts of ``runs`` runs, or of all for 0, that the page lacks."""
+    left_out = count(len(page.left_out), "run")
+    if runs == 1 and not page.phases:
+        yield f"run {page.title} has recorded neither a topology nor frames: the file shows nothing in motion"
+    if page.left_out and runs == 1:
+        yield f"left out, to keep the file small: {', '.join(page.left_out)} (--phase names phases)"
+    elif page.left_out and runs:
+        yield f"to keep the file small, not all of their phases are in motion: {left_out}"
     elif page.left_out:
-        what = "not all of their phases are in motion" if runs else "the file has no page"
-        warn(f"to keep the file small, {what}: {count(len(page.left_out), 'run')}")
+        yield f"to keep the file small, the file has no page: {left_out}"
     if page.thinned:
-        warn(f"not all states or frames are in the file: {', '.join(page.thinned)}")
-    return _said(path, size)
+        yield f"not all states or frames are in the file: {', '.join(page.thinned)}"
 
 
 def theatre_of_design(folder: str | None, *, store: str | None, output: str | None) -> int:
@@ -88,16 +93,16 @@ def theatre_of_design(folder: str | None, *, store: str | None, output: str | No
     if wants_json():
         answer({"design": page.title, "folder": opened.path, "runs": page.runs, "file": path, "bytes": size})
         return FINISHED
-    return _said(path, size)
+    return _print_file(path, size)
 
 
 def _write(page: Page, path: str) -> tuple[str, int]:
-    """Write the file; return its path and its bytes."""
+    """Write the file; return its path and its size in bytes."""
     data = page.html.encode("utf-8")
     files.write_bytes(path, data)
     return path, len(data)
 
 
-def _said(path: str, size: int) -> int:
+def _print_file(path: str, size: int) -> int:
     say_unless_quiet(f"{path} ({byte_size(size)})")
     return FINISHED

@@ -16,11 +16,10 @@ from palaestrai_mosaik.execution import RunStatus, Settings
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.text import count
 
-from .answers import answer, problems_data
-from .common import store_option
-from .output import compose, quiet, say, say_unless_quiet, status, wants_json, warn, without_progress
-from .run_lists import factor_value, list_runs, reason_lines, short_path
-from .submissions import dry_lines, print_collected, submitted_lines
+from .answers import answer
+from .output import compose, say, say_unless_quiet, status, wants_json, warn, without_progress
+from .run_lists import arguments, factor_value, print_failures, reason_lines, short_path
+from .submissions import dry_lines, print_collection, submission_data, submitted_lines
 from .tables import duration, number, table
 
 if TYPE_CHECKING:
@@ -40,11 +39,11 @@ def tune(
     extent: Extent,
     allow_modules: Any,
     retry_failed: bool = False,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Search for the best settings of ``design``, continuing an existing search in its folder.
 
-    ``retry_failed`` executes failed settings once more. ``given`` are settings of the execution. Returns the exit code.
+    ``retry_failed`` executes failed settings once more. ``options`` are settings of the execution. Returns the exit code.
     """
     from .design import check_documents
 
@@ -62,14 +61,11 @@ def tune(
     _optuna()
     for warning in loaded.spec.warnings:
         warn(str(warning))
-    problems = check_documents(loaded, extent, allow_modules)
-    if problems:
-        if wants_json():
-            answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
+    if not check_documents(loaded, extent, allow_modules):
         return UNSOUND
     path = loaded.folder if output is None else Path(output)
     modules = None if allow_modules is None else ",".join(allow_modules)
-    settings = user_settings(loaded.spec.resolved.get("execution"), allow_modules=modules, **given)
+    settings = user_settings(loaded.spec.resolved.get("execution"), allow_modules=modules, **options)
     return _tune(loaded.spec, path, store, settings, retry_failed)
 
 
@@ -107,14 +103,14 @@ def submit(
     dry_run: bool = False,
     seconds_per_run: float | None = None,
     retry_failed: bool = False,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Submit tasks to Slurm for the search in ``folder`` or for its confirmation; return the exit code."""
-    _refuse_choices({"rows": given.pop("rows", None), "failed": which == "failed"})
+    _refuse_choices({"rows": options.pop("rows", None), "failed": which == "failed"})
     _optuna()
     from palaestrai_mosaik.search import submit as submit_search
 
-    settings = user_settings(folder.spec.resolved.get("execution"), **given, executor="slurm")
+    settings = user_settings(folder.spec.resolved.get("execution"), **options, executor="slurm")
     done = submit_search(
         folder.spec,
         folder.path,
@@ -153,25 +149,14 @@ def _expected(
 
 
 def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | None) -> Iterator[str]:
-    name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+    name = arguments(folder.path, store)
     submitted = done.submitted
     if submitted.live:
         yield f"{count(submitted.live, 'task')} of earlier submissions wait or run"
     if submitted.submission is not None:
         yield from submitted_lines(folder, submitted.submission)
     if done.over is not None:
-        yield f"the search is over: {done.over}"
-        yield from retry_lines(done.to_retry, done.retries_left, name)
-        confirming = done.confirming
-        if confirming is not None and confirming.submission is not None:
-            yield "with fresh seeds, the best settings:"
-            yield from submitted_lines(DesignFolder.open(folder.path / CONFIRM), confirming.submission)
-        yield from best_lines(folder.spec, done.best)
-        yield from winner_lines(folder.spec, folder.path, done.best, done.winner)
-        left = confirming is not None and confirming.before.get(RunStatus.FINISHED, 0) < confirming.considered
-        yield f"next: arsenai {'status' if left else 'report'} {name}"
-        if left:
-            yield f"      arsenai resume {name} (once these runs have ended)"
+        yield from _over_lines(folder, done, name)
         return
     if submitted.submission is None and not submitted.tasks:
         yield "nothing to submit"
@@ -180,18 +165,28 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
         yield f"      arsenai resume {name} (once the tasks have ended: collects, confirms, or goes on)"
 
 
+def _over_lines(folder: DesignFolder, done: SearchSubmission, name: str) -> Iterator[str]:
+    """Yield the results of a search that is over, and the next commands for ``name``."""
+    yield f"the search is over: {done.over}"
+    yield from retry_lines(done.to_retry, done.retries_left, name)
+    confirming = done.confirming
+    if confirming is not None and confirming.submission is not None:
+        yield "with fresh seeds, the best settings:"
+        yield from submitted_lines(DesignFolder.open(folder.path / CONFIRM), confirming.submission)
+    yield from best_lines(folder.spec, done.best)
+    yield from winner_lines(folder.spec, folder.path, done.best, done.winner)
+    left = confirming is not None and confirming.before.get(RunStatus.FINISHED, 0) < confirming.considered
+    yield f"next: arsenai {'status' if left else 'report'} {name}"
+    if left:
+        yield f"      arsenai resume {name} (once these runs have ended)"
+
+
 def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, Any]:
-    of_search = done.submitted.submission
-    confirming = None if done.confirming is None else done.confirming.submission
-    submission = confirming if of_search is None else of_search
-    return {
-        "design": folder.spec.uid,
-        "folder": folder.path,
-        "runs": [] if done.confirming is None else [run.run for run in done.confirming.runs],
-        "submission": None if submission is None else submission.number,
-        "jobs": [] if submission is None else [array.job for array in submission.arrays],
-        "tasks": None if submission is None else submission.tasks,
-        "before": {} if done.confirming is None else done.confirming.before,
+    confirming = done.confirming
+    submission = done.submitted.submission or (None if confirming is None else confirming.submission)
+    runs = [] if confirming is None else [run.run for run in confirming.runs]
+    return submission_data(folder, runs, submission) | {
+        "before": {} if confirming is None else confirming.before,
         "search": {
             "live_tasks": done.submitted.live,
             "settings_left": done.submitted.settings_left,
@@ -224,55 +219,50 @@ def _tune(
         answer(_data(spec, summary))
     if summary.interrupted:
         return INTERRUPTED
+    return FINISHED if _is_complete(summary) else FAILED
+
+
+def _is_complete(summary: TuneSummary) -> bool:
+    """Return whether the search is over, nothing was lost, and the best settings are confirmed."""
+    collected = summary.collected
+    lost = summary.not_collected or summary.not_read_back or (collected is not None and collected.damaged)
+    if lost or summary.to_retry or summary.retries_left:
+        return False
     confirmed = summary.confirmed is None or summary.confirmed.whole
-    damaged = summary.not_collected or summary.not_read_back
-    damaged_stores = summary.collected is not None and summary.collected.damaged
-    sound = not (summary.to_retry or summary.retries_left or damaged or damaged_stores)
-    return FINISHED if sound and summary.best and confirmed and summary.ended_by is not None else FAILED
+    return bool(summary.best) and confirmed and summary.ended_by is not None
 
 
 def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
-    assert spec.search is not None
-    name = shlex.quote(short_path(summary.folder))
-    words = [status(f"{n:,} {state}", state) for state, n in sorted(summary.states.items())]
+    folder = arguments(summary.folder, store)
     runs = sum(summary.ended.values())
     say_unless_quiet(
-        f"{name}: {count(sum(summary.states.values()), 'setting')}, {count(runs, 'run')} executed now, "
+        f"{arguments(summary.folder)}: {count(sum(summary.states.values()), 'setting')}, {count(runs, 'run')} executed now, "
         f"in {duration(summary.seconds)}"
     )
-    for word in words:
-        say_unless_quiet(compose("  ", word))
-    reasons = list(reason_lines(summary.reasons, (run.run for run in summary.failures)))
-    if summary.failures or reasons:
-        say(compose(status("failed", error=quiet()), ":"), error=quiet())
-    if summary.failures:
-        list_runs(({"run": run.run, "error": run.error} for run in summary.failures), error=quiet())
-    for line in reasons:
-        say(line, error=quiet())
-    if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
-        print_collected(DesignFolder.open(summary.folder), summary.collected)
-    if summary.not_collected is not None:
-        say(f"not collected: {summary.not_collected}", error=True)
-    if summary.not_read_back is not None:
-        say(summary.not_read_back, error=True)
-    if summary.failed_tasks is not None and summary.ended_by is None:
-        failed, output = summary.failed_tasks
-        say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
+    for state, n in sorted(summary.states.items()):
+        say_unless_quiet(compose("  ", status(f"{n:,} {state}", state)))
+    print_failures(
+        [{"run": run.run, "error": run.error} for run in summary.failures],
+        list(reason_lines(summary.reasons, (run.run for run in summary.failures))),
+    )
+    print_collection(summary.folder, summary)
     if summary.ended_by is not None:
         say_unless_quiet(f"ended by: {summary.ended_by}")
-    for line in retry_lines(summary.to_retry, summary.retries_left, f"{name}{store_option(store)}"):
+    elif summary.failed_tasks is not None:
+        failed, output = summary.failed_tasks
+        say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
+    for line in (
+        *retry_lines(summary.to_retry, summary.retries_left, folder),
+        *best_lines(spec, summary.best),
+        *winner_lines(spec, summary.folder, summary.best, summary.winner),
+    ):
         say_unless_quiet(line)
-    for line in best_lines(spec, summary.best):
-        say_unless_quiet(line)
-    for line in winner_lines(spec, summary.folder, summary.best, summary.winner):
-        say_unless_quiet(line)
-    option = store_option(store)
     if summary.interrupted or summary.ended_by is None:
-        say_unless_quiet(f"to go on: arsenai resume {name}{option}")
+        say_unless_quiet(f"to go on: arsenai resume {folder}")
     elif summary.best:
-        say_unless_quiet(f"next: arsenai report {name}{option}")
+        say_unless_quiet(f"next: arsenai report {folder}")
     else:
-        begun = sum(summary.states.values())
+        begun = any(summary.states.values())
         why = "no setting is complete" if begun else "no setting was begun: the budget is too small for one"
         say(f"nothing was found: {why}", error=True)
 
@@ -312,38 +302,12 @@ def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
         return
     outcomes = [item.name for item in sought(spec)]
     yield "best settings:" if len(outcomes) == 1 else "Pareto front:"
-    factors = {factor.name: factor for factor in spec.factors}
-    header = ["setting", *factors, *outcomes]
     fresh = any(item.confirmed for item in best)
-    if fresh:
-        header += [f"{name}, fresh seeds" for name in outcomes]
-    rows = []
-    for item in best:
-        named = (factor_value(factors[name], value) for name, value in item.factors.items())
-        cells: list[Any] = [
-            item.number,
-            *map(_cell, named),
-            *(f"{number(value)}{' (pruned)' * item.pruned}" for value in item.values.values()),
-        ]
-        if fresh:
-            for name in outcomes:
-                figure = item.confirmed.get(name)
-                cells.append(None if figure is None else _fresh(figure))
-        rows.append(cells)
-    yield table(header, rows, indent="  ")
+    yield _best_table(spec, best, outcomes, fresh=fresh)
     if len(outcomes) == 1 and len(best) > 1 and len({item.values[outcomes[0]] for item in best}) == 1:
         yield f"  all of these gave the same {outcomes[0]} in the search, which could not tell them apart"
     if fresh:
-        figures = [figure for item in best for figure in item.confirmed.values()]
-        several = any(figure.seeds > 1 for figure in figures)
-        means = (
-            f"  fresh seeds: mean{' ± standard deviation' * several} over seeds that the search has not used"
-        )
-        if any(figure.lost for figure in figures):
-            yield f"{means}, of the runs that finished;"
-            yield "  a setting that lost runs ranks behind all that lost none"
-        else:
-            yield f"{means}; trust these"
+        yield from _fresh_lines(best)
     elif spec.search is not None:
         honest = (
             "wait for those with fresh seeds"
@@ -351,6 +315,35 @@ def best_lines(spec: DesignSpec, best: list[BestSetting]) -> Iterator[str]:
             else "'confirm: n' executes the best with fresh seeds"
         )
         yield f"  (the search has chosen them by these figures, which may therefore be too good: {honest})"
+
+
+def _best_table(
+    spec: DesignSpec, best: Sequence[BestSetting], outcomes: Sequence[str], *, fresh: bool
+) -> str:
+    """Format the settings as rows: factors, outcomes, and outcomes with ``fresh`` seeds."""
+    factors = {factor.name: factor for factor in spec.factors}
+    header = ["setting", *factors, *outcomes]
+    header += [f"{name}, fresh seeds" for name in outcomes if fresh]
+    rows = []
+    for item in best:
+        levels = (_cell(factor_value(factors[name], value)) for name, value in item.factors.items())
+        values = (f"{number(value)}{' (pruned)' * item.pruned}" for value in item.values.values())
+        confirmed = [item.confirmed.get(name) for name in outcomes if fresh]
+        figures = (None if figure is None else _fresh(figure) for figure in confirmed)
+        rows.append([item.number, *levels, *values, *figures])
+    return table(header, rows, indent="  ")
+
+
+def _fresh_lines(best: Sequence[BestSetting]) -> Iterator[str]:
+    """Yield an explanation of the figures with fresh seeds."""
+    figures = [figure for item in best for figure in item.confirmed.values()]
+    several = any(figure.seeds > 1 for figure in figures)
+    means = f"  fresh seeds: mean{' ± standard deviation' * several} over seeds that the search has not used"
+    if any(figure.lost for figure in figures):
+        yield f"{means}, of the runs that finished;"
+        yield "  a setting that lost runs ranks behind all that lost none"
+    else:
+        yield f"{means}; trust these"
 
 
 def _fresh(figure: Confirmed) -> str:

@@ -34,22 +34,37 @@ Kinds = Sequence[tuple[tuple[int, ...], np.dtype[Any]]]
 
 
 def kinds_of(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]], flat: bool = False) -> Kinds:
-    """Return (shape, dtype) of each array; with ``flat``, of the one float64 array that joins them all."""
+    """Return the shape and dtype of each array.
+
+    Args:
+        shapes: the shapes without the batch's axis.
+        dtypes: the dtype of each array.
+        flat: whether the arrays are joined in one array of float64.
+    """
     if flat:
         return [((sum(int(np.prod(shape)) for shape in shapes),), np.dtype(np.float64))]
     return [(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
 
 def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
-    """Return the slice that each array occupies in a row of all arrays, flattened and joined."""
+    """Return the slice that each array occupies in a row of all arrays, flattened and joined.
+
+    Args:
+        shapes: the shapes of the arrays without the batch's axis.
+    """
     ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
-    """Join the arrays as a (count, n) float64 matrix, each row flattened.
+    """Join arrays as a float64 matrix, each row flattened.
 
-    A single array that already is such a matrix is returned without a copy.
+    Args:
+        arrays: arrays (count, \\*shape).
+        count: the number of rows.
+
+    Returns:
+        A matrix (count, n). A single array that already is such a matrix is returned without a copy.
     """
     if not arrays:
         return np.empty((count, 0))
@@ -58,17 +73,27 @@ def flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
     return np.concatenate([array.reshape(count, -1) for array in arrays], axis=1, dtype=np.float64)
 
 
-def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Array]:
-    """Check ``given``, one array (count, \\*shape) for each of ``kinds``, and return it as a list.
+def checked_arrays(arrays: Any, kinds: Kinds, count: int, what: str) -> list[Array]:
+    """Check the shapes and dtypes of arrays.
 
-    Raises :class:`ContractError` for another shape or dtype; ``what`` names the arrays in the message.
+    Args:
+        arrays: the arrays, (count, \\*shape) each.
+        kinds: the expected shapes and dtypes.
+        count: the number of incarnations.
+        what: the name of an array in messages.
+
+    Returns:
+        The arrays as a list.
+
+    Raises:
+        ContractError: an array has another shape or dtype, or their number differs.
     """
     # list first: it is the quick check, an abstract Sequence takes a look into a registry
-    if not isinstance(given, (list, Sequence)) or len(given) != len(kinds):
-        found = f"{len(given)}" if isinstance(given, Sequence) else type(given).__name__
-        raise ContractError(f"{what}s must be a list of {len(kinds)} arrays, found {found}")
-    arrays = []
-    for i, (value, (shape, dtype)) in enumerate(zip(given, kinds, strict=True)):
+    if not isinstance(arrays, (list, Sequence)) or len(arrays) != len(kinds):
+        actual = f"{len(arrays)}" if isinstance(arrays, Sequence) else type(arrays).__name__
+        raise ContractError(f"{what}s must be a list of {len(kinds)} arrays, found {actual}")
+    checked = []
+    for i, (value, (shape, dtype)) in enumerate(zip(arrays, kinds, strict=True)):
         array = np.asarray(value)
         if array.shape != (count, *shape):
             raise ContractError(
@@ -76,16 +101,26 @@ def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Arra
             )
         if array.dtype != dtype:
             raise ContractError(f"{what} {i} has dtype {array.dtype}, declared is {dtype}")
-        arrays.append(array)
-    return arrays
+        checked.append(array)
+    return checked
 
 
-def checked_rewards(given: npt.ArrayLike, count: int, names: Sequence[str], who: str) -> FloatMatrix:
-    """Return a new array of rewards (count, names). A single reward may come as (count,).
+def checked_rewards(values: npt.ArrayLike, count: int, names: Sequence[str], who: str) -> FloatMatrix:
+    """Check and copy rewards.
 
-    Raises :class:`ContractError` for another shape or a dtype that is not numeric.
+    Args:
+        values: the rewards, (count, names); a single reward may have the shape (count,).
+        count: the number of incarnations.
+        names: the names of the rewards.
+        who: the name of the environment in messages.
+
+    Returns:
+        A new float64 array (count, names).
+
+    Raises:
+        ContractError: the rewards have another shape, or are not numbers.
     """
-    rewards = np.asarray(given)
+    rewards = np.asarray(values)
     if rewards.shape == (count,) and len(names) == 1:
         rewards = rewards[:, None]
     if rewards.shape != (count, len(names)) or rewards.dtype.kind not in "fiub":
@@ -97,9 +132,18 @@ def checked_rewards(given: npt.ArrayLike, count: int, names: Sequence[str], who:
 
 
 def checked_ends(answer: Any, count: int, who: str) -> tuple[BoolVector, BoolVector]:
-    """Return new arrays (terminated, truncated), both (count,).
+    """Check and copy the flags of ended episodes.
 
-    Raises :class:`ContractError` for another shape or a dtype that is not bool.
+    Args:
+        answer: the pair (terminated, truncated), both (count,) of booleans.
+        count: the number of incarnations.
+        who: the name of the environment in messages.
+
+    Returns:
+        New arrays (terminated, truncated), both (count,).
+
+    Raises:
+        ContractError: the flags have another shape, or are not booleans.
     """
     try:
         terminated, truncated = (np.array(end) for end in answer)
@@ -116,10 +160,20 @@ def checked_ends(answer: Any, count: int, who: str) -> tuple[BoolVector, BoolVec
 def actions_of(
     setpoints: FloatMatrix, kinds: Kinds, parts: Sequence[slice], active: BoolVector, who: str
 ) -> list[Array]:
-    """Cut set-points (count, n) into new actions (count, \\*shape), at the slices ``parts``.
+    """Cut set-points into actions.
 
-    ``active`` (count,) marks the incarnations that act. Raises :class:`ActionError` if one
-    of them has no set-point (NaN) for an action of an integer or boolean dtype.
+    Args:
+        setpoints: (count, n), all set-points of each incarnation.
+        kinds: the shapes and dtypes of the actions.
+        parts: the slice of each action in a row (:func:`slices_of`).
+        active: (count,), whether an incarnation acts.
+        who: the name of the environment in messages.
+
+    Returns:
+        New arrays (count, \\*shape), one for each action.
+
+    Raises:
+        ActionError: an active incarnation has no set-point (NaN) for an action of an integer or boolean dtype.
     """
     actions = []
     for i, (part, (shape, dtype)) in enumerate(zip(parts, kinds, strict=True)):
@@ -285,16 +339,23 @@ class BatchEnvironment(World):
             )
 
     def render(self) -> Any:
-        """Render the first incarnation."""
+        """Render the first incarnation.
+
+        Returns:
+            The result of :meth:`get_frame`.
+        """
         return self.get_frame([array[0] for array in self._stepper.states])
 
     def get_frame(self, state: Arrays) -> Any:
-        """Render one incarnation as a uint8 array (height, width, 3).
+        """Render one incarnation.
 
         Needed only if a document requests frames: those of the first incarnation are stored.
 
         Args:
             state: one array for each declared shape of a state.
+
+        Returns:
+            A uint8 array (height, width, 3), or ``None`` if this state has no picture.
         """
         return None
 
@@ -315,45 +376,75 @@ class BatchEnvironment(World):
 
     @abstractmethod
     def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
-        """Return the first ``(states, observations)`` of some incarnations, ``(n, *shape)`` each.
+        """Return the first states and observations of some incarnations.
 
         A first state is never the last one of an episode, and has no rewards.
 
         Args:
             incarnations: (n,), indices in the batch: ``self.rngs[k]`` is the generator of ``k``.
+
+        Returns:
+            The states and the observations, each a list of arrays ``(n, *shape)``.
         """
 
     def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> npt.ArrayLike:
-        """Return the rewards of a step: (batch, rewards), or (batch,) if there is only one."""
+        """Return the rewards of a step.
+
+        Args:
+            last_states: the states before the step, ``(batch, *shape)`` each.
+            actions: the actions, ``(batch, *shape)`` each.
+            new_states: the states after the step, ``(batch, *shape)`` each.
+
+        Returns:
+            Numbers (batch, rewards), or (batch,) if there is only one reward. By default, all are 0.
+        """
         return np.zeros((self.batch, len(self.reward_names)))
 
     def get_ends(self, new_states: Arrays) -> tuple[npt.ArrayLike, npt.ArrayLike]:
-        """Return ``(terminated, truncated)``, both (batch,) of booleans.
+        """Return whether episodes have ended. The framework applies :attr:`max_steps` itself.
 
-        The framework applies :attr:`max_steps` itself.
+        Args:
+            new_states: the states after the step, ``(batch, *shape)`` each.
+
+        Returns:
+            ``(terminated, truncated)``, both (batch,) of booleans. By default, no episode ends.
         """
         never = np.zeros(self.batch, dtype=bool)
         return never, never
 
     def get_recorded_actions(self, states: Arrays) -> Arrays:
-        """Return the actions recorded in ``states``, ``(batch, *shape)`` each.
+        """Return the actions recorded in ``states``. Only called for environments that replay.
 
-        Only called for environments that replay.
+        Args:
+            states: the states, ``(batch, *shape)`` each.
+
+        Returns:
+            An array ``(batch, *shape)`` for each declared shape of an action.
         """
         raise NotImplementedError(f"{type(self).__name__} replays, but has no get_recorded_actions")
 
     def get_observation_spaces(self) -> Sequence[Space]:
-        """Return one space of the declared shape for each observation; unbounded by default."""
+        """Return the spaces of the observations.
+
+        Returns:
+            A space of the declared shape for each observation; unbounded by default.
+        """
         return [_unbounded(s, t) for s, t in zip(self.observation_shapes, self._observations(), strict=True)]
 
     def get_action_spaces(self) -> Sequence[Space]:
-        """Return one space of the declared shape for each action; by default the full range of its dtype."""
+        """Return the spaces of the actions.
+
+        Returns:
+            A space of the declared shape for each action; by default the full range of its dtype.
+        """
         return [_unbounded(s, t) for s, t in zip(self.action_shapes, self._actions(), strict=True)]
 
     def get_idle_actions(self) -> Arrays:
         """Return the actions of one incarnation that hold until an agent acts.
 
-        The default is 0, or the bound nearest to it. NaN means that no action holds.
+        Returns:
+            An array for each declared shape of an action, by default of zeros or the bounds nearest to 0. NaN means
+            that no action holds.
         """
         nearest = [np.clip(0.0, space.flat_low, space.flat_high) for space in self.get_action_spaces()]
         if self.flat_actions:
@@ -364,7 +455,14 @@ class BatchEnvironment(World):
         ]
 
     def setup(self) -> EnvironmentBaseline:
-        """Return the baseline of one incarnation; its uids lack the incarnation's number."""
+        """Declare the sensors, actuators and rewards.
+
+        Returns:
+            The baseline of one incarnation; its uids lack the incarnation's number.
+
+        Raises:
+            ContractError: names, dtypes or spaces do not fit the declared shapes.
+        """
         observations, actions = self.get_observation_spaces(), self.get_action_spaces()
         self._fits("observation", self.observation_shapes, observations)
         self._fits("action", self.action_shapes, actions)
@@ -433,6 +531,9 @@ class BatchStepper:
         stepper = BatchStepper(environment)  # after setup, with rngs
         state = stepper.reset()
         state = stepper.step(setpoints, resets=True)
+
+    Args:
+        environment: the environment, after :meth:`BatchEnvironment.setup`.
     """
 
     def __init__(self, environment: BatchEnvironment):
@@ -456,7 +557,11 @@ class BatchStepper:
         return self._states
 
     def reset(self) -> BatchState:
-        """Start an episode in all incarnations and return their first state."""
+        """Start an episode in all incarnations.
+
+        Returns:
+            Their first state.
+        """
         environment, count = self.environment, self.environment.batch
         environment.active = np.ones(count, dtype=bool)
         self._ended = np.zeros(count, dtype=bool)
@@ -479,6 +584,13 @@ class BatchStepper:
             setpoints: (batch, n_setpoints).
             resets: whether incarnations that have ended start another episode, with its first state in the
                 result. Otherwise they stay in their last state, with a reward of 0.
+
+        Returns:
+            The new state.
+
+        Raises:
+            ActionError: a set-point is missing.
+            ContractError: the environment returns arrays that it has not declared.
         """
         environment, count, ended = self.environment, self.environment.batch, self._ended
         some = np.count_nonzero(ended) > 0
@@ -513,10 +625,14 @@ class BatchStepper:
         self._last = BatchState(readings, rewards, terminated, truncated, self._recorded())
         return self._last
 
-    def end(self, places: IndexVector) -> None:
-        """Cut the running episodes of ``places`` short; the next step with ``resets`` starts new ones."""
+    def end(self, incarnations: IndexVector) -> None:
+        """Cut running episodes short; the next step with ``resets`` starts new ones.
+
+        Args:
+            incarnations: (n,), indices in the batch.
+        """
         self._ended = self._ended.copy()
-        self._ended[places] = True
+        self._ended[incarnations] = True
 
     def _begin_again(self, indices: IndexVector, states: list[Array], readings: FloatMatrix) -> None:
         first, observations = self._first(indices)

@@ -78,20 +78,15 @@ class Copies(BatchEnvironment):
 
     def setup(self) -> EnvironmentBaseline:
         """Set all copies up and return the baseline of the first one, which all must share."""
-        described = []
-        for k, copy in enumerate(self.copies):
-            copy.uid, copy.step_size = f"{self.uid}.{k}", self.step_size
-            with self._noted(k):
-                copy.baseline = copy.setup()
-            faults = list(baseline_faults(copy.baseline))
-            if faults:
-                raise refusal(f"{self._where(k)}, setup", faults)
-            channels = (copy.baseline.sensors, copy.baseline.actuators, copy.baseline.rewards)
-            described.append([[(item.uid, item.space) for item in kind] for kind in channels])
-            if described[k] != described[0]:
+        baselines = [self._setup_copy(k) for k in range(self.batch)]
+        offers = [
+            [[(item.uid, item.space) for item in kind] for kind in (b.sensors, b.actuators, b.rewards)]
+            for b in baselines
+        ]
+        for k, offer in enumerate(offers):
+            if offer != offers[0]:
                 raise ContractError(f"{self._where(k)} does not offer the same as the first one")
-        baseline = self.copies[0].baseline
-        assert baseline is not None
+        baseline = baselines[0]
         self.observation_shapes = [(sensor.space.size,) for sensor in baseline.sensors]
         self.observation_names = [sensor.uid for sensor in baseline.sensors]
         self.actuators = Layout.of(baseline.actuators)
@@ -106,6 +101,16 @@ class Copies(BatchEnvironment):
         self._together = _OneByOne(self) if faster is None else faster
         self._places = list(range(self.batch))
         self._numbers = np.arange(self.batch, dtype=np.int64)
+        return baseline
+
+    def _setup_copy(self, k: int) -> EnvironmentBaseline:
+        copy = self.copies[k]
+        copy.uid, copy.step_size = f"{self.uid}.{k}", self.step_size
+        with self._noted(k):
+            baseline = copy.baseline = copy.setup()
+        faults = list(baseline_faults(baseline))
+        if faults:
+            raise refusal(f"{self._where(k)}, setup", faults)
         return baseline
 
     def source_of(self, sensor: str | None) -> str:
@@ -266,12 +271,12 @@ def columns_of(
     )
 
 
-def rows_of(given: Sequence[Any], shape: tuple[int, int]) -> FloatMatrix:
-    """Copy the rows of ``given``, sequences or scalars, into an array of this ``shape``."""
-    rows = np.empty(shape)
-    for row, values in zip(rows, given, strict=True):
+def rows_of(rows: Sequence[Any], shape: tuple[int, int]) -> FloatMatrix:
+    """Copy ``rows``, sequences or scalars, into an array of this ``shape``."""
+    array = np.empty(shape)
+    for row, values in zip(array, rows, strict=True):
         row[:] = values
-    return rows
+    return array
 
 
 def _named(name: str) -> Callable[..., Environment]:

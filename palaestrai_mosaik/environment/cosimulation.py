@@ -153,10 +153,10 @@ class CoSimulation(World):
 
     @abstractmethod
     def plan(self) -> CoSimulationPlan:
-        """Return the simulators, entities, connections, sensors and actuators.
+        """Return the simulators, entities, connections, sensors and actuators. Called before every episode.
 
-        Called before every episode. Sensors and actuators must be those of the baseline,
-        in the same order.
+        Returns:
+            The plan. Its sensors and actuators must be those of the baseline, in the same order.
         """
 
     def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
@@ -166,6 +166,9 @@ class CoSimulation(World):
             time: the time of the readings, in ticks.
             readings: shape ``(n_readings,)``, all sensors in the baseline's order. May be kept, since it is
                 never written to again.
+
+        Returns:
+            The state with these readings.
         """
         return EnvironmentState(readings)
 
@@ -295,18 +298,24 @@ def _check_connections(
                 problems.append(_unknown("entity", name, simulator_of, f"{path}.{key}"))
         if not spec.attributes and not spec.async_requests:
             problems.append(Problem("a connection needs at least one attribute", f"{path}.attributes"))
-        sources = [pair[0] for pair in spec.attributes]
         if spec.weak and simulator_of.get(spec.source) == simulator_of.get(spec.target):
             message = "a weak connection is one between two simulators"
             problems.append(Problem(message, f"{path}.weak"))
-        if spec.initial and not (spec.time_shifted or spec.weak):
-            message = "initial values only make sense in a time-shifted or weak connection"
-            problems.append(Problem(message, f"{path}.initial"))
-        for name, value in spec.initial.items():
-            if name not in sources:
-                problems.append(_unknown("source attribute", name, sources, f"{path}.initial.{name}"))
-            elif value is None:
-                problems.append(Problem("an initial value cannot be null", f"{path}.initial.{name}"))
+        problems += _check_initial(spec, f"{path}.initial")
+    return problems
+
+
+def _check_initial(spec: ConnectionSpec, path: str) -> list[Problem]:
+    """Check the initial values of a connection."""
+    problems: list[Problem] = []
+    sources = [source for source, _ in spec.attributes]
+    if spec.initial and not (spec.time_shifted or spec.weak):
+        problems.append(Problem("initial values only make sense in a time-shifted or weak connection", path))
+    for name, value in spec.initial.items():
+        if name not in sources:
+            problems.append(_unknown("source attribute", name, sources, f"{path}.{name}"))
+        elif value is None:
+            problems.append(Problem("an initial value cannot be null", f"{path}.{name}"))
     return problems
 
 

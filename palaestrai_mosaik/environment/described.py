@@ -111,9 +111,12 @@ class PlanReader:
         self, value: Any, path: str, what: str, allowed: Sequence[str]
     ) -> list[tuple[str, Mapping[str, Any]]]:
         """Return (path, mapping) for every mapping in a list; report all other items."""
-        places = [(f"{path}.{i}", item) for i, item in enumerate(self.items(value, path))]
-        read = [(place, item, self.mapping(item, place, what, allowed)) for place, item in places]
-        return [(place, entry) for place, item, entry in read if isinstance(item, Mapping)]
+        entries = []
+        for i, item in enumerate(self.items(value, path)):
+            entry = self.mapping(item, f"{path}.{i}", what, allowed)
+            if isinstance(item, Mapping):
+                entries.append((f"{path}.{i}", entry))
+        return entries
 
     def items(self, value: Any, path: str) -> list[Any]:
         """Return a list's items, or ``[]`` for ``None``."""

@@ -23,8 +23,8 @@ class Setpoints:
 
     def __init__(self, n: int, values: npt.ArrayLike = np.nan):
         self.values: npt.NDArray[np.float64] = np.full(n, values, dtype=np.float64)
-        self.given = ~np.isnan(self.values)
-        self.any = bool(self.given.any())
+        self.commanded = ~np.isnan(self.values)
+        self.any = bool(self.commanded.any())
         self._last: dict[str, Any] = {}
 
     def accept(self, senders: Mapping[str, Any]) -> bool:
@@ -50,7 +50,7 @@ class Setpoints:
                 self.values = np.where(missing, self.values, vector)
                 changed = True
         if changed:
-            self.given = ~np.isnan(self.values)
+            self.commanded = ~np.isnan(self.values)
             self.any = True
         return changed
 
@@ -92,11 +92,11 @@ class Inverters:
         if not self.q_set.any:
             self.q = self.own_q.copy()
             return self.p, self.q
-        self.q = self.reactive_power(self.p, self.q_set.values, self.q_set.given)
+        self.q = self.reactive_power(self.p, self.q_set.values, self.q_set.commanded)
         return self.p, self.q
 
-    def reactive_power(self, p: FloatVector, q_set: FloatVector, given: BoolVector) -> FloatVector:
-        """Return Q (Mvar) at ``p`` (MW): ``q_set``, clipped, if ``given``, else ``own_q``.
+    def reactive_power(self, p: FloatVector, q_set: FloatVector, commanded: BoolVector) -> FloatVector:
+        """Return Q (Mvar) at ``p`` (MW): ``q_set``, clipped, if ``commanded``, else ``own_q``.
 
         All have the shape ``(..., n)``.
         """
@@ -106,7 +106,7 @@ class Inverters:
         np.sqrt(np.maximum(limit, 0.0, out=limit), out=limit)
         clipped = np.negative(limit)
         np.minimum(np.maximum(q_set, clipped, out=clipped), limit, out=clipped)
-        return clipped if given.all() else np.where(given, clipped, self.own_q)
+        return clipped if commanded.all() else np.where(commanded, clipped, self.own_q)
 
 
 #: default capacity (MWh) of a storage, so large that it is never full nor empty
@@ -154,7 +154,7 @@ class Storages:
         self._charge = self.efficiency * hours
         self._discharge = hours / self.efficiency
         #: energy before the last step, and the mask of storages with a set-point in it
-        self._before, self._given = self.energy, self.p_set.given
+        self._before, self._commanded = self.energy, self.p_set.commanded
 
     @classmethod
     def of(cls, net: Any, initial_soc: float = 0.5, hours: float = 0.25) -> Storages:
@@ -198,27 +198,27 @@ class Storages:
         nothing. ``None``: the P returned by that step.
         """
         if p_taken is not None and not np.array_equal(p_taken, self.p):
-            self.energy = self._energy_after(self._before, np.where(self._given, p_taken, 0.0))
+            self.energy = self._energy_after(self._before, np.where(self._commanded, p_taken, 0.0))
         soc = self.soc
         profile = np.asarray(p_profile, dtype=np.float64)
         if not self.p_set.any:
             self.p = profile
             return profile, soc
-        self._before, self._given = self.energy, self.p_set.given
-        self.p, self.energy = self.exchange(self.energy, profile, self.p_set.values, self.p_set.given)
+        self._before, self._commanded = self.energy, self.p_set.commanded
+        self.p, self.energy = self.exchange(self.energy, profile, self.p_set.values, self.p_set.commanded)
         return self.p, soc
 
     def exchange(
-        self, energy: FloatVector, profile: FloatVector, p_set: FloatVector, given: BoolVector
+        self, energy: FloatVector, profile: FloatVector, p_set: FloatVector, commanded: BoolVector
     ) -> tuple[FloatVector, FloatVector]:
         """Return P (MW) during a step, and the energy (MWh) after it, from ``energy`` before it.
 
-        P is ``p_set``, clipped, if ``given``, else ``profile``. All have the shape ``(..., n)``.
+        P is ``p_set``, clipped, if ``commanded``, else ``profile``. All have the shape ``(..., n)``.
         """
         most = np.minimum(self.rating, np.maximum(self.capacity - energy, 0.0) / self._charge)
         least = -np.minimum(self.rating, np.maximum(energy - self.minimum, 0.0) / self._discharge)
-        p = np.minimum(np.maximum(np.where(given, p_set, 0.0), least), most)
-        return np.where(given, p, profile), self._energy_after(energy, p)
+        p = np.minimum(np.maximum(np.where(commanded, p_set, 0.0), least), most)
+        return np.where(commanded, p, profile), self._energy_after(energy, p)
 
     def _energy_after(self, energy: FloatVector, p: FloatVector) -> FloatVector:
         """Return the energy (MWh) after a step with ``p`` (MW), from ``energy`` before it."""

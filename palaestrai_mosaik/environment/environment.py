@@ -182,15 +182,16 @@ class Environment(World):
     of :attr:`step_size` the framework calls :meth:`step` with the set-points in force.
     """
 
-    #: an actuator without a new set-point keeps its last one (otherwise it reads NaN)
-
     #: an actuator without a new set-point keeps its last one (else it reads NaN)
     hold_setpoints: ClassVar[bool] = True
 
     def reset(self) -> EnvironmentState:
         """Start a new episode and return its first state.
 
-        The default returns the readings and rewards of the baseline; override it if the environment has state.
+        Override it if the environment has state.
+
+        Returns:
+            The state at tick 0, by default the readings and rewards of the baseline.
         """
         baseline = self.setup() if self.baseline is None else self.baseline
         parts = [s.space.flatten(s.value) for s in baseline.sensors]
@@ -205,13 +206,20 @@ class Environment(World):
             setpoints: shape ``(n_setpoints,)``, read-only: the flattened set-points of all actuators in the
                 order of the baseline. float64, with NaN for actuators that never received a set-point; int64
                 if all actuators are integers (``Discrete``, for instance) and each has a set-point.
+
+        Returns:
+            The new state, with new arrays.
         """
 
     @classmethod
     def together(cls, copies: Sequence[Any]) -> Together | None:
-        """Return an object that steps ``copies`` of this class faster than one by one, or ``None``.
+        """Return an object that steps ``copies`` of this class faster than one by one.
 
-        Called after their :meth:`setup`.
+        Args:
+            copies: the environments, after their :meth:`setup`.
+
+        Returns:
+            The object, or ``None`` if there is no faster way, as by default.
         """
         return None
 
@@ -224,7 +232,14 @@ class Reward(ABC):
     """
 
     def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
-        """Declare the rewards and look up sensors by uid. Called once."""
+        """Declare the rewards and look up sensors by uid. Called once.
+
+        Args:
+            baseline: the environment's baseline.
+
+        Returns:
+            The rewards, by default one that is called like the class and has no bounds.
+        """
         from palaestrai_mosaik.types import Box
 
         return [RewardInformation(0.0, Box(-np.inf, np.inf, shape=()), type(self).__name__)]
@@ -241,7 +256,11 @@ class EnvironmentStateTransformer(ABC):
     """Changes an environment's state before it is stored, not the state that agents see."""
 
     def setup(self, baseline: EnvironmentBaseline) -> None:
-        """Inspect the environment's baseline; called once, before the first state."""
+        """Inspect the environment's baseline; called once, before the first state.
+
+        Args:
+            baseline: the environment's baseline.
+        """
 
     def _join(self, environment: World) -> None:
         """Hook for adapters, called before the environment is set up."""

@@ -165,17 +165,17 @@ def rewards_of(uid: str, space: Any = None) -> list[RewardInformation]:
     ]
 
 
-def gained(given: Any, declared: Sequence[RewardInformation], who: Callable[[], str]) -> tuple[float, ...]:
+def gained(rewards: Any, declared: Sequence[RewardInformation], who: Callable[[], str]) -> tuple[float, ...]:
     """Return the rewards of a step as one number for each ``declared`` reward.
 
     Raises :class:`ContractError` for other numbers of rewards; ``who`` returns the words for their source.
     """
-    if len(declared) == 1 and isinstance(given, int | float | np.number):
-        return (float(given),)
+    if len(declared) == 1 and isinstance(rewards, int | float | np.number):
+        return (float(rewards),)
     try:
-        values = np.asarray(given, dtype=np.float64).reshape(-1)
+        values = np.asarray(rewards, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
-        raise refusal(who(), reward_faults(given, declared)) from None
+        raise refusal(who(), reward_faults(rewards, declared)) from None
     if len(values) == len(declared):
         return tuple(values.tolist())
     uid = declared[0].uid.removesuffix(".0")
@@ -190,7 +190,7 @@ def gained(given: Any, declared: Sequence[RewardInformation], who: Callable[[], 
             f"-numpy.inf, numpy.inf, ())`, which gives the reward {uid!r}"
         )
     rule = f"{count(len(declared), 'reward')} declared, others given"
-    raise refusal(who(), [Fault(rule, f"found {shown(given)}; {remedy}")])
+    raise refusal(who(), [Fault(rule, f"found {shown(rewards)}; {remedy}")])
 
 
 def parts_of(uid: str, space: spaces.Space[Any], way: tuple[str | int, ...] = ()) -> Iterator[Part]:

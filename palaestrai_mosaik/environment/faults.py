@@ -139,20 +139,21 @@ def state_faults(state: Any, sensors: Sequence[Any]) -> Iterator[Fault]:
             yield Fault(f"{name} is neither True nor False", f"found {flag!r}; write {name}=bool(...)")
 
 
-def reward_faults(given: Any, declared: Sequence[Any]) -> Iterator[Fault]:
-    """Yield the faults of the rewards ``given``; ``declared`` has their names and spaces."""
+def reward_faults(values: Any, declared: Sequence[Any]) -> Iterator[Fault]:
+    """Yield the faults of the rewards ``values``; ``declared`` has their names and spaces."""
     names = listed([reward.uid for reward in declared], 10) or "none"
     rewards: Any = None
-    with suppress(ValueError):  # lists of different lengths
-        rewards = np.asarray(given)
+    # lists of different lengths
+    with suppress(ValueError):
+        rewards = np.asarray(values)
     if rewards is None or rewards.dtype.kind not in NUMBERS:
         yield Fault(
             "rewards are not numbers",
-            f"found {_returned(given)}; expected is one number for each of: {names}",
+            f"found {_returned(values)}; expected is one number for each of: {names}",
         )
     elif rewards.shape != (len(declared),) and (len(declared) != 1 or rewards.shape):
         yield Fault(
             f"{count(len(declared), 'reward')} declared, others given",
-            f"found {_returned(given)}; expected is one number for each of: {names}; declare all of them, or return "
+            f"found {_returned(values)}; expected is one number for each of: {names}; declare all of them, or return "
             "their sum",
         )

@@ -135,19 +135,15 @@ def _rule(index: int, rule: Any, defined: int) -> tuple[str, list[int]]:
         raise ContractError(
             f"{where}: {kind!r} is none of {', '.join(RULES)}{did_you_mean(str(kind), RULES)}"
         )
-    earlier = range(defined)
-    if (
-        isinstance(of, str)
-        or not isinstance(of, Sequence)
-        or not of
-        or any(
-            isinstance(attribute, bool) or not isinstance(attribute, int) or attribute not in earlier
-            for attribute in of
-        )
-    ):
+    listed = isinstance(of, Sequence) and not isinstance(of, str)
+    if not (listed and of and all(_is_index(attribute, defined) for attribute in of)):
         raise ContractError(
             f"{where}: {kind} must be of attributes that come before it, 0 to {defined - 1}, not {of!r}"
         )
     if kind == "not" and len(of) != 1:
         raise ContractError(f"{where}: not is of one attribute, not of {len(of)}")
     return kind, list(of)
+
+
+def _is_index(value: Any, limit: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit

@@ -29,23 +29,23 @@ from .replay import ReplayContext
 
 
 def check_document(
-    document: RunDocument | PartialDocument, known: Sequence[Problem] = ()
+    document: RunDocument | PartialDocument, earlier: Sequence[Problem] = ()
 ) -> tuple[list[Problem], list[Problem]]:
     """Set up a document's environments and agents, and collect all problems, as the command ``check`` does.
 
     Args:
         document: the document, or the valid parts of it.
-        known: problems found while reading the document; they are included in the result.
+        earlier: problems reported while the document was read; they are included in the result.
 
     Returns:
         All problems in the order of their lines, and all warnings.
     """
-    inspection = Inspection(document, known=known)
+    inspection = Inspection(document, earlier=earlier)
     try:
         check_agents(inspection)
     finally:
         inspection.close()
-    problems = {*known, *inspection.problems}
+    problems = {*earlier, *inspection.problems}
     in_order = sorted(problems, key=lambda problem: (problem.line or 0, problem.message))
     return in_order, [*inspection.document.warnings, *inspection.warnings]
 

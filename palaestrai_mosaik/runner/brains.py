@@ -17,7 +17,7 @@ from palaestrai_mosaik.store import Store
 #: the folder with brain dumps, in the instance's directory
 BRAINS = "brains"
 #: picklable function that creates the dumper of a snapshot, or of the current brain for ``""``
-Place = Callable[[str], BrainDumper]
+DumperOfSnapshot = Callable[[str], BrainDumper]
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,11 @@ class BrainKeeper(BrainDumper):
     It may contain the password of a database. :class:`Dumpers` keeps it out of checkpoints.
     """
 
-    def __init__(self, save_at: Sequence[Place], load_from: Sequence[BrainDumper], snapshot: str = ""):
+    def __init__(
+        self, save_at: Sequence[DumperOfSnapshot], load_from: Sequence[BrainDumper], snapshot: str = ""
+    ):
         self._save_at = save_at
-        self._save_to = [place(snapshot) for place in save_at]
+        self._save_to = [make(snapshot) for make in save_at]
         self._load_from = load_from
         #: the model that a palaestrAI brain passes to its muscles before a test
         self.model: Any = None
@@ -131,7 +133,7 @@ def brain_keeper(
         BrainDumpError: if the target of ``load`` does not exist.
     """
     names = (document.uid, phase.name, agent.name)
-    save_at: list[Place] = [partial(_InInstance, directory / BRAINS, *names, number=phase.index)]
+    save_at: list[DumperOfSnapshot] = [partial(_InInstance, directory / BRAINS, *names, number=phase.index)]
     path = agent.brain.params.get("store_path") if agent.brain is not None else None
     if isinstance(path, str):
         save_at.append(partial(FileBrainDumper, Path(path).absolute(), *names, number=phase.index))
@@ -153,7 +155,7 @@ def _load_from(
         if not Path(base).is_dir():
             raise BrainDumpError(f"agent {agent.name!r}: 'load' has the base {base!r}, which is not a folder")
         yield FileBrainDumper(Path(base).absolute(), source.run, source.phase, name, snapshot)
-    if not source.known:
+    if not source.recorded:
         return
     root = directory
     if source.instance is not None and store is not None:
@@ -167,14 +169,14 @@ class Source(NamedTuple):
     """The target of ``load``: a phase of an experiment run.
 
     ``number`` is the phase's number, or ``None`` if unknown. ``instance`` is the execution, or ``None`` for the current
-    one. ``known`` is false if no store has the run.
+    one. ``recorded`` is false if only ``base`` has the run.
     """
 
     run: str
     phase: str
     number: int | None
     instance: str | None
-    known: bool
+    recorded: bool
 
 
 def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store: Store | None) -> Source:
@@ -183,50 +185,56 @@ def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store
     Raises :class:`BrainDumpError` if the experiment run, the instance or the phase does not exist.
     """
     load = agent.load or {}
-    who, run, instance, known = f"agent {agent.name!r}: 'load'", load.get("experiment_run"), None, True
-    names: list[str] = []
-    if run in (None, document.uid) and "instance" not in load:
-        names = [document_phase.name for document_phase in document.phases]
-    elif store is not None:
-        try:
-            execution = store.find_instance(run, load.get("instance"))
-            run = execution[1]
-            names = list(store.phases(execution.uid)["name"])
-        except StoreError as error:
-            # 'base' may have the model of a run that the store does not have
-            run = run or document.uid
-            if not _in_base(agent, run):
-                beside = ", and its 'base' has no such model" if "base" in load else ""
-                raise BrainDumpError(f"{who} points to another execution: {error}{beside}") from error
-            known = False
-        else:
-            instance = execution.uid
-    elif "base" not in load:
-        raise BrainDumpError(f"{who} points to another execution, and a run without a store knows none")
-    else:
-        known = False
-    run = run or document.uid
+    run, instance, phases = _find_execution(agent, document, store)
+    names = phases or []
     wanted = load.get("phase_name", load.get("phase", phase.index - 1))
+    who = f"agent {agent.name!r}: 'load' names"
     listed = ", ".join(f"{i}: {name!r}" for i, name in enumerate(names)) or "no phase that is known here"
-    if isinstance(wanted, int) and not known:
-        numbered = FileBrainDumper.phases_with_number(load["base"], run, wanted)
-        if len(numbered) != 1:
-            there = " and ".join(map(repr, numbered)) or "none"
-            raise BrainDumpError(
-                f"{who} names phase {wanted} of run {run!r}, but the phases of its 'base' with this number are: {there}. "
-                "Give the phase by name"
-            )
-        return Source(run, numbered[0], None, instance, known)
-    if isinstance(wanted, int):
-        if not 0 <= wanted < len(names):
-            raise BrainDumpError(f"{who} names phase {wanted}, but run {run!r} has {listed}")
-        return Source(run, names[wanted], wanted, instance, known)
-    if wanted in names:
-        return Source(run, wanted, names.index(wanted), instance, known)
-    if "base" not in load:
-        hint = did_you_mean(wanted, names)
-        raise BrainDumpError(f"{who} names the phase {wanted!r}{hint}, but run {run!r} has {listed}")
-    return Source(run, wanted, None, instance, known)
+    if not isinstance(wanted, int):
+        if wanted not in names and "base" not in load:
+            hint = did_you_mean(wanted, names)
+            raise BrainDumpError(f"{who} the phase {wanted!r}{hint}, but run {run!r} has {listed}")
+        number = names.index(wanted) if wanted in names else None
+        return Source(run, wanted, number, instance, phases is not None)
+    if phases is not None:
+        if not 0 <= wanted < len(phases):
+            raise BrainDumpError(f"{who} phase {wanted}, but run {run!r} has {listed}")
+        return Source(run, phases[wanted], wanted, instance, True)
+    numbered = FileBrainDumper.phases_with_number(load["base"], run, wanted)
+    if len(numbered) != 1:
+        there = " and ".join(map(repr, numbered)) or "none"
+        raise BrainDumpError(
+            f"{who} phase {wanted} of run {run!r}, but the phases of its 'base' with this number are: {there}. "
+            "Give the phase by name"
+        )
+    return Source(run, numbered[0], None, None, False)
+
+
+def _find_execution(
+    agent: AgentSpec, document: RunDocument, store: Store | None
+) -> tuple[str, str | None, list[str] | None]:
+    """Return the experiment run of ``load``, its instance, and its phases.
+
+    The instance is ``None`` for the current execution; the phases are ``None`` if only ``base`` has the run.
+    """
+    load = agent.load or {}
+    who, run = f"agent {agent.name!r}: 'load' points to another execution", load.get("experiment_run")
+    if run in (None, document.uid) and "instance" not in load:
+        return document.uid, None, [phase.name for phase in document.phases]
+    if store is None:
+        if "base" not in load:
+            raise BrainDumpError(f"{who}, and a run without a store knows none")
+        return run or document.uid, None, None
+    try:
+        execution = store.find_instance(run, load.get("instance"))
+        return execution[1], execution.uid, list(store.phases(execution.uid)["name"])
+    except StoreError as error:
+        # 'base' may have the model of a run that the store does not have
+        run = run or document.uid
+        if not _in_base(agent, run):
+            beside = ", and its 'base' has no such model" if "base" in load else ""
+            raise BrainDumpError(f"{who}: {error}{beside}") from error
+        return run, None, None
 
 
 def _in_base(agent: AgentSpec, run: str) -> bool:

@@ -266,7 +266,13 @@ def _numbers(folder: Path) -> list[int]:
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier run of a document: its instance, its status, and whether it has checkpoints."""
+    """An earlier run of a document.
+
+    Attributes:
+        instance: the uid of the run.
+        status: its status, such as ``interrupted``.
+        has_checkpoint: whether it can be resumed.
+    """
 
     instance: str
     status: str

@@ -172,13 +172,13 @@ def make_handle(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -
 def make_handles(
     specs: Sequence[EnvironmentSpec],
     stored: StoredSessions,
-    one: Callable[[EnvironmentSpec], EnvironmentHandle] = make_handle,
+    create: Callable[[EnvironmentSpec], EnvironmentHandle] = make_handle,
 ) -> list[EnvironmentHandle]:
-    """Create all environments with the function ``one``; if that fails, shut down those already created."""
+    """Create all environments with the function ``create``; if that fails, shut down those already created."""
     handles: list[EnvironmentHandle] = []
     try:
         for spec in specs:
-            handles.append(one(spec))
+            handles.append(create(spec))
             connect(handles[-1].domain, stored)
     except BaseException:
         for handle in handles:

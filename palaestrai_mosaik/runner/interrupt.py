@@ -53,7 +53,11 @@ class Interrupt:
         self.requested = True
 
     def prune(self, why: str) -> None:
-        """Ask the run to stop before its next episode, because other runs are more promising."""
+        """Ask the run to stop before its next episode, because other runs are more promising.
+
+        Args:
+            why: the reason, for the run's log.
+        """
         self.pruned = why
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -190,22 +190,10 @@ class PhaseRunner:
         context, phase = self.context, self.phase
         handles = [context.inspection.handle(spec) for spec in phase.environments]
         groups = {spec.name: place_bodies(spec, handles)[0] for spec in phase.agents}
-        if state is not None:
-            for name in _STATE:
-                setattr(self, name, state[name])
-            for name, learner in self.learners.items():
-                learner.brain._dumpers = Dumpers([self.keepers[name]])
-            if self.scalars is not None and state["scalars"] is not None:
-                self.scalars.restore(state["scalars"])
+        if state is None:
+            self._make_learners(groups)
         else:
-            instance = context.recorder.uid if context.recorder is not None else None
-            replay_context = ReplayContext(context.document, phase, instance)
-            for spec in phase.agents:
-                agent_learner = make_learner(
-                    spec, replay_context, self.keepers[spec.name], groups[spec.name], context.store
-                )
-                if agent_learner is not None:
-                    self.learners[spec.name] = agent_learner
+            self._restore(state)
         plans = [
             WorkerPlan(
                 *(phase, context.document.conditions, context.document.seed, index, self.keepers),
@@ -225,6 +213,25 @@ class PhaseRunner:
         self.team.start(self.recorder)
         if state is not None:
             self.team.restore(state["team"])
+
+    def _make_learners(self, groups: Mapping[str, Sequence[BodyGroup]]) -> None:
+        context = self.context
+        instance = context.recorder.uid if context.recorder is not None else None
+        replayed = ReplayContext(context.document, self.phase, instance)
+        for spec in self.phase.agents:
+            keeper = self.keepers[spec.name]
+            learner = make_learner(spec, replayed, keeper, groups[spec.name], context.store)
+            if learner is not None:
+                self.learners[spec.name] = learner
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Restore brains, conditions and counts, but not the workers, from a checkpoint's ``state``."""
+        for name in _STATE:
+            setattr(self, name, state[name])
+        for name, learner in self.learners.items():
+            learner.brain._dumpers = Dumpers([self.keepers[name]])
+        if self.scalars is not None and state["scalars"] is not None:
+            self.scalars.restore(state["scalars"])
 
     def _recorder(
         self,

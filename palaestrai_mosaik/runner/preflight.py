@@ -65,11 +65,12 @@ _PARTS = ("brain", "muscle", "objective", "filters", "load", "replay", "snapshot
 _ENDINGS = ("phase_config", "simulation", "run_config", "condition")
 
 
-class PlacedBodies(NamedTuple):
-    """The bodies of an agent in a phase; ``sound`` if all bodies were placed with all their channels."""
+class _Placed(NamedTuple):
+    """Bodies of an agent without faults: the number of the agent in the document, its spec, the group of bodies."""
 
-    groups: list[BodyGroup]
-    sound: bool
+    number: int
+    agent: AgentSpec
+    group: BodyGroup
 
 
 class _Setter(NamedTuple):
@@ -122,7 +123,7 @@ class Inspection:
     Args:
         document: the document, or the valid parts of it.
         stored: reads recorded sessions.
-        known: known problems; checks that depend on them are skipped.
+        earlier: problems already reported; checks that depend on them are skipped.
         shared: environments shared with other inspections, which are set up once and shut down by their owner.
     """
 
@@ -130,18 +131,18 @@ class Inspection:
         self,
         document: RunDocument | PartialDocument,
         stored: StoredSessions = DEFAULT_STORE,
-        known: Sequence[Problem] = (),
+        earlier: Sequence[Problem] = (),
         shared: SharedEnvironments | None = None,
     ):
         partial = document if isinstance(document, PartialDocument) else None
         self.document = document.document if isinstance(document, PartialDocument) else document
         self.stored = stored
-        paths = {problem.path for problem in known}
+        paths = {problem.path for problem in earlier}
         self.problems: list[Problem] = [
             problem for problem in check_classes(self.document, BASES, class_of) if problem.path not in paths
         ]
         #: problems that could cause misleading further problems
-        self.causes = [*known, *self.problems]
+        self.causes = [*earlier, *self.problems]
         self.warnings: list[Problem] = hook_warnings(self.document, class_of)
         self.phases: list[PhaseSpec] = []
         self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
@@ -173,30 +174,32 @@ class Inspection:
         while self._spare:
             self._spare.pop()[1].domain.shutdown()
 
-    def report(self, message: str, *place: str | int, warning: bool = False) -> None:
+    def report(self, message: str, *path: str | int, warning: bool = False) -> None:
         """Add a problem or warning at a path in the document."""
-        problem = self.document.problem(message, *place)
+        problem = self.document.problem(message, *path)
         problems = self.warnings if warning else self.problems
         # a problem that a later phase inherits is reported once, at its definition
         if problem not in problems:
             problems.append(problem)
 
-    def is_sound(self, *place: str | int, apart_from: Collection[str] = ()) -> bool:
+    def is_sound(self, *path: str | int, apart_from: Collection[str] = ()) -> bool:
         """Return whether a part of the document had no problems before environments were set up.
 
         Args:
-            place: the path of the part, as in :meth:`report`.
+            path: the path of the part, as in :meth:`report`.
             apart_from: keys to ignore, with everything below them.
         """
-        here = self.document.problem("", *place).path
+        if not self.causes:
+            return True
+        here = self.document.problem("", *path).path
         inside = [cause.path.removeprefix(here) for cause in self.causes if cause.path.startswith(here)]
         return not any(
             suffix == "" or (suffix[0] == "." and not set(suffix.split(".")).intersection(apart_from))
             for suffix in inside
         )
 
-    def set_up(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
-        """Return the environment of ``spec``, or ``None`` if it has not been set up."""
+    def shared(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
+        """Return the environment of ``spec`` if an earlier phase or another inspection has set it up."""
         existing = next((handle for handle_spec, handle in self._handles if handle_spec == spec), None)
         if existing is None and self._shared is not None:
             existing = self._shared.get(spec)
@@ -227,7 +230,7 @@ class _PhaseCheck:
         #: whether all environments and their rewards are set up
         self._complete = whole
         self._handles: list[EnvironmentHandle] = []
-        self._placed: list[PlacedBodies] = []
+        self._placed: list[_Placed] = []
 
     def check(self) -> None:
         """Report problems; add the phase to the inspection if all its environments can be set up."""
@@ -237,17 +240,17 @@ class _PhaseCheck:
             if self._is_sound("environments", j, apart_from=("reward",)):
                 if not self._is_sound("environments", j):
                     self._complete, spec = False, replace(spec, reward=None)
-                handle = self._inspection.set_up(spec) or self._set_up(j, spec)
+                handle = self._inspection.shared(spec) or self._set_up(j, spec)
             if handle is None:
                 self._complete = False
             else:
                 self._handles.append(handle)
         self._check_names()
-        agents = self._check_agents()
+        agents = self._place_agents()
         self._warn_of_shared_actuators()
         self._warn_of_new_brains()
         self._check_loading()
-        self._check_filters(agents)
+        self._check_filters()
         conditions = self._conditions()
         if not self._complete:
             return
@@ -302,82 +305,87 @@ class _PhaseCheck:
                 text = f"several environments offer a {kind[:-1]} {uid!r}; choose other uids"
                 self._report(text, "environments")
 
-    def _check_agents(self) -> list[AgentSpec]:
+    def _place_agents(self) -> list[AgentSpec]:
         """Place the bodies of all agents; return the agents with resolved patterns."""
-        handles = self._handles
-        agents: list[AgentSpec] = []
+        agents = [self._place(j, agent) for j, agent in enumerate(self._phase.agents)]
         owned: list[tuple[str, Sequence[str]]] = []
         owners: list[int] = []
-        for j, agent in enumerate(self._phase.agents):
-            if not agent.bodies and not self._is_sound("agents", j, "bodies"):
-                agents.append(agent)
-                self._placed.append(PlacedBodies([], False))
-                continue
-            groups, faults = place_bodies(agent, handles, complete=self._complete)
-            for message, path in faults:
-                if self._is_sound("agents", j, *path):
-                    self._report(message, "agents", j, *path)
-            sound = self._complete and not faults and self._is_sound("agents", j, apart_from=_PARTS)
-            self._placed.append(PlacedBodies(groups, sound))
-            if not agent.bodies:
-                sensors = match_all(handles, "sensors", agent.sensors)
-                actuators = match_all(handles, "actuators", agent.actuators)
-                agents.append(replace(agent, sensors=sensors, actuators=actuators))
-            else:
-                agents.append(agent)
-            for group in groups if sound else ():
-                for b in range(group.count) if group.batch is None else ():
-                    owned.append((_name_of(agent, group, b), group.names(b)[1]))
-                    owners.append(j)
-                if not any(group.names()):
-                    name = _name_of(agent, group) if group.numbered else f"agent {agent.name!r}"
-                    path = ("bodies", group.index) if group.numbered else ()
-                    text = f"{name} has neither sensors nor actuators; it would never act"
-                    self._report(text, "agents", j, *path)
-        for k, problem in shared_actuators(handles, owned):
+        for j, agent, group in self._placed:
+            if group.batch is None:
+                owned += [(_name_of(agent, group, b), group.names(b)[1]) for b in range(group.count)]
+                owners += [j] * group.count
+        for k, problem in shared_actuators(self._handles, owned):
             where = "bodies" if self._phase.agents[owners[k]].bodies else "actuators"
             self._report(problem, "agents", owners[k], where)
         return agents
 
+    def _place(self, j: int, agent: AgentSpec) -> AgentSpec:
+        """Place the bodies of agent ``j``; return the agent with resolved patterns."""
+        if not agent.bodies and not self._is_sound("agents", j, "bodies"):
+            return agent
+        groups, faults = place_bodies(agent, self._handles, complete=self._complete)
+        for message, path in faults:
+            if self._is_sound("agents", j, *path):
+                self._report(message, "agents", j, *path)
+        if not agent.bodies:
+            sensors = match_all(self._handles, "sensors", agent.sensors)
+            actuators = match_all(self._handles, "actuators", agent.actuators)
+            agent = replace(agent, sensors=sensors, actuators=actuators)
+        if faults or not self._complete or not self._is_sound("agents", j, apart_from=_PARTS):
+            return agent
+        for group in groups:
+            self._placed.append(_Placed(j, agent, group))
+            if not any(group.names()):
+                name = _name_of(agent, group) if group.numbered else f"agent {agent.name!r}"
+                where = ("bodies", group.index) if group.numbered else ()
+                text = f"{name} has neither sensors nor actuators; it would never act"
+                self._report(text, "agents", j, *where)
+        return agent
+
     def _warn_of_shared_actuators(self) -> None:
         """Warn of agents or bodies that set the same actuators, once for each group of them."""
-        owned = {u for p in self._handles if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
-        setters: dict[str, list[_Setter]] = {}
-        for j, (agent, (groups, sound)) in enumerate(zip(self._phase.agents, self._placed, strict=True)):
-            for group in groups if sound else ():
-                if group.batch is not None and group.batch.replays:
-                    continue  # set-points have no effect in a replaying environment
-                for index in range(group.count):
-                    for uid in group.names(index)[1]:
-                        setters.setdefault(uid, []).append(_Setter(j, group, _name_of(agent, group, index)))
+        setters = self._setters()
         shared: dict[tuple[tuple[int, int], ...], list[str]] = {}
-        for uid, group_setters in setters.items():
-            # in a co-simulation, it is an error instead
-            if len(group_setters) > 1 and uid not in owned:
-                shared.setdefault(
-                    tuple((setter.agent, setter.group.index) for setter in group_setters), []
-                ).append(uid)
+        for uid, of_actuator in setters.items():
+            if len(of_actuator) > 1:
+                shared.setdefault(tuple((s.agent, s.group.index) for s in of_actuator), []).append(uid)
         for uids in shared.values():
-            group_setters = setters[uids[0]]
-            names, last = [setter.name for setter in group_setters], group_setters[-1]
+            together = setters[uids[0]]
+            names, last = [setter.name for setter in together], together[-1]
+            several = f"{len(names)} bodies, from {names[0]} to {names[-1]}"
+            owners = joined(names) if len(names) <= _MOST else several
             more = f" (and {len(uids) - 1} more)" if len(uids) > 1 else ""
-            if (
-                self._phase.simulation.controller == "taking_turns"
-                and len({setter.agent for setter in group_setters}) > 1
-            ):
-                rule = "they act in turns, and what one of them sets holds until the next one acts"
-            else:
-                rule = f"the latest set-point holds; of those of one time, that of {last.name}"
-            if last.group.batch is not None:
-                rule += " (the numbers of every entry of bodies begin with its 'first', 0 if it is not given)"
-            owners = (
-                joined(names)
-                if len(names) <= _MOST
-                else f"{len(names)} bodies, from {names[0]} to {names[-1]}"
-            )
+            text = f"actuator {uids[0]!r}{more} is set by {owners}; {self._precedence(together)}"
             where: Place = ("bodies", last.group.index) if last.group.numbered else ("actuators",)
-            text = f"actuator {uids[0]!r}{more} is set by {owners}; {rule}"
             self._report(text, "agents", last.agent, *where, warning=True)
+
+    def _setters(self) -> dict[str, list[_Setter]]:
+        """Return the bodies that set each actuator, without those of co-simulations and of replays."""
+        # two setters in a co-simulation are an error, and replaying environments ignore set-points
+        cosimulated = {
+            u for h in self._handles if isinstance(h.domain, CoSimulation) for u in h.actuators.uids
+        }
+        setters: dict[str, list[_Setter]] = {}
+        for j, agent, group in self._placed:
+            if group.batch is not None and group.batch.replays:
+                continue
+            for index in range(group.count):
+                setter = _Setter(j, group, _name_of(agent, group, index))
+                for uid in group.names(index)[1]:
+                    if uid not in cosimulated:
+                        setters.setdefault(uid, []).append(setter)
+        return setters
+
+    def _precedence(self, setters: Sequence[_Setter]) -> str:
+        """Say which of several set-points for one actuator holds."""
+        last = setters[-1]
+        if self._phase.simulation.controller == "taking_turns" and len({s.agent for s in setters}) > 1:
+            rule = "they act in turns, and what one of them sets holds until the next one acts"
+        else:
+            rule = f"the latest set-point holds; of those of one time, that of {last.name}"
+        if last.group.batch is not None:
+            rule += " (the numbers of every entry of bodies begin with its 'first', 0 if it is not given)"
+        return rule
 
     def _warn_of_no_reward(self) -> None:
         """Warn if objectives sum rewards but no environment has any."""
@@ -426,17 +434,16 @@ class _PhaseCheck:
             if problem or warning:
                 self._report(problem or warning, "agents", j, "load", warning=not problem)
 
-    def _check_filters(self, agents: Sequence[AgentSpec]) -> None:
-        for j, (agent, (groups, sound)) in enumerate(zip(agents, self._placed, strict=True)):
-            for group in groups if sound else ():
-                path = ("bodies", group.index, "filters") if group.numbered else ("filters",)
-                if not group.spec.filters or not self._is_sound("agents", j, *path):
-                    continue
-                try:
-                    filtered = replace(agent, filters=group.spec.filters)
-                    make_filters(filtered, group.channels(), self._phase.mode)
-                except Exception as error:
-                    self._report(f"the filters cannot be set up: {error}", "agents", j, *path)
+    def _check_filters(self) -> None:
+        for j, agent, group in self._placed:
+            path = ("bodies", group.index, "filters") if group.numbered else ("filters",)
+            if not group.spec.filters or not self._is_sound("agents", j, *path):
+                continue
+            try:
+                filtered = replace(agent, filters=group.spec.filters)
+                make_filters(filtered, group.channels(), self._phase.mode)
+            except Exception as error:
+                self._report(f"the filters cannot be set up: {error}", "agents", j, *path)
 
     def _check_end(self, conditions: Sequence[TerminationCondition]) -> None:
         """Check that episodes and the phase can end."""
@@ -447,23 +454,28 @@ class _PhaseCheck:
                 "that ends phases (such as AgentObjectiveTerminationCondition with phase_avgN, or "
                 "AgentEvaluationObjectiveTerminationCondition with evaluate_every)"
             )
-        together = [
-            c for c in conditions if isinstance(c, EnvironmentTerminationCondition) and c.when != "all"
-        ]
-        if together and not any(condition.environments_reset for condition in conditions):
-            for j, handle in enumerate(handles):
-                if len(handle.names) > 1 and handle.domain.ends:
-                    text = (
-                        f"environment {handle.uid!r} has {len(handle.names)} incarnations, and the episode ends for "
-                        "all of them with the first one that ends; with EnvironmentTerminationCondition and 'when: "
-                        "all' each of them begins again on its own"
-                    )
-                    self._report(text, "environments", j, warning=True)
+        self._warn_of_common_ends(conditions)
         self._look_for_endless_waits(conditions)
         if not any(handle.domain.ends for handle in handles) and not any(map(_can_end_episode, conditions)):
             names = ", ".join(repr(handle.uid) for handle in handles)
             text = f"no episode of phase {phase.name!r} can ever end: neither environment {names} nor a condition ends it"
             self._report(text)
+
+    def _warn_of_common_ends(self, conditions: Sequence[TerminationCondition]) -> None:
+        """Warn of batched environments whose first incarnation to end ends the episode of all."""
+        ends_with_first = any(
+            isinstance(c, EnvironmentTerminationCondition) and c.when != "all" for c in conditions
+        )
+        if not ends_with_first or any(condition.environments_reset for condition in conditions):
+            return
+        for j, handle in enumerate(self._handles):
+            if len(handle.names) > 1 and handle.domain.ends:
+                text = (
+                    f"environment {handle.uid!r} has {len(handle.names)} incarnations, and the episode ends for "
+                    "all of them with the first one that ends; with EnvironmentTerminationCondition and 'when: "
+                    "all' each of them begins again on its own"
+                )
+                self._report(text, "environments", j, warning=True)
 
     def _conditions(self) -> list[TerminationCondition]:
         """Create the conditions of the phase and of the run, without those that fail."""
@@ -508,11 +520,11 @@ class _PhaseCheck:
                 )
                 self._report(text, "environments", j)
 
-    def _is_sound(self, *place: str | int, apart_from: Collection[str] = ()) -> bool:
-        return self._inspection.is_sound("phases", self._i, *place, apart_from=apart_from)
+    def _is_sound(self, *path: str | int, apart_from: Collection[str] = ()) -> bool:
+        return self._inspection.is_sound("phases", self._i, *path, apart_from=apart_from)
 
-    def _report(self, message: str, *place: str | int, warning: bool = False) -> None:
-        self._inspection.report(message, "phases", self._i, *place, warning=warning)
+    def _report(self, message: str, *path: str | int, warning: bool = False) -> None:
+        self._inspection.report(message, "phases", self._i, *path, warning=warning)
 
 
 def _sums_rewards(objective: ClassSpec | None) -> bool:

@@ -18,28 +18,65 @@ class Progress:
     """Callbacks for the progress of a run. This base class prints nothing."""
 
     def begin_run(self, instance: str) -> None:
-        """Begin a run that is recorded as ``instance``. Not called without a store."""
+        """Begin a recorded run. Not called without a store.
+
+        Args:
+            instance: the uid of the run.
+        """
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
-        """Begin a phase with a number of ``episodes`` per worker, or ``None`` if unknown."""
+        """Begin a phase.
+
+        Args:
+            name: its name.
+            workers: the number of workers.
+            episodes: the number of episodes per worker, ``None`` if unknown.
+        """
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
         """Add the episodes and steps that an earlier process of this run did in a phase.
 
-        ``reason`` is why the phase ended. If empty, it is the phase that has just begun and continues here.
+        Args:
+            name: the name of the phase.
+            episodes: the number of episodes.
+            steps: the number of steps.
+            reason: why the phase ended; empty for the phase that has just begun and continues here.
         """
 
     def step(self, worker: int, episode: int, steps: int) -> None:
-        """Report that ``steps`` steps of an episode are done: at its start (0) and after each step."""
+        """Report the steps of an episode, at its start and after each step.
+
+        Args:
+            worker: the number of the worker.
+            episode: the number of the episode.
+            steps: the number of steps so far, 0 at the start.
+        """
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
-        """Report the end of an episode with the mean ``objectives`` of the agents."""
+        """Report the end of an episode.
+
+        Args:
+            worker: the number of the worker.
+            episode: the number of the episode.
+            steps: its number of steps.
+            objectives: the mean objective of each agent.
+        """
 
     def reports(self, phase: PhaseSpec, reports: Sequence[EpisodeReport]) -> None:
-        """Report recorded episodes: training episodes of a phase, or all those of one evaluation."""
+        """Report recorded episodes.
+
+        Args:
+            phase: the phase.
+            reports: training episodes, or all episodes of one evaluation.
+        """
 
     def end_phase(self, name: str, reason: str) -> None:
-        """End a phase."""
+        """End a phase.
+
+        Args:
+            name: its name.
+            reason: why it ended.
+        """
 
 
 class _Rated(Progress):
@@ -135,5 +172,13 @@ class PhaseBar(_Rated):
 
 
 def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progress:
-    """Create the progress display for ``stream`` (default: standard error): a bar on a terminal, or else lines."""
+    """Create a progress display.
+
+    Args:
+        quiet: show nothing.
+        stream: where to show it; ``None``: standard error.
+
+    Returns:
+        A bar on a terminal, lines in a log, or callbacks that show nothing.
+    """
     return choose(Progress, PhaseBar, Lines, quiet=quiet, stream=stream)

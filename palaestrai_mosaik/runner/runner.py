@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,14 @@ from typing import Any
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, RunPruned, SimulationError
-from palaestrai_mosaik.experiment import AnyDocument, RunDocument, as_document, content_digest, modules_of
+from palaestrai_mosaik.experiment import (
+    AnyDocument,
+    PhaseSpec,
+    RunDocument,
+    as_document,
+    content_digest,
+    modules_of,
+)
 from palaestrai_mosaik.store import InstanceRecorder, Store
 from palaestrai_mosaik.types import SimulationFlowControl
 
@@ -116,53 +123,32 @@ def execute(
     """
     check_sinks(scalars)
     document = as_document(document)
-    with open_store(store, create=True) as opened:
-        options = _Options(resume, checkpoint_every, scalars)
-        return _execute(document, opened, progress or Progress(), interrupt, options)
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The options of :func:`execute`."""
-
-    resume: str | None
-    checkpoint_every: float
-    scalars: Sequence[str]
-
-
-def _execute(
-    document: RunDocument,
-    store: Store | None,
-    progress: Progress,
-    interrupt: Interrupt | None,
-    options: _Options,
-) -> RunResult:
+    progress = progress or Progress()
     with ExitStack() as stack:
+        opened = stack.enter_context(open_store(store, create=True))
         interrupt = stack.enter_context(interrupt or Interrupt())
         log = RunLog(modules_of(document))
-        if store is not None:
+        if opened is not None:
             stack.enter_context(log)
-        began = time.perf_counter()
-        inspection = Inspection(document, StoredSessions.of(store))
-        inspection.raise_problems()
-        logger.info("document %s checked in %.2f s", document.source, time.perf_counter() - began)
+        inspection = _inspect(document, opened)
         stack.callback(inspection.close)
-        check_sources(inspection.phases, document, store)
+        check_sources(inspection.phases, document, opened)
         recorder, state = None, None
-        if store is not None:
-            recorder, state = _recorder(document, store, options.resume)
+        if opened is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")))
+        else:
+            recorder, state = _recorder(document, opened, resume)
             directory = recorder.directory
             log.open(directory)
             logger.info("run %s begins, recorded in %s", recorder.uid, directory)
             progress.begin_run(recorder.uid)
-        else:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")))
         result = RunResult(
             document.uid,
             recorder.uid if recorder else None,
             directory if recorder else None,
             warnings=[str(warning) for warning in (*document.warnings, *inspection.warnings)],
         )
+        checkpoints = None
         with _ending(recorder, log):
             for warning in result.warnings:
                 log.say(logging.WARNING, warning)
@@ -173,18 +159,11 @@ def _execute(
             pool = ProcessPool()
             stack.callback(pool.close)
             context = RunContext(
-                document, inspection, directory, store, recorder, progress, interrupt, loop, pool, log
+                document, inspection, directory, opened, recorder, progress, interrupt, loop, pool, log
             )
-            checkpoints = None
             if recorder is not None:
-                checkpoints = Checkpoints(directory, document.hash, versions(), options.checkpoint_every)
-            try:
-                _Phases(context, result, checkpoints).run(state, options.scalars)
-            except RunPruned:
-                # a pruned run will not be resumed
-                if checkpoints is not None:
-                    checkpoints.clear()
-                raise
+                checkpoints = Checkpoints(directory, document.hash, versions(), checkpoint_every)
+            _Phases(context, result, checkpoints).run(state, scalars)
         if recorder is not None:
             # logged first, because 'finish' writes the marker of a complete directory
             log.say(logging.INFO, f"run {recorder.uid} has finished")
@@ -192,6 +171,15 @@ def _execute(
         if checkpoints is not None:
             checkpoints.clear()
     return result
+
+
+def _inspect(document: RunDocument, store: Store | None) -> Inspection:
+    """Set up the document's environments. Raises :class:`DocumentError` if the document cannot be run."""
+    began = time.perf_counter()
+    inspection = Inspection(document, StoredSessions.of(store))
+    inspection.raise_problems()
+    logger.info("document %s checked in %.2f s", document.source, time.perf_counter() - began)
+    return inspection
 
 
 def _recorder(
@@ -253,52 +241,61 @@ class _Phases:
 
     def run(self, state: dict[str, Any] | None, scalars: Sequence[str]) -> None:
         """Run all phases, or those after a checkpoint's ``state``, and write ``scalars``."""
-        if not scalars:
-            self._run(state)
-            return
-        name = RunName(self.result.uid, self.result.instance or "")
-        with closing(Scalars(scalars, name, self.result.directory, self._warn)) as self.context.scalars:
-            self._run(state)
+        with ExitStack() as stack:
+            if scalars:
+                name = RunName(self.result.uid, self.result.instance or "")
+                destinations = Scalars(scalars, name, self.result.directory, self._warn)
+                self.context.scalars = stack.enter_context(closing(destinations))
+            first, inside = 0, None
+            if state is not None:
+                first, inside, self.result.phases = state["phase"], state["inside"], state["results"]
+                for done in self.result.phases:
+                    self.context.progress.carry(done.name, done.episodes, done.steps, done.reason)
+            for phase in self.context.inspection.phases[first:]:
+                outcome = self._run(phase, inside)
+                inside = None
+                if outcome.flow is SimulationFlowControl.SHUTDOWN:
+                    break
+                self._save(phase.index + 1, None)
 
-    def _run(self, state: dict[str, Any] | None) -> None:
-        first, inside = 0, None
-        if state is not None:
-            first, inside, self.result.phases = state["phase"], state["inside"], state["results"]
-            for done in self.result.phases:
-                self.context.progress.carry(done.name, done.episodes, done.steps, done.reason)
-        for phase in self.context.inspection.phases[first:]:
-            before = seeding.global_state_digest()
-            runner = PhaseRunner(self.context, phase)
-            runner.on_round = partial(self._save, phase.index, runner)
-            began = time.perf_counter()
+    def _run(self, phase: PhaseSpec, state: Mapping[str, Any] | None) -> PhaseResult:
+        """Run a phase, from its beginning or from a checkpoint's ``state``; keep its result and its warnings."""
+        before = seeding.global_state_digest()
+        runner = PhaseRunner(self.context, phase)
+        runner.on_round = partial(self._save, phase.index, runner)
+        began = time.perf_counter()
+        try:
+            outcome = runner.run(state)
+        except BaseException as error:
             try:
-                outcome = runner.run(inside)
-            except BaseException as error:
-                try:
-                    self._warn_of_values(runner)
-                except Exception as second:
-                    error.add_note(f"a warning could not be recorded: {second!r}")
-                raise
-            logger.info(
-                "phase %r ended (%s): %d episodes and %d steps in %.2f s",
-                *(phase.name, outcome.reason, outcome.episodes, outcome.steps, time.perf_counter() - began),
+                self._warn_of_values(runner)
+            except Exception as second:
+                error.add_note(f"a warning could not be recorded: {second!r}")
+            if isinstance(error, RunPruned) and self.checkpoints is not None:
+                # a pruned run will not be resumed
+                self.checkpoints.clear()
+            raise
+        logger.info(
+            "phase %r ended (%s): %d episodes and %d steps in %.2f s",
+            *(phase.name, outcome.reason, outcome.episodes, outcome.steps, time.perf_counter() - began),
+        )
+        self.result.phases.append(outcome)
+        if outcome.globals_used or seeding.global_state_digest() != before:
+            self._warn(f"phase {phase.name!r}: {GLOBAL_RANDOMNESS}")
+        self._warn_of_values(runner)
+        self._warn_of_updates(outcome)
+        return outcome
+
+    def _warn_of_updates(self, outcome: PhaseResult) -> None:
+        """Warn of brains that returned no updates, or false values instead, once for each agent."""
+        for name in outcome.silent:
+            self._warn(
+                f"phase {outcome.name!r}: the brain of agent {name!r} never returned an update, so Muscle.update was never called"
             )
-            inside = None
-            self.result.phases.append(outcome)
-            if outcome.globals_used or seeding.global_state_digest() != before:
-                self._warn(f"phase {phase.name!r}: {GLOBAL_RANDOMNESS}")
-            self._warn_of_values(runner)
-            for name in outcome.silent:
-                self._warn(
-                    f"phase {phase.name!r}: the brain of agent {name!r} never returned an update, so Muscle.update was never called"
-                )
-            warned = {name for earlier in self.result.phases[:-1] for name in earlier.refused}
-            for name, warning in outcome.refused.items():
-                if name not in warned:
-                    self._warn(f"phase {phase.name!r}: {warning}")
-            if outcome.flow is SimulationFlowControl.SHUTDOWN:
-                break
-            self._save(phase.index + 1, None)
+        warned = {name for earlier in self.result.phases[:-1] for name in earlier.refused}
+        for name, warning in outcome.refused.items():
+            if name not in warned:
+                self._warn(f"phase {outcome.name!r}: {warning}")
 
     def _save(self, phase: int, runner: PhaseRunner | None) -> None:
         checkpoints, recorder = self.checkpoints, self.context.recorder

@@ -27,7 +27,7 @@ def test_setpoints_of_two_senders_are_merged_and_hold() -> None:
     assert not setpoints.any
     assert setpoints.accept({"b": vector(NAN, 2, NAN), "a": vector(1, NAN, NAN)})
     np.testing.assert_array_equal(setpoints.values, [1, 2, NAN])
-    np.testing.assert_array_equal(setpoints.given, [True, True, False])
+    np.testing.assert_array_equal(setpoints.commanded, [True, True, False])
     assert not setpoints.accept({"a": vector(NAN, NAN, NAN)})
     np.testing.assert_array_equal(setpoints.values, [1, 2, NAN])
 

@@ -164,22 +164,24 @@ class BatchGridEnvironment(BatchEnvironment):
         #: attribute -> (columns of the actions, indices of the elements)
         self._set: dict[str, tuple[slice, npt.NDArray[np.int64]]] = {}
         for column, port in enumerate(channels.actuators):
-            columns, places = self._set.get(port.attribute, (slice(column, column), np.empty(0, np.int64)))
+            columns, elements = self._set.get(port.attribute, (slice(column, column), np.empty(0, np.int64)))
             self._set[port.attribute] = (
                 slice(columns.start, column + 1),
-                np.append(places, np.int64(port.index or 0)),
+                np.append(elements, np.int64(port.index or 0)),
             )
         self._switches = bool({"tap_pos", "line_in_service"} & set(self._set))
+        self.reward_names = self._rewards_offered()
         self.state_shapes = ((), (len(net.storage),), self._flow.cold.shape, (self._flow.width,))
         self.state_dtypes = (np.int64, np.float64, np.complex128, np.float64)
-        self.reward_names = ()
-        if self._reward is not None:
-            results = self._channels()
-            results.add_sensors(_RESULTS)
-            rewards = self._reward.setup(
-                EnvironmentBaseline([port.information for port in results.sensors], [])
-            )
-            self.reward_names = [reward.uid for reward in rewards]
+
+    def _rewards_offered(self) -> Sequence[str]:
+        """Set the reward up and return the names of its parts."""
+        if self._reward is None:
+            return ()
+        results = self._channels()
+        results.add_sensors(_RESULTS)
+        rewards = self._reward.setup(EnvironmentBaseline([port.information for port in results.sensors], []))
+        return [reward.uid for reward in rewards]
 
     def _channels(self) -> Channels:
         net = self.grid.net
@@ -210,9 +212,9 @@ class BatchGridEnvironment(BatchEnvironment):
         ]
         idle = np.repeat(self._idle[None], count, axis=0)
         new, observations, reasons = self._advance(states, rows, idle, np.ones(count, dtype=bool))
-        for place, reason in reasons.items():
+        for index, reason in reasons.items():
             # an episode cannot start without a solved state
-            raise PowerFlowError(f"{self._who(int(incarnations[place]))}, row {rows[place]}: {reason}")
+            raise PowerFlowError(f"{self._who(int(incarnations[index]))}, row {rows[index]}: {reason}")
         return new, observations
 
     def _first_rows(self, incarnations: IndexVector) -> npt.NDArray[np.int64]:
@@ -232,8 +234,8 @@ class BatchGridEnvironment(BatchEnvironment):
         rows = np.where(self.active, last_states[0] + self._stride, last_states[0])
         new, observations, reasons = self._advance(last_states, rows, actions[0], self.active)
         if self.on_divergence == "fail":
-            for place, reason in reasons.items():
-                raise PowerFlowError(f"{self._who(place)}, row {rows[place]}: {reason}")
+            for index, reason in reasons.items():
+                raise PowerFlowError(f"{self._who(index)}, row {rows[index]}: {reason}")
         return new, observations
 
     def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> FloatMatrix:
@@ -286,13 +288,13 @@ class BatchGridEnvironment(BatchEnvironment):
             after = np.where(results[:, flow.columns["storage_p_mw"]] == storage_p, after, energy)
         return [rows, after, voltage, results], [self._observe(results, energy)], reasons
 
-    def _in_force(self, attribute: str, actions: FloatMatrix, own: npt.NDArray[np.float64]) -> FloatMatrix:
-        """Return the set-points of all elements (n, elements), with ``own`` for unset ones."""
-        values = np.repeat(own[None], len(actions), axis=0)
+    def _in_force(self, attribute: str, actions: FloatMatrix, idle: npt.NDArray[np.float64]) -> FloatMatrix:
+        """Return the set-points of all elements (n, elements), with ``idle`` for unset ones."""
+        values = np.repeat(idle[None], len(actions), axis=0)
         if attribute in self._set:
-            columns, places = self._set[attribute]
+            columns, elements = self._set[attribute]
             wish = actions[:, columns]
-            values[:, places] = np.where(np.isnan(wish), own[places], wish)
+            values[:, elements] = np.where(np.isnan(wish), idle[elements], wish)
         return values
 
     def _observe(self, results: FloatMatrix, energy: FloatMatrix) -> FloatMatrix:

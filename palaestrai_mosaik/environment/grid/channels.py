@@ -41,17 +41,17 @@ ACTUATOR_GROUPS: dict[str, tuple[str, str]] = {
 
 
 def chosen_groups(
-    wish: str | Sequence[str], known: Mapping[str, Any], path: str, problems: list[Problem]
+    wish: str | Sequence[str], groups: Mapping[str, Any], path: str, problems: list[Problem]
 ) -> list[str]:
-    """Return the groups of ``known`` that ``wish`` selects, in the order of ``known``.
+    """Return the groups that ``wish`` selects, in the order of ``groups``.
 
     ``wish`` is ``"all"`` or a list of groups (``sgen.q_mvar``) and elements (``sgen``,
     for all its groups). Unknown names are added to ``problems``.
     """
     if wish == "all":
-        return list(known)
-    elements = {group.split(".")[0] for group in known}
-    allowed = [*sorted(elements), *known]
+        return list(groups)
+    elements = {group.split(".")[0] for group in groups}
+    allowed = [*sorted(elements), *groups]
     names = [wish] if isinstance(wish, str) else list(wish)
     for i, name in enumerate(names):
         if name not in allowed:
@@ -59,7 +59,7 @@ def chosen_groups(
                 f"unknown group {name!r}{did_you_mean(name, allowed)}; allowed are all, {', '.join(allowed)}"
             )
             problems.append(Problem(text, f"{path}.{i}"))
-    return [g for g in known if g in names or g.split(".")[0] in names]
+    return [g for g in groups if g in names or g.split(".")[0] in names]
 
 
 @dataclass(slots=True)
@@ -85,13 +85,12 @@ class Channels:
         for group in groups:
             entity, attribute = SENSOR_GROUPS[group]
             space = _sensor_space(group)
-            for place, uid in self._uids(group):
-                if group == "sgen.vm_pu":
-                    # an inverter measures the voltage of its bus
-                    place = self.net.bus.index.get_loc(self.net.sgen.bus.iloc[place])
-                value = float(self.readings[entity, attribute][place])
+            for row, uid in self._uids(group):
+                # an inverter measures the voltage of its bus
+                index = self._bus_of_sgen(row) if group == "sgen.vm_pu" else row
+                value = float(self.readings[entity, attribute][index])
                 self.sensors.append(
-                    SensorPort(SensorInformation(value, space, uid), entity, attribute, place)
+                    SensorPort(SensorInformation(value, space, uid), entity, attribute, index)
                 )
 
     def add_actuators(self, groups: Sequence[str]) -> None:
@@ -99,11 +98,15 @@ class Channels:
         for group in groups:
             entity, attribute = ACTUATOR_GROUPS[group]
             size = len(self.net[group.split(".")[0]])
-            for place, uid in self._uids(group):
-                space, value = self._actuator(group, place)
+            for row, uid in self._uids(group):
+                space, value = self._actuator(group, row)
                 if space is not None:
                     information = ActuatorInformation(value, space, uid)
-                    self.actuators.append(ActuatorPort(information, entity, attribute, place, size))
+                    self.actuators.append(ActuatorPort(information, entity, attribute, row, size))
+
+    def _bus_of_sgen(self, row: int) -> int:
+        index: int = self.net.bus.index.get_loc(self.net.sgen.bus.iloc[row])
+        return index
 
     def _uids(self, group: str) -> Iterator[tuple[int, str]]:
         element, quantity = group.split(".")

@@ -226,23 +226,27 @@ def _table_faults(net: Any, name: str) -> Iterator[str]:
         if column in table:
             net[name][column] = table[column].astype(bool)
     for column, allowed in columns.items():
-        if column not in table:
-            continue
-        values, texts = _numbers(table[column])
-        wrong = texts
-        if allowed != "a number or nothing":
-            wrong = wrong | ~np.isfinite(values)
-        if allowed == "a number above 0":
-            wrong = wrong | ~(values > 0)
-        yield from _fault(name, table, column, wrong, allowed)
-        if table[column].dtype == object and not wrong.any():
-            net[name][column] = values
+        if column in table:
+            yield from _number_faults(net, name, column, allowed)
     if name == "storage" and "efficiency_percent" in table:
         values, texts = _numbers(table["efficiency_percent"])
         wrong = texts | (values <= 0) | (values > 100)
         yield from _fault(
             name, table, "efficiency_percent", wrong, "a number above 0, at most 100, or nothing"
         )
+
+
+def _number_faults(net: Any, name: str, column: str, allowed: str) -> Iterator[str]:
+    """Yield a fault for values that are not ``allowed``; without any, make the column one of floats."""
+    table = net[name]
+    values, wrong = _numbers(table[column])
+    if allowed != "a number or nothing":
+        wrong = wrong | ~np.isfinite(values)
+    if allowed == "a number above 0":
+        wrong = wrong | ~(values > 0)
+    yield from _fault(name, table, column, wrong, allowed)
+    if table[column].dtype == object and not wrong.any():
+        net[name][column] = values
 
 
 def _reference_faults(
@@ -292,24 +296,31 @@ def _profile_faults(net: Any) -> Iterator[str]:
     if not isinstance(profiles, dict) or not all(isinstance(t, pd.DataFrame) for t in profiles.values()):
         yield "profiles are no mapping of tables"
         return
-    names = {
-        f"{profile}{end}"
-        for element in ("load", "sgen", "gen", "storage")
-        for profile in (net[element].get("profile", pd.Series(dtype=object)).dropna().unique())
-        for end in _PROFILE_ENDS
-    }
+    names = _profile_columns(net)
     lengths: dict[int, str] = {}
     for key, table in profiles.items():
-        for column in [column for column in table.columns if column in names]:
+        columns = [column for column in table.columns if column in names]
+        for column in columns:
             values, texts = _numbers(table[column])
             wrong = np.flatnonzero(texts | ~np.isfinite(values))
             if len(wrong):
                 value = _shown(table[column].iloc[wrong[0]])
                 yield f"profiles[{key!r}], row {wrong[0]}: {column} is {value}; allowed is a number"
+        if columns:
             lengths.setdefault(len(table), key)
     if len(lengths) > 1:
         sizes = [f"{length} rows in {key!r}" for length, key in lengths.items()]
         yield f"profiles have different lengths: {listed(sizes, _SHOWN)}; allowed is one length"
+
+
+def _profile_columns(net: Any) -> set[str]:
+    """Return the names of the columns that the elements' profiles have."""
+    return {
+        f"{profile}{end}"
+        for element in ("load", "sgen", "gen", "storage")
+        for profile in net[element].get("profile", pd.Series(dtype=object)).dropna().unique()
+        for end in _PROFILE_ENDS
+    }
 
 
 def _numbers(column: pd.Series) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:

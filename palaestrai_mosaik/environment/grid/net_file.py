@@ -162,20 +162,31 @@ def _made(value: Any, **_: Any) -> Any:
         return [_made(item) for item in value]
     if type(value) is not dict:
         return value
-    if not ("_module" in value and "_class" in value):
+    if "_module" not in value or "_class" not in value:
         return {key: _made(item) for key, item in value.items()}
+    if "_object" not in value and type(value.get("_state")) is dict:
+        _named_class(value)
+        # pandapower 2.1 wrote a controller's attributes this way
+        return {key: _made(item) for key, item in value["_state"].items() if key != "_init"}
+    return _part(value)
+
+
+def _named_class(value: Part) -> tuple[str, str]:
     module, kind = value["_module"], value["_class"]
     if not (isinstance(module, str) and isinstance(kind, str)):
         raise SimulationError("has a part whose module or class is no text")
-    keys = {key: item for key, item in value.items() if key not in ("_module", "_class", "_object")}
-    if "_object" not in value and type(value.get("_state")) is dict:
-        # pandapower 2.1 wrote a controller's attributes this way
-        return {key: _made(item) for key, item in value["_state"].items() if key != "_init"}
+    return module, kind
+
+
+def _part(value: Part) -> Any:
+    """Return the object of a class that a JSON mapping describes."""
+    module, kind = _named_class(value)
+    content = keys = {key: item for key, item in value.items() if key not in ("_module", "_class", "_object")}
     if "_object" in value:
         content = value["_object"]
     else:
         # pandapower 2.0 wrote the content beside the name
-        content, keys = keys, {}
+        keys = {}
     maker = _MAKERS.get((module, kind)) or _own(module, kind)
     try:
         return maker(content, keys)
@@ -238,21 +249,28 @@ def _require_even(table: Any, labels: bool = False) -> None:
     """
     if type(table) is not dict:
         return
-    rows = table.get("data")
-    if type(rows) is list:
-        sizes = [len(row) if type(row) is list else 1 for row in rows]
-        keys = [key for axis in ("index", "columns") for key in _items(table.get(axis))]
-        high, wide = max(len(rows), len(_items(table.get("index")))), max(sizes, default=0)
-    else:
-        columns = [column for column in table.values() if type(column) in (dict, list)]
-        sizes = [len(column) for column in columns]
-        inner = {key for column in columns if type(column) is dict for key in column}
-        keys = [*table, *inner]
-        high, wide = len(table), max(len(inner), *sizes, 0)
-    if high * wide > 2 * sum(sizes) + _SPARE_CELLS:
-        raise SimulationError(f"has a table of {high} times {wide} cells with only {sum(sizes)} values")
+    keys, high, wide, values = (
+        _extent_of_rows(table) if type(table.get("data")) is list else _extent_of_columns(table)
+    )
+    if high * wide > 2 * values + _SPARE_CELLS:
+        raise SimulationError(f"has a table of {high} times {wide} cells with only {values} values")
     if labels and any(type(key) is str and len(key) > _LONGEST_LABEL for key in keys):
         raise SimulationError(f"has a table with a label of more than {_LONGEST_LABEL} characters")
+
+
+def _extent_of_rows(table: Part) -> tuple[list[Any], int, int, int]:
+    """Return the labels, height, width and number of values of a table in pandas' layout ``split``."""
+    sizes = [len(row) if type(row) is list else 1 for row in table["data"]]
+    index, columns = _items(table.get("index")), _items(table.get("columns"))
+    return [*index, *columns], max(len(sizes), len(index)), max(sizes, default=0), sum(sizes)
+
+
+def _extent_of_columns(table: Part) -> tuple[list[Any], int, int, int]:
+    """Return the labels, height, width and number of values of a table in pandas' layouts ``columns`` and ``index``."""
+    columns = [column for column in table.values() if type(column) in (dict, list)]
+    sizes = [len(column) for column in columns]
+    inner = {key for column in columns if type(column) is dict for key in column}
+    return [*table, *inner], len(table), max(len(inner), *sizes, 0), sum(sizes)
 
 
 def _items(value: Any) -> list[Any]:

@@ -180,8 +180,8 @@ def _cigre_mv() -> Grid:
 
 def cache_directory() -> Path:
     """Return the directory of parsed grids, which need not exist."""
-    if own := os.environ.get("PALAESTRAI_MOSAIK_CACHE"):
-        return Path(own)
+    if cache := os.environ.get("PALAESTRAI_MOSAIK_CACHE"):
+        return Path(cache)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "palaestrai_mosaik"
 

@@ -357,16 +357,16 @@ class SessionPoolEnvironment(SessionReplay):
     def pool(self) -> SessionPool:
         """The sessions; the first access reads the source."""
         if self._unread is not None:
-            found = read_source(self._unread, self.read_store)
+            pool = read_source(self._unread, self.read_store)
             if self._later:
-                found = self._fitted(found)
+                pool = self._fitted(pool)
             else:
                 memories = self._pool.signature.memories
                 if memories is not None:
-                    declared = replace(found.signature, memories=memories)
-                    found = SessionPool.of(declared, recast(found.sessions, found.signature, declared))
-                self._describe(found.signature)
-            self._pool, self._unread = found, None
+                    declared = replace(pool.signature, memories=memories)
+                    pool = SessionPool.of(declared, recast(pool.sessions, pool.signature, declared))
+                self._describe(pool.signature)
+            self._pool, self._unread = pool, None
         return self._pool
 
     def check_sessions(self) -> None:
@@ -384,20 +384,20 @@ class SessionPoolEnvironment(SessionReplay):
         elif self._later and has_files(self._unread):
             self._fitted(read_source(self._unread))
 
-    def _fitted(self, found: SessionPool) -> SessionPool:
+    def _fitted(self, pool: SessionPool) -> SessionPool:
         """Return the source's sessions with the declared dtypes."""
         declared, where = self._pool.signature, f"environment {self.uid!r}: the sessions of its source"
-        declared.check_fits(found.signature, where)
+        declared.check_fits(pool.signature, where)
         try:
-            return SessionPool.of(declared, recast(found.sessions, found.signature, declared))
+            return SessionPool.of(declared, recast(pool.sessions, pool.signature, declared))
         except ContractError as error:
             raise ContractError(f"{where}: {error}") from error
 
     def setup(self) -> EnvironmentBaseline:
         if not self._later:
-            known = len(self.pool)
-            if known and self.sample != "with_replacement":
-                self.batch = min(self.batch, known)
+            sessions = len(self.pool)
+            if sessions and self.sample != "with_replacement":
+                self.batch = min(self.batch, sessions)
         return super().setup()
 
     def load_sessions(

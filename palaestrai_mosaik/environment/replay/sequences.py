@@ -31,66 +31,52 @@ class GivenSequences:
     truncated: Any = None
 
 
-def sessions_of(signature: Signature, given: GivenSequences) -> Sessions:
+def sessions_of(signature: Signature, sequences: GivenSequences) -> Sessions:
     """Convert a user's sequences to sessions.
 
     Raises :class:`ContractError` with the session and tick at which something does not fit.
     """
-    observed = [
-        _sequences(f"observation {f.name!r}", array, f.shape, f.dtype)
-        for f, array in zip(
-            signature.observations,
-            one_per_field("observations", given.observations, signature.observations),
-            strict=True,
-        )
-    ]
-    acted = [
-        _sequences(f"action {f.name!r}", array, f.shape, f.dtype)
-        for f, array in zip(
-            signature.actions, one_per_field("actions", given.actions, signature.actions), strict=True
-        )
-    ]
-    width = len(signature.rewards)
+    observed = _per_field("observation", sequences.observations, signature.observations)
+    acted = _per_field("action", sequences.actions, signature.actions)
     reference = acted[0] if acted else observed[0]
-    rewarded = _rewards(given.rewards, width, reference)
+    rewarded = _rewards(sequences.rewards, len(signature.rewards), reference)
     ticks = [len(array) for array in reference]
-    for i, columns in enumerate((acted, [rewarded])):
-        for k, column in enumerate(columns):
-            _same_ticks("rewards" if i else f"action {signature.actions[k].name!r}", column, ticks)
+    for field, column in zip(signature.actions, acted, strict=True):
+        _same_ticks(f"action {field.name!r}", column, ticks)
+    _same_ticks("rewards", rewarded, ticks)
     extra = [len(array) - n for array, n in zip(observed[0], ticks, strict=False)]
     for field, column in zip(signature.observations, observed, strict=True):
         _same_ticks(f"observation {field.name!r}", column, ticks, extra)
-    lengths, ended = _alive(given.is_alive, ticks)
+    lengths, ended = _alive(sequences.is_alive, ticks)
     by_tick = signature.packed("observation", [_joined(column, lengths) for column in observed])
     by_tick |= signature.packed("action", [_joined(column, lengths) for column in acted])
     by_tick["reward"] = _joined(rewarded, lengths)
     lasts = [n if more else n - 1 for n, more in zip(lengths, extra, strict=True)]
     after = [np.stack([array[k] for array, k in zip(column, lasts, strict=True)]) for column in observed]
     by_session = finals(signature.packed("observation", after))
+    terminated = _flags("terminated", sequences.terminated, len(ended))
     by_session |= ends_of(
-        np.array(ended, dtype=bool)
-        if given.terminated is None
-        else _flags("terminated", given.terminated, len(ended)),
-        None if given.truncated is None else _flags("truncated", given.truncated, len(ended)),
+        np.array(ended, dtype=bool) if terminated is None else terminated,
+        _flags("truncated", sequences.truncated, len(ended)),
     )
-    by_session |= declared_memories(signature, _memories(given.memories, len(ticks)))
+    by_session |= declared_memories(signature, _memories(sequences.memories, len(ticks)))
     return Sessions(offsets_of(lengths), by_tick, by_session)
 
 
-def recast(sessions: Sessions, found: Signature, declared: Signature) -> Sessions:
-    """Cast sessions of ``found`` to the dtypes of ``declared``; the shapes are equal.
+def recast(sessions: Sessions, recorded: Signature, declared: Signature) -> Sessions:
+    """Cast sessions of ``recorded`` to the dtypes of ``declared``; the shapes are equal.
 
     Raises :class:`ContractError` with session and tick if that would change a value.
     """
     by_tick, by_session, offsets = dict(sessions.by_tick), dict(sessions.by_session), sessions.offsets
     for kind, theirs, mine in (
-        ("observation", found.observations, declared.observations),
-        ("action", found.actions, declared.actions),
+        ("observation", recorded.observations, declared.observations),
+        ("action", recorded.actions, declared.actions),
     ):
         if [field.dtype for field in theirs] == [field.dtype for field in mine]:
             continue
-        names = found.packed_columns(kind)
-        arrays = found.unpacked(kind, {name: by_tick.pop(name) for name in names})
+        names = recorded.packed_columns(kind)
+        arrays = recorded.unpacked(kind, {name: by_tick.pop(name) for name in names})
         cast = [
             np.concatenate(
                 [
@@ -102,7 +88,7 @@ def recast(sessions: Sessions, found: Signature, declared: Signature) -> Session
         ]
         by_tick |= declared.packed(kind, cast)
         if kind == "observation":
-            last = found.unpacked(kind, {name: by_session.pop(final_column(name)) for name in names})
+            last = recorded.unpacked(kind, {name: by_session.pop(final_column(name)) for name in names})
             after = [
                 _cast(f"the last {kind} {field.name!r}", array, field.dtype)
                 for field, array in zip(mine, last, strict=True)
@@ -145,40 +131,50 @@ def final_column(name: str) -> str:
     return name.replace("observation", "final", 1)
 
 
-def one_per_field(what: str, given: Any, fields: Sequence[Field]) -> list[Any]:
+def one_per_field(what: str, sequences: Any, fields: Sequence[Field]) -> list[Any]:
     """Return a list with one entry for each field. With a single field, the entry may come without a list."""
     if not fields:
-        if given is not None and len(given):
+        if sequences is not None and len(sequences):
             raise ContractError(f"{what}: none are declared, so none can be loaded")
         return []
     if len(fields) == 1:
-        single = isinstance(given, list | tuple) and len(given) == 1
+        single = isinstance(sequences, list | tuple) and len(sequences) == 1
         # a list of one session has one axis less than a list of one observation
-        return [given[0] if single and depth(given[0]) == len(fields[0].shape) + 2 else given]
-    if not isinstance(given, list | tuple) or len(given) != len(fields):
-        actual = f"{len(given)}" if isinstance(given, list | tuple) else f"a {type(given).__name__}"
+        return [sequences[0] if single and depth(sequences[0]) == len(fields[0].shape) + 2 else sequences]
+    if not isinstance(sequences, list | tuple) or len(sequences) != len(fields):
+        actual = (
+            f"{len(sequences)}" if isinstance(sequences, list | tuple) else f"a {type(sequences).__name__}"
+        )
         names = ", ".join(field.name for field in fields)
         raise ContractError(f"{what}: a list of {len(fields)} is expected ({names}), found {actual}")
-    return list(given)
+    return list(sequences)
 
 
-def dtype_of(given: Any) -> np.dtype[Any]:
+def dtype_of(sequences: Any) -> np.dtype[Any]:
     """Return the dtype of sequences: that of the array, or of a list's first session."""
-    return given.dtype if isinstance(given, np.ndarray) else np.asarray(given[0]).dtype
+    return sequences.dtype if isinstance(sequences, np.ndarray) else np.asarray(sequences[0]).dtype
 
 
-def depth(given: Any) -> int:
+def depth(sequences: Any) -> int:
     """Return the number of axes of nested lists of arrays, judged by their first entries."""
     depth = 0
-    while isinstance(given, list | tuple) and len(given):
-        depth, given = depth + 1, given[0]
-    return depth + np.ndim(given)
+    while isinstance(sequences, list | tuple) and len(sequences):
+        depth, sequences = depth + 1, sequences[0]
+    return depth + np.ndim(sequences)
 
 
-def reward_names(given: Any) -> Sequence[str]:
+def reward_names(sequences: Any) -> Sequence[str]:
     """Return names for rewards [session, tick] or [session, tick, reward]."""
-    width = np.shape(given[0])[1] if depth(given) == 3 else 1
+    width = np.shape(sequences[0])[1] if depth(sequences) == 3 else 1
     return REWARDS if width == 1 else [f"reward_{i}" for i in range(width)]
+
+
+def _per_field(kind: str, sequences: Any, fields: Sequence[Field]) -> list[list[Array]]:
+    """Return the arrays of each field, an array for each session."""
+    return [
+        _sequences(f"{kind} {field.name!r}", arrays, field.shape, field.dtype)
+        for field, arrays in zip(fields, one_per_field(f"{kind}s", sequences, fields), strict=True)
+    ]
 
 
 def _sequences(what: str, arrays: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Array]:
@@ -278,7 +274,9 @@ def ends_of(terminated: Array, truncated: Array | None) -> dict[str, Array]:
     }
 
 
-def _flags(name: str, values: Any, count: int) -> Array:
+def _flags(name: str, values: Any, count: int) -> Array | None:
+    if values is None:
+        return None
     flags = np.asarray(values)
     if flags.shape != (count,) or flags.dtype != bool:
         raise ContractError(

@@ -246,15 +246,15 @@ class Signature:
                 described[kind] = fields
         return described
 
-    def check_fits(self, found: Signature, where: str) -> None:
-        """Raise :class:`ContractError` if sessions of ``found`` have other shapes than those declared here."""
+    def check_fits(self, recorded: Signature, where: str) -> None:
+        """Raise :class:`ContractError` if sessions of ``recorded`` have other shapes than those declared here."""
         for kind in ("observations", "actions"):
-            mine, theirs = getattr(self, kind), getattr(found, kind)
+            mine, theirs = getattr(self, kind), getattr(recorded, kind)
             if [f.shape for f in mine] != [f.shape for f in theirs]:
                 raise ContractError(f"{where}: {kind} are {_shown(theirs)}, but declared are {_shown(mine)}")
-        if len(self.rewards) != len(found.rewards):
+        if len(self.rewards) != len(recorded.rewards):
             raise ContractError(
-                f"{where}: rewards are {listed(found.rewards, 8) or 'none'}, but declared are "
+                f"{where}: rewards are {listed(recorded.rewards, 8) or 'none'}, but declared are "
                 f"{listed(self.rewards, 8) or 'none'}"
             )
 
@@ -265,11 +265,11 @@ def _count(kind: str, value: int, least: int) -> int:
     return value
 
 
-def entries(kind: str, given: Any) -> list[Any]:
+def entries(kind: str, value: Any) -> list[Any]:
     """Return a user's list. Raises :class:`ContractError` for anything else."""
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise ContractError(f"{kind}: a list is expected, found {given!r}")
-    return list(given)
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise ContractError(f"{kind}: a list is expected, found {value!r}")
+    return list(value)
 
 
 def _fields(kind: str, declarations: Any, dtype: np.dtype[Any]) -> tuple[Field, ...]:

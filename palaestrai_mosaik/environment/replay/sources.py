@@ -41,23 +41,7 @@ def read_npz(path: str | Path) -> SessionPool:
     Raises :class:`ContractError` if the file is damaged, or its arrays are not such sequences.
     """
     arrays = _npz_arrays(path)
-    for name, array in arrays.items():
-        kind = name.split(".", 1)[0]
-        if kind not in _ARRAYS:
-            raise ContractError(
-                f"source: {path} has the array {name!r}{did_you_mean(name, _ARRAYS)}; expected are "
-                f"{', '.join(_ARRAYS)}"
-            )
-        axes = ("session",) if kind in ("prev_memories", *ENDS) else ("session", "tick")
-        if array.dtype.kind not in NUMBERS or array.ndim < len(axes) or 0 in array.shape[len(axes) :]:
-            raise ContractError(
-                f"source: {path}: {name} is {array.dtype} of shape {array.shape}, expected are numbers "
-                f"[{', '.join(axes)}, ...]"
-            )
-        if name != kind and kind in arrays:
-            raise ContractError(
-                f"source: {path} has {kind!r} and {name!r}; either there is one, or all of them have names"
-            )
+    _check_arrays(path, arrays)
     observed, acted, memories = (
         _named_arrays(arrays, kind) for kind in ("observations", "actions", "prev_memories")
     )
@@ -70,8 +54,8 @@ def read_npz(path: str | Path) -> SessionPool:
         )
         pool = SessionPool(signature.observations, signature.actions, signature.rewards)
         pool.load_sessions(
-            list(observed.values()) if len(observed) > 1 else next(iter(observed.values())),
-            list(acted.values()) if len(acted) > 1 else next(iter(acted.values()), None),
+            list(observed.values()),
+            list(acted.values()),
             rewards,
             arrays.get("is_alive"),
             list(memories.values()) or None,
@@ -94,6 +78,27 @@ def _npz_arrays(path: str | Path) -> dict[str, Array]:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, SyntaxError, EOFError, BadZipFile, zlib.error, NotImplementedError) as error:
         raise ContractError(f"source: cannot read {path}: {files.reading_fault(error)}") from None
+
+
+def _check_arrays(path: str | Path, arrays: Mapping[str, Array]) -> None:
+    """Raise :class:`ContractError` for an array with another name, too few axes, or no numbers."""
+    for name, array in arrays.items():
+        kind = name.split(".", 1)[0]
+        if kind not in _ARRAYS:
+            raise ContractError(
+                f"source: {path} has the array {name!r}{did_you_mean(name, _ARRAYS)}; expected are "
+                f"{', '.join(_ARRAYS)}"
+            )
+        axes = ("session",) if kind in ("prev_memories", *ENDS) else ("session", "tick")
+        if array.dtype.kind not in NUMBERS or array.ndim < len(axes) or 0 in array.shape[len(axes) :]:
+            raise ContractError(
+                f"source: {path}: {name} is {array.dtype} of shape {array.shape}, expected are numbers "
+                f"[{', '.join(axes)}, ...]"
+            )
+        if name != kind and kind in arrays:
+            raise ContractError(
+                f"source: {path} has {kind!r} and {name!r}; either there is one, or all of them have names"
+            )
 
 
 def _named_arrays(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
@@ -309,56 +314,30 @@ def read_parquet(  # noqa: PLR0913  (independent keys of a document, all optiona
     Raises:
         ContractError: a column is missing, or a tick occurs twice in a session.
     """
-    paths = _parquet_files(path)
-    folders = list(dict.fromkeys(str(Path(item).parent) for item in paths))
-    try:
-        import pyarrow as arrow
-        import pyarrow.dataset as ds
-
-        data = ds.dataset(paths, format="parquet")
-        names = data.schema.names
-        table = data.to_table()
-        parts = [
-            (folders.index(str(Path(item.path).parent)), item.count_rows()) for item in data.get_fragments()
-        ]
-    except (OSError, arrow.ArrowException) as error:
-        raise ContractError(f"source: cannot read {path}: {error}") from error
-    observed, acted = (
-        channels_of(names, prefix) if columns_given is None else _given_channels(path, kind, columns_given)
-        for kind, prefix, columns_given in (
-            ("observations", "reading", observations),
-            ("actions", "setpoint", actions),
-        )
-    )
-    rewarded = (
-        {plain_name(name.removeprefix("reward.")): name for name in names if name.startswith("reward.")}
-        if rewards is None
-        else {name: name for name in _named(path, "rewards", rewards)}
-    )
-    keys = (
-        [item for item in SESSION_KEYS if item in names]
-        if session is None
-        else _named(path, "session", session)
-    )
+    table, folders = _parquet_table(path)
+    names = table.schema.names
+    observed = _channels(path, "observations", observations, names, "reading")
+    acted = _channels(path, "actions", actions, names, "setpoint")
+    rewarded = _rewards(path, rewards, names)
+    if session is None:
+        keys = [name for name in SESSION_KEYS if name in names]
+    else:
+        keys = _named(path, "session", session)
     ends = [
         name if column is None and name in names else column
         for name, column in zip(ENDS, (terminated, truncated), strict=True)
     ]
-    numbers = [c for channel in (*observed, *acted) for c in channel.columns]
+    numbers = [column for channel in (*observed, *acted) for column in channel.columns]
     numbers += [*rewarded.values(), *_named(path, "tick", [tick])]
     for name, end in zip(ENDS, ends, strict=True):
         numbers += [] if end is None else _named(path, name, [end])
-    for name in (*numbers, *keys):
-        if name not in names:
-            raise ContractError(
-                f"source: {path} has no column {name!r}{did_you_mean(name, names)}; it has: {listed(names, 20)}"
-            )
+    _require_columns(path, names, (*numbers, *keys))
     if not observed:
         raise ContractError(f"source: {path}: name its observations; it has the columns {listed(names, 20)}")
     columns = {name: _numbers(table, name, path) for name in dict.fromkeys(numbers)}
     columns |= {name: _labels(table, name, path) for name in keys if name not in columns}
-    if session is None and len(folders) > 1:
-        columns[_FOLDER] = np.repeat(*np.transpose(parts))
+    if session is None and folders is not None:
+        columns[_FOLDER] = folders
         keys.insert(0, _FOLDER)
     return RecordedRows(columns, observed, acted, rewarded, keys, tick, *ends).pool()
 
@@ -383,27 +362,62 @@ def _read_parquet(source: Source) -> SessionPool:
     return read_parquet(source["parquet"], **keys)
 
 
-def _parquet_files(path: str | Path) -> list[str]:
+def _parquet_table(path: str | Path) -> tuple[pa.Table, Array | None]:
+    """Read Parquet files; return also the number of each row's folder if there are several."""
     text = str(path)
-    files = sorted(glob(str(Path(text) / "*.parquet") if Path(text).is_dir() else text))
-    if not files:
+    paths = sorted(glob(str(Path(text) / "*.parquet") if Path(text).is_dir() else text))
+    if not paths:
         raise ContractError(f"source: there is no Parquet file at {path}")
-    return files
+    try:
+        import pyarrow as arrow
+        import pyarrow.dataset as ds
+
+        data = ds.dataset(paths, format="parquet")
+        table = data.to_table()
+        parts = [(str(Path(part.path).parent), part.count_rows()) for part in data.get_fragments()]
+    except (OSError, arrow.ArrowException) as error:
+        raise ContractError(f"source: cannot read {path}: {error}") from error
+    folders = list(dict.fromkeys(str(Path(file).parent) for file in paths))
+    if len(folders) == 1:
+        return table, None
+    return table, np.repeat(*np.transpose([(folders.index(folder), rows) for folder, rows in parts]))
 
 
-def _given_channels(
-    path: str | Path, kind: str, listed_columns: Mapping[str, Any] | Sequence[str]
+def _channels(
+    path: str | Path,
+    kind: str,
+    declared: Mapping[str, Any] | Sequence[str] | None,
+    names: Sequence[str],
+    prefix: str,
 ) -> list[Channel]:
-    if not isinstance(listed_columns, Mapping):
-        return [Channel(name, (name,)) for name in _named(path, kind, listed_columns)]
+    """Return the declared channels, or those of all columns called ``<prefix>.<uid>``."""
+    if declared is None:
+        return channels_of(names, prefix)
+    if not isinstance(declared, Mapping):
+        return [Channel(name, (name,)) for name in _named(path, kind, declared)]
     channels = []
-    for name, columns in listed_columns.items():
+    for name, columns in declared.items():
         key = f"{kind}.{name}"
         several = (columns,) if isinstance(columns, str) else tuple(_named(path, key, columns))
         if not several:
             raise ContractError(f"source: {path}: {key}: name at least one column")
         channels.append(Channel(str(name), several))
     return channels
+
+
+def _rewards(path: str | Path, declared: Sequence[str] | None, names: Sequence[str]) -> dict[str, str]:
+    """Return the column of each reward."""
+    if declared is None:
+        return {plain_name(n.removeprefix("reward.")): n for n in names if n.startswith("reward.")}
+    return {name: name for name in _named(path, "rewards", declared)}
+
+
+def _require_columns(path: str | Path, names: Sequence[str], required: Iterable[str]) -> None:
+    for name in required:
+        if name not in names:
+            raise ContractError(
+                f"source: {path} has no column {name!r}{did_you_mean(name, names)}; it has: {listed(names, 20)}"
+            )
 
 
 def _named(path: str | Path, key: str, value: Any) -> list[str]:
