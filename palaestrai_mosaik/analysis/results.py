@@ -6,17 +6,17 @@ difference how, where, in which order and under which name they were executed. R
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.design.settings_table import read_settings, retries_of
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
@@ -28,6 +28,7 @@ from .outcomes import default_outcomes, take
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 # "Missing": a run that has not ended has no outcomes yet.
 _STATUS = {"finished": "finished", "running": "missing", "pruned": "missing"}
 _RUN_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance", "duration", "error"]
@@ -285,6 +286,20 @@ def _take_missing(
         # Only an outcome that no run has is an error.
         values = take(store, runs, outcome, counted)
     return {run: values.get(run, float("nan")) for run in missing}
+
+
+def or_reason(analyse: Callable[[], Sequence[T]]) -> tuple[list[T], str]:
+    """Return the results of an analysis and an empty reason, or none and the reason why it cannot be computed.
+
+    Raises:
+        PalaestraiMosaikError: a subclass, which reports another fault.
+    """
+    try:
+        return list(analyse()), ""
+    except PalaestraiMosaikError as error:
+        if type(error) is not PalaestraiMosaikError:
+            raise
+        return [], str(error)
 
 
 def labels(factors: Sequence[Factor], values: Sequence[Mapping[str, Any]]) -> list[str | None]:

@@ -12,6 +12,7 @@ from palaestrai_mosaik.progress import ProgressCallback
 
 from .carried import Carried
 from .compact import compact
+from .data.episodes import episode_key, episode_query
 from .data.grid import motion
 from .resources import Query, address
 
@@ -125,9 +126,8 @@ class Motions:
         """Yield the environments of a phase, each with the page's query for the episode."""
         for environment in self._index["environments"]:
             if phase in environment["topologies"]:
-                numbers = {name: str(episode[name]) for name in ("worker", "episode")}
-                query = {"environment": str(environment["environment"]), "phase": str(phase), **numbers}
-                yield environment, query | ({"evaluation": "1"} if episode["evaluation"] else {})
+                query = {"environment": str(environment["environment"]), "phase": str(phase)}
+                yield environment, query | episode_query(episode)
 
     def _resources(self, phase: int, episode: Mapping[str, Any]) -> tuple[dict[str, object], bool]:
         """Return the resources of an episode, and whether it is thinned."""
@@ -159,8 +159,7 @@ class Motions:
 
     def key(self, phase: int) -> str:
         """Return the key of a phase's episode in the page's address."""
-        episode = self.shown[phase]
-        return f"{phase}.{episode['worker']}.{episode['episode']}{'e' if episode['evaluation'] else ''}"
+        return episode_key(phase, self.shown[phase])
 
     def index(self) -> dict[str, Any]:
         """Return the index of the carried episodes, each environment in its first incarnation."""

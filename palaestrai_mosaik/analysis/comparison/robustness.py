@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.analysis.results import Results, or_reason
 from palaestrai_mosaik.design.expressions import Expression
 from palaestrai_mosaik.design.outcomes import STATUS, read_condition
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, did_you_mean
@@ -25,6 +25,7 @@ from palaestrai_mosaik.types.arrays import BoolMatrix, FloatArray, FloatMatrix, 
 
 from ..lost_runs import bounds
 from .compare import choose_families, with_factors, zip_warnings
+from .resampling import percentiles
 from .runs import ComparisonOptions, Runs, collect
 
 if TYPE_CHECKING:
@@ -204,13 +205,9 @@ def robustness_design(
     if request is None:
         return [], ""
     outcomes = [outcome.name for outcome in results.outcome_specs if outcome.better is not None]
-    try:
-        return robustness(results, request.by, request.over, outcomes, request.satisfice, progress), ""
-    except PalaestraiMosaikError as error:
-        # subclasses report other faults
-        if type(error) is not PalaestraiMosaikError:
-            raise
-        return [], str(error)
+    return or_reason(
+        lambda: robustness(results, request.by, request.over, outcomes, request.satisfice, progress)
+    )
 
 
 def metric_table(one: Robustness) -> pd.DataFrame:
@@ -359,7 +356,7 @@ def _of_outcome(
         point = _metrics(performed[None], own_regret[None], sign)
         again = _metrics(performed[drawn], own_regret[drawn], sign)
         for metric, value in point.items():
-            low, high = _interval(again[metric], draw[1])
+            low, high = percentiles(again[metric], draw[1])
             ends = (at_worst[i][metric], at_best[i][metric])
             rows.append((level, len(performed), performance.lost, metric, float(value[0]), low, high, *ends))
     warnings = list(performance.warnings)
@@ -433,7 +430,7 @@ def _of_condition(
     for i, level in enumerate(satisfied.levels):
         holds = satisfied.values[i][np.isfinite(satisfied.values[i])]
         drawn = _draws(len(holds), draw, condition.text, level, shared=satisfied.shared)
-        low, high = _interval(holds[drawn].mean(axis=1), draw[1])
+        low, high = percentiles(holds[drawn].mean(axis=1), draw[1])
         ends = (float(at_worst[i]), float(at_best[i]))
         rows.append((level, len(holds), satisfied.lost, SATISFICING, float(holds.mean()), low, high, *ends))
     nothing = np.full(satisfied.values.shape, np.nan)
@@ -509,14 +506,6 @@ def _metrics(values: FloatMatrix, regret: FloatMatrix, sign: float) -> dict[str,
         "regret_percentile": np.quantile(regret, BETTER_SHARE, axis=1),
         "regret_mean": regret.mean(axis=1),
     }
-
-
-def _interval(values: FloatArray, confidence: float) -> tuple[float, float]:
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return float("nan"), float("nan")
-    low, high = np.quantile(finite, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
 
 
 def _with_best(rows: Sequence[_Row], less: Mapping[str, bool]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from ..results import Results
+from ..results import Results, or_reason
 from .algorithms import METHODS, MOST_BOXES, FoundLimits, Points, check_installed, quasi_p
 from .boxes import Box, Column, code_rows, limit_text, rule
 from .conditions import LabelledRuns, label_runs, parse_condition, refusal
@@ -201,18 +201,12 @@ def discover_design(
 
 def discoveries_asked_for(
     results: Results, progress: ProgressCallback | None = None
-) -> tuple[tuple[Discovery, ...], str]:
+) -> tuple[list[Discovery], str]:
     """Return the discoveries that the design requests, and the reason if they cannot be computed.
 
     Both are empty if the design requests none.
     """
-    try:
-        return discover_design(results, (), progress), ""
-    except PalaestraiMosaikError as error:
-        # The subclasses are other errors.
-        if type(error) is not PalaestraiMosaikError:
-            raise
-        return (), str(error)
+    return or_reason(lambda: discover_design(results, (), progress))
 
 
 def _lost(runs: LabelledRuns) -> Iterator[str]:

@@ -13,7 +13,7 @@ from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
 from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
 from palaestrai_mosaik.analysis.discovery import discoveries_asked_for
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.analysis.results import Results, or_reason
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.model import DesignSpec, Factor
@@ -28,7 +28,6 @@ from .data import LearningData, ReportData
 from .factors import value_of
 from .indices import leading_factors
 from .numbers import cell, typeset
-from .pictures.canvas import DASHES, SERIES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +39,7 @@ FEWEST_EPISODES = 4
 #: numbers with more different values are split into thirds
 MOST_LEVELS = 7
 #: number of distinguishable lines; more levels are not drawn
-MOST_LINES = len(SERIES) * len(DASHES)
+MOST_LINES = 28
 #: the most runs of a level in a learning curve, evenly spread over the rows
 MOST_RUNS = 200
 #: below this number of runs, a band of quartiles makes no sense
@@ -126,7 +125,7 @@ def collect(
         seconds=tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist()),
         folder=folder.path,
         documents={run.uid: run.file for run in folder.documents},
-        discoveries=discoveries,
+        discoveries=tuple(discoveries),
         robustness=tuple(robust),
     )
 
@@ -181,15 +180,10 @@ def _times(runs: pd.DataFrame) -> dict[str, str]:
 
 def _comparisons(results: Results, progress: ProgressCallback | None) -> tuple[list[Compared], list[str]]:
     """Return the comparisons of the design, or a note if it declares none and none is possible."""
-    declared = results.spec.analysis.compare or results.spec.analysis.baseline is not None
-    try:
-        comparisons = compare_design(results, progress=progress)
-    except PalaestraiMosaikError as error:
-        # The base class means that there is nothing to compare; its subclasses are other errors.
-        if declared or type(error) is not PalaestraiMosaikError:
-            raise
-        return [], [f"no comparison: {error}"]
-    return with_runs(results, comparisons), []
+    comparisons, reason = or_reason(lambda: compare_design(results, progress=progress))
+    if reason and (results.spec.analysis.compare or results.spec.analysis.baseline is not None):
+        raise PalaestraiMosaikError(reason)
+    return with_runs(results, comparisons), [f"no comparison: {reason}"] * bool(reason)
 
 
 def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
