@@ -210,7 +210,7 @@ def robustness_design(
     )
 
 
-def metric_table(one: Robustness) -> pd.DataFrame:
+def metric_table(result: Robustness) -> pd.DataFrame:
     """Return the metrics side by side: a row per level, in the order of the design.
 
     Columns: ``level``, ``scenarios``, ``lost``, each metric with ``_low`` and ``_high``, and ``best`` (the metrics by
@@ -220,7 +220,7 @@ def metric_table(one: Robustness) -> pd.DataFrame:
 
     rows: dict[str, dict[str, object]] = {}
     best: dict[str, list[str]] = {}
-    for record in one.table.to_dict("records"):
+    for record in result.table.to_dict("records"):
         level = str(record["level"])
         row = rows.setdefault(
             level, {"level": level, "scenarios": record["scenarios"], "lost": record["lost"]}
@@ -418,14 +418,7 @@ def _of_condition(
         warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
     )
     _check(condition.text, satisfied)
-    lost = np.any([part.bounds.lost for part in parts], axis=0)
-    planned = np.isfinite([part.bounds.lowest for part in parts]).all(axis=0)
-    if first.shared:
-        planned &= planned.all(axis=0)
-    certain = _holds(condition, np.stack([np.where(lost, np.nan, part.bounds.lowest) for part in parts]))
-    at_worst, at_best = (
-        np.nanmean(np.where(planned, np.where(lost, end, certain), np.nan), axis=1) for end in (0.0, 1.0)
-    )
+    at_worst, at_best = _share_bounds(condition, parts)
     rows: list[_Row] = []
     for i, level in enumerate(satisfied.levels):
         holds = satisfied.values[i][np.isfinite(satisfied.values[i])]
@@ -443,6 +436,19 @@ def _of_condition(
         satisfied.warnings,
         draw[1],
     )
+
+
+def _share_bounds(condition: Expression, parts: Sequence[_Performance]) -> tuple[FloatArray, FloatArray]:
+    """Bound the share of the scenarios of each level in which a condition holds: in no lost run, and in all of them."""
+    lost = np.any([part.bounds.lost for part in parts], axis=0)
+    planned = np.isfinite([part.bounds.lowest for part in parts]).all(axis=0)
+    if parts[0].shared:
+        planned &= planned.all(axis=0)
+    certain = _holds(condition, np.stack([np.where(lost, np.nan, part.bounds.lowest) for part in parts]))
+    at_worst, at_best = (
+        np.nanmean(np.where(planned, np.where(lost, end, certain), np.nan), axis=1) for end in (0.0, 1.0)
+    )
+    return at_worst, at_best
 
 
 def _holds(condition: Expression, values: FloatArray) -> FloatMatrix:
@@ -544,12 +550,12 @@ def _scenarios(performance: _Performance, values: FloatMatrix, regret: FloatMatr
     return pd.DataFrame(rows, columns=["level", "scenario", "value", "regret"])
 
 
-def robustness_table(found: Sequence[Robustness], name: str) -> pd.DataFrame:
+def robustness_table(entries: Sequence[Robustness], name: str) -> pd.DataFrame:
     """Concatenate the frames ``table`` or ``scenarios`` of all entries; add columns ``what``, ``by``, ``over``."""
     import pandas as pd
 
     parts: list[pd.DataFrame] = []
-    for entry in found:
+    for entry in entries:
         frame: pd.DataFrame = getattr(entry, name).copy()
         frame.insert(0, "what", entry.what)
         frame.insert(1, "by", " and ".join(entry.by))

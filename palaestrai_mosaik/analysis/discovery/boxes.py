@@ -151,26 +151,26 @@ class Box:
             if math.isfinite(limit[1]):
                 yield index, "upper"
 
-    def without(self, place: int, side: Side) -> Box:
+    def without(self, axis: int, side: Side) -> Box:
         """Return the box without one restriction."""
         limits = dict(self.limits)
-        limit = limits.pop(place)
+        limit = limits.pop(axis)
         if not isinstance(limit, frozenset):
             left = (-math.inf, limit[1]) if side == "lower" else (limit[0], math.inf)
             if any(map(math.isfinite, left)):
-                limits[place] = left
+                limits[axis] = left
         return Box(dict(sorted(limits.items())))
 
-    def only(self, place: int, side: Side) -> Box:
+    def only(self, axis: int, side: Side) -> Box:
         """Return the box with only this restriction."""
-        limit = self.limits[place]
+        limit = self.limits[axis]
         if not isinstance(limit, frozenset):
             limit = (limit[0], math.inf) if side == "lower" else (-math.inf, limit[1])
-        return Box({place: limit})
+        return Box({axis: limit})
 
-    def limit(self, place: int, side: Side) -> float | frozenset[int]:
+    def limit(self, axis: int, side: Side) -> float | frozenset[int]:
         """Return the limit at one side of a column."""
-        limit = self.limits[place]
+        limit = self.limits[axis]
         return limit if isinstance(limit, frozenset) else limit[0 if side == "lower" else 1]
 
 

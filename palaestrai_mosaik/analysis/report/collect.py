@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import PurePosixPath
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,6 +90,7 @@ def collect(
             f"{MOST_LINES}); draw some runs: palaestrai-mosaik plot RUN RUN --learning"
         )
     counts = folder.manifest["counts"]
+    seconds = tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist())
     seeds = count_seeds(frame, spec.seed_policy == "common")
     return ReportData(
         spec=spec,
@@ -102,7 +104,7 @@ def collect(
         remarks={(result.outcome, result.method): result.notes for result in analyses if result.notes},
         refused={(result.outcome, result.method): result.refused for result in analyses if result.refused},
         sizes={**_sizes(counts, frame), "seeds": f"{seeds:,}"},
-        versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
+        versions={**_generated(folder.manifest["versions"]), **executed, **_times(seconds)},
         commands=(
             "# in the folder of the design",
             *(
@@ -122,7 +124,7 @@ def collect(
             ),
         ),
         notes=tuple(notes),
-        seconds=tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist()),
+        seconds=seconds,
         folder=folder.path,
         documents={run.uid: run.file for run in folder.documents},
         discoveries=tuple(discoveries),
@@ -169,13 +171,12 @@ def _executed(store: Store, frame: pd.DataFrame) -> dict[str, str]:
     return {"executed with": "; or ".join(sorted(versions))} if versions else {}
 
 
-def _times(runs: pd.DataFrame) -> dict[str, str]:
-    seconds = runs.drop_duplicates("run")["duration"].dropna()
-    if seconds.empty:
+def _times(seconds: Sequence[float]) -> dict[str, str]:
+    if not seconds:
         return {}
-    median, total = typeset(float(seconds.median()), 3), typeset(float(seconds.sum()), 3)
+    middle, total = typeset(median(seconds), 3), typeset(sum(seconds), 3)
     # `arsenai status` reports the longer time of whole jobs.
-    return {"time": f"{median} s per run (median), {total} s in all, without the start of their processes"}
+    return {"time": f"{middle} s per run (median), {total} s in all, without the start of their processes"}
 
 
 def _comparisons(results: Results, progress: ProgressCallback | None) -> tuple[list[Compared], list[str]]:

@@ -72,7 +72,7 @@ def first_fact(data: ReportData, outcome: str) -> Fact:
 def shares(
     outcome: str,
     alone: Mapping[str, Mark],
-    found: Mapping[str, Mark],
+    total: Mapping[str, Mark],
     order: Sequence[str],
     noise: bool = False,
 ) -> Iterator[Fact]:
@@ -81,13 +81,13 @@ def shares(
     Args:
         outcome: its name.
         alone: the shares without interactions.
-        found: the shares.
+        total: the shares.
         order: the factors, the most important one first.
         noise: whether the shares contain noise that nothing can separate.
     """
-    named = [factor for i, factor in enumerate(order[:_MOST_NAMED]) if not i or found[factor].value >= SMALL]
+    named = [factor for i, factor in enumerate(order[:_MOST_NAMED]) if not i or total[factor].value >= SMALL]
     for i, factor in enumerate(named):
-        mark, first = found[factor], alone.get(factor)
+        mark, first = total[factor], alone.get(factor)
         common = {"factor": factor, "mark": mark, "outcome": outcome if i == 0 else None}
         if not sure(mark):
             yield fact("no_share", factor=factor, mark=mark, interactions=first is not None)
@@ -98,7 +98,7 @@ def shares(
         else:
             yield fact("share_with_interactions", first=first, noise=noise, **common)
     used_marks = (
-        chain(found[factor] for factor in named),
+        chain(total[factor] for factor in named),
         (alone[factor] for factor in named if factor in alone),
     )
     if any(map(beyond, chain(*used_marks))):
@@ -133,9 +133,9 @@ def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
     name = leading_method(rows)
     if name is None:
         return
-    method_rows = rows[rows["method"] == name]
-    method = method_of(name, method_rows)
-    leading_marks = marks(method_rows, method.leading)
+    rows = rows[rows["method"] == name]
+    method = method_of(name, rows)
+    leading_marks = marks(rows, method.leading)
     real = players(data.spec)
     order = [factor for factor in ranked(leading_marks) if factor in real and leading_marks[factor].known]
     if not order:
@@ -143,22 +143,31 @@ def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
         yield fact("nothing_known", title=method.title, why=why)
         return
     if method.share:
-        indices = (leading_marks, _alone(method, method_rows))
-        seen = [index[factor] for index in indices for factor in order if factor in index]
-        yield from too_small(seen, data.spec.sampler, len(data.values))
-    tests, level = marks(method_rows, P_ADJUSTED), significance_level(data.spec.analysis.confidence)
+        indices = (leading_marks, _alone(method, rows))
+        shown = [index[factor] for index in indices for factor in order if factor in index]
+        yield from too_small(shown, data.spec.sampler, len(data.values))
+    yield from _effects(data, outcome, name, rows, order)
+    yield from map(warning, data.remarks.get((outcome, name), ()))
+
+
+def _effects(
+    data: ReportData, outcome: str, name: str, rows: pd.DataFrame, order: list[str]
+) -> Iterator[Fact]:
+    """Yield the factors in ``order`` with an effect, those without, and the interactions, by one method."""
+    method = method_of(name, rows)
+    leading_marks = marks(rows, method.leading)
+    tests, level = marks(rows, P_ADJUSTED), significance_level(data.spec.analysis.confidence)
     named = [factor for factor in order if factor in tests and tests[factor].value <= level]
     largest = {
         "outcome": outcome,
         "index": method.leading,
         "factor": order[0],
         "mark": leading_marks[order[0]],
-        "pairs": bool(method.pairs and pair_marks(method_rows, method.pairs)),
+        "pairs": bool(method.pairs and pair_marks(rows, method.pairs)),
     }
-    remarks = data.remarks.get((outcome, name), ())
     if named:
-        noise = any(text.startswith(INSEPARABLE) for text in remarks)
-        yield from _ranking(outcome, name, method, method_rows, named, noise)
+        noise = any(text.startswith(INSEPARABLE) for text in data.remarks.get((outcome, name), ()))
+        yield from _ranking(outcome, name, method, rows, named, noise)
     elif tests:
         yield fact("all_by_noise", level=level, **largest)
     else:
@@ -167,8 +176,7 @@ def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
     if named:
         yield _noise(named, [factor for factor in order if factor not in named], level)
         if method.share and method.pairs:
-            yield from _interactions(pair_marks(method_rows, method.pairs))
-    yield from map(warning, remarks)
+            yield from _interactions(pair_marks(rows, method.pairs))
 
 
 def _ranking(

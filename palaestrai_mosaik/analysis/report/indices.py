@@ -61,9 +61,9 @@ def pair_marks(rows: pd.DataFrame, index: str) -> dict[tuple[str, str], Mark]:
     }
 
 
-def ranked(found: dict[str, Mark]) -> list[str]:
+def ranked(values: dict[str, Mark]) -> list[str]:
     """Return the factors in descending order of their values, unknown values last."""
-    return sorted(found, key=lambda name: (not found[name].known, -found[name].value, name))
+    return sorted(values, key=lambda name: (not values[name].known, -values[name].value, name))
 
 
 def leading_method(rows: pd.DataFrame) -> str | None:

@@ -232,19 +232,7 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
     title = f"{method.title}: {' and '.join(series)}"
     block = _index_block(data, name, method, title, drawn, series)
     big = wide(f"{identity}-rows", lambda picture_id, width: rows_picture(picture_id, title, [block], width))
-    plane, cells = Markup(""), Markup("")
-    sigma = marks(rows, "sigma") if method_name == "morris" else {}
-    if sigma:
-        points = [(f, marks_by_index["mu_star"][f], sigma[f].value) for f in order if f in sigma]
-        plane = wide(
-            f"{identity}-plane",
-            lambda picture_id, width: morris_plane(picture_id, "Size and spread of effects", points, width),
-        )
     of_pairs = pair_marks(rows, method.pairs) if method.pairs else {}
-    if of_pairs:
-        names = [f for f in order if any(f in pair for pair in of_pairs)][:MOST_CELLS]
-        heading = f"Interactions of pairs ({method.pairs})"
-        cells = heat_map(f"{identity}-pairs", heading, names, of_pairs, str(method.pairs)).svg()
     outside = method.share and any(
         beyond(mark) for index in marks_by_index.values() for mark in index.values()
     )
@@ -260,13 +248,34 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
         "refs": cautions.refer([*remarks, *([caution("beyond")] if outside else [])], name, method.title),
         "intervals": any(mark.spread for row in drawn for mark in row.marks),
         "big": big,
-        "plane": plane,
-        "cells": cells,
+        "plane": _plane(identity, rows, order) if method_name == "morris" else Markup(""),
+        "cells": _cells(identity, method, of_pairs, order) if of_pairs else Markup(""),
         "says": method.says,
         "factors": len(order),
         "most": MOST_ROWS_DRAWN,
         "tables": method_tables,
     }
+
+
+def _plane(identity: str, rows: pd.DataFrame, order: Sequence[str]) -> Markup:
+    """Draw the size and spread of the effects by Morris' method."""
+    mu_star, sigma = marks(rows, "mu_star"), marks(rows, "sigma")
+    points = [(factor, mu_star[factor], sigma[factor].value) for factor in order if factor in sigma]
+    if not points:
+        return Markup("")
+    return wide(
+        f"{identity}-plane",
+        lambda picture_id, width: morris_plane(picture_id, "Size and spread of effects", points, width),
+    )
+
+
+def _cells(
+    identity: str, method: MethodDisplay, of_pairs: Mapping[tuple[str, str], Mark], order: Sequence[str]
+) -> Markup:
+    """Draw the interactions of pairs of factors."""
+    names = [factor for factor in order if any(factor in pair for pair in of_pairs)][:MOST_CELLS]
+    heading = f"Interactions of pairs ({method.pairs})"
+    return heat_map(f"{identity}-pairs", heading, names, of_pairs, str(method.pairs)).svg()
 
 
 def _used(rows: pd.DataFrame) -> str:
@@ -482,9 +491,9 @@ def _fresh(best: pd.DataFrame) -> dict[str, int]:
     return {"planned": int(planned), "lost": int(planned - finished)}
 
 
-def learning(data: LearningData, place: int, cautions: Cautions) -> View:
+def learning(data: LearningData, number: int, cautions: Cautions) -> View:
     """Return learning curves as a picture with its table."""
-    identity = f"learning-{place}"
+    identity = f"learning-{number}"
     levels = list(dict.fromkeys(map(str, data.lines["level"])))
     banded = bool(data.lines["low"].notna().any()) and len(levels) <= MOST_BANDS
     longest = int(data.lines.groupby("level")["episode"].count().max())
