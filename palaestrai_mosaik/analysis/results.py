@@ -58,22 +58,25 @@ class Results:
         progress: ProgressCallback | None = None,
     ):
         self.folder = folder if isinstance(folder, DesignFolder) else DesignFolder.open(folder)
-        self._given = store
+        self._location = store
         self._store = (
             store if isinstance(store, Store) else StoreLocation.of(self.folder.path / RESULTS, store)
         )
         self._progress = progress
         #: outcomes read so far, by the uid of the instance; those of finished runs never change
-        self._known: dict[OutcomeSpec, dict[str, float]] = {}
+        self._cached: dict[OutcomeSpec, dict[str, float]] = {}
 
     def refreshed(self, folder: DesignFolder | None = None) -> Results:
         """Return results that see the store's current content. Outcomes read before are not read again.
 
         Args:
             folder: the current folder, if rows were added to it; ``None``: the same.
+
+        Returns:
+            New results for the same store.
         """
-        fresh = Results(folder or self.folder, self._given, self._progress)
-        fresh._known = self._known
+        fresh = Results(folder or self.folder, self._location, self._progress)
+        fresh._cached = self._cached
         return fresh
 
     @property
@@ -88,7 +91,14 @@ class Results:
 
     @contextmanager
     def open_store(self) -> Iterator[Store]:
-        """Open the store. Raises :class:`~palaestrai_mosaik.errors.StoreError` if it is missing."""
+        """Open the store for the block.
+
+        Yields:
+            The open store.
+
+        Raises:
+            StoreError: the store is missing, or cannot be opened.
+        """
         if isinstance(self._store, Store):
             yield self._store
             return
@@ -103,7 +113,11 @@ class Results:
 
     @cached_property
     def outcome_specs(self) -> tuple[OutcomeSpec, ...]:
-        """The outcomes of the design, or the objectives of the last phase if it names none."""
+        """The outcomes of the design, or the objectives of the last phase if it names none.
+
+        Raises:
+            StoreError: the design names none, and no run has finished.
+        """
         if self.spec.outcomes:
             return self.spec.outcomes
         if not self._finished:
@@ -114,10 +128,15 @@ class Results:
     def runs(self) -> pd.DataFrame:
         """Return one row per row and repetition of the design, in order; of a search, those executed in full.
 
-        Columns: ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for it),
-        ``status`` (``finished``, ``failed``, or ``missing`` if it is running or has not started),
-        ``instance`` (its uid in the store, ``None`` if missing), ``duration`` (seconds),
-        ``error`` (of a failed run). The newest finished instance counts.
+        The newest finished instance of a run counts.
+
+        Returns:
+            The columns ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for it),
+            ``status`` (``finished``, ``failed``, or ``missing`` if it is running or has not started), ``instance``
+            (its uid in the store, ``None`` if missing), ``duration`` (seconds) and ``error`` (of a failed run).
+
+        Raises:
+            StoreError: the store is missing, or cannot be opened.
         """
         return self._runs
 
@@ -130,20 +149,26 @@ class Results:
     def outcomes(self) -> pd.DataFrame:
         """Return one row per row and repetition of the design, with a column per outcome.
 
-        The columns before these are ``row``, ``repetition``, ``uid``, ``run``, ``status`` and ``instance`` of
-        :meth:`runs`. Outcomes of unfinished runs are NaN.
+        Returns:
+            The columns ``row``, ``repetition``, ``uid``, ``run``, ``status`` and ``instance`` of :meth:`runs`, and the
+            outcomes, NaN for unfinished runs.
 
         Raises:
-            StoreError: an outcome names data that no run has.
+            StoreError: the store is missing, or an outcome names data that no run has.
         """
         return self._outcomes
 
     def by_row(self) -> pd.DataFrame:
         """Return one row per row of the design, with the mean of each outcome over its repetitions.
 
-        Columns: ``row``, ``count`` (finished repetitions), one per outcome. The mean leaves out repetitions
-        with an outcome that is not finite; it is NaN if none is finite. Sensitivity indices use other means,
-        which stay comparable under common seeds: see :mod:`.missing_runs`.
+        The mean leaves out repetitions with an outcome that is not finite; it is NaN if none is finite. Sensitivity
+        indices use other means, which stay comparable under common seeds: see :mod:`.missing_runs`.
+
+        Returns:
+            The columns ``row``, ``count`` (finished repetitions), and one per outcome.
+
+        Raises:
+            StoreError: the store is missing, or an outcome names data that no run has.
         """
         frame = self.outcomes()
         names = [outcome.name for outcome in self.outcome_specs]
@@ -174,6 +199,9 @@ class Results:
         Args:
             height: of the page in the notebook, in pixels.
 
+        Returns:
+            The page.
+
         Raises:
             StoreError: the store of the results cannot be opened.
         """
@@ -184,8 +212,14 @@ class Results:
     def table(self) -> pd.DataFrame:
         """Return one row per run, with all factors and all outcomes.
 
-        Columns: ``row``, ``repetition``, ``uid``, ``run``, ``status``, the factors (``None`` if
-        inactive), the outcomes. The table does not depend on when or where the runs were executed.
+        The table does not depend on when or where the runs were executed.
+
+        Returns:
+            The columns ``row``, ``repetition``, ``uid``, ``run``, ``status``, the factors (``None`` if inactive), and
+            the outcomes.
+
+        Raises:
+            StoreError: the store is missing, or an outcome names data that no run has.
         """
         import pandas as pd
 
@@ -262,7 +296,7 @@ class Results:
         counted = PartsProgress(self._progress, len(runs) * len(specs))
         with self.open_store() as store:
             for outcome in specs:
-                cached = self._known.setdefault(outcome, {})
+                cached = self._cached.setdefault(outcome, {})
                 cached |= _take_missing(store, runs, outcome, cached, counted)
                 counted.end(len(runs))
                 frame[outcome.name] = finished.map(cached).astype(float)

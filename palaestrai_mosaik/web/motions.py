@@ -153,13 +153,12 @@ class Motions:
             resources[address(f"{path}/motion", query)] = answer
         return resources, thinned
 
-    def first(self, other: int | None) -> int:
-        """Return the first phase that is shown, and is not ``other`` if there are several."""
-        return next((phase for phase in self.shown if phase != other), next(iter(self.shown)))
-
-    def key(self, phase: int) -> str:
-        """Return the key of a phase's episode in the page's address."""
-        return episode_key(phase, self.shown[phase])
+    def opened(self, named: Sequence[int], beside: int | None) -> dict[str, str]:
+        """Return the query that opens the page, as :meth:`.films.Films.opened` does."""
+        phases = [phase for phase in self.shown if phase != beside] or list(self.shown)
+        first = next((phase for phase in named if phase in self.shown), phases[0])
+        opened = {"at": first} | ({"beside": beside} if beside in self.shown else {})
+        return {name: episode_key(phase, self.shown[phase]) for name, phase in opened.items()}
 
     def index(self) -> dict[str, Any]:
         """Return the index of the carried episodes, each environment in its first incarnation."""

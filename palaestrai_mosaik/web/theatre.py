@@ -75,11 +75,11 @@ def run_page(
     uid = store.find_run(run)
     index, films = carried.get(f"run/{uid}/grid"), Films(carried.source, uid)
     moving = phases_in_motion(index)
-    named = [phase_number(index, uid, entry, moving | {*films.phases}) for entry in choice.phases]
-    second = (
-        None if choice.beside is None else phase_number(index, uid, choice.beside, moving | {*films.phases})
-    )
-    chosen = [*named, *([] if second is None else [second])]
+    beside = [] if choice.beside is None else [choice.beside]
+    chosen = [
+        phase_number(index, uid, phase, moving | {*films.phases}) for phase in (*choice.phases, *beside)
+    ]
+    named, second = chosen[: len(choice.phases)], chosen[-1] if beside else None
     facts = carried.get(f"run/{uid}")
     add_overview(carried, uid)
     add_record(carried, uid)
@@ -98,11 +98,7 @@ def run_page(
     carried.add(films.carried)
     home = f"#/run/{quote(uid)}"
     if motions.shown:
-        first = next((phase for phase in named if phase in motions.shown), motions.first(second))
-        opened = {"at": motions.key(first)}
-        if second in motions.shown:
-            opened["beside"] = motions.key(second)
-        home += f"/grid?{urlencode(opened)}"
+        home += f"/grid?{urlencode(motions.opened(named, second))}"
         carried.add({f"run/{uid}/grid": motions.index()})
     elif films.shown:
         home += f"/frames?{urlencode(films.opened(named, second))}"

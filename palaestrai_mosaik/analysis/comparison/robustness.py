@@ -144,7 +144,7 @@ def robustness(
         outcomes: names of outcomes with a ``better`` direction; empty: all.
         satisfice: conditions on outcomes, such as ``violations <= 0.01``; their metric is the share of the scenarios
             in which they hold.
-        progress: called with the number of resamples drawn and the total.
+        progress: called with the number of resamples drawn and the total; ``None``: no reports.
 
     Returns:
         One entry per outcome and entry to compare by, then one per condition.

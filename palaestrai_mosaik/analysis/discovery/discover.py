@@ -118,8 +118,9 @@ class Discovery:
     def settings(self) -> pd.DataFrame:
         """Return one row per row of the design.
 
-        Columns: condition, row, runs (with a value), share (of these, in which the condition holds), lost, and for
-        each box ``METHOD NUMBER`` whether the row lies in it.
+        Returns:
+            The columns condition, row, runs (with a value), share (of these, in which the condition holds), lost, and
+            for each box ``METHOD NUMBER`` whether the row lies in it.
         """
         import pandas as pd
 

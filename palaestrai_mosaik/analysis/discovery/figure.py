@@ -33,7 +33,10 @@ def discovery_figure(discovery: Discovery, method: str | None = None) -> Figure:
 
     Args:
         discovery: the discovery.
-        method: only the boxes of this method; ``None``: all.
+        method: only the boxes of this method, ``PRIM`` or ``CART``; ``None``: all.
+
+    Returns:
+        The figure.
 
     Raises:
         PalaestraiMosaikError: there is no box to draw.

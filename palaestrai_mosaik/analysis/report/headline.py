@@ -13,22 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
 from palaestrai_mosaik.design.few import significance_level
-from palaestrai_mosaik.design.methods import MethodDisplay
 from palaestrai_mosaik.design.methods.significance import INSEPARABLE, P_ADJUSTED
 from palaestrai_mosaik.design.model import SamplerSpec
 
 from .data import ReportData
-from .indices import leading_method, marks, method_of, pair_marks, players, ranked
+from .indices import LeadingIndices, leading_indices, marks, pair_marks
 from .numbers import Mark
 from .verdict import constant, lost, verdicts, warning
 from .wording import Fact, Sentence, caution, fact, worded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: shares of the variance below this are not worth a sentence
 SMALL = 0.05
@@ -129,82 +124,68 @@ def too_small(marks: Iterable[Mark], sampler: SamplerSpec, rows: int) -> Iterato
 
 
 def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
-    rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
-    name = leading_method(rows)
-    if name is None:
+    leading = leading_indices(data.spec, data.sensitivity[data.sensitivity["outcome"] == outcome])
+    if leading is None:
         return
-    rows = rows[rows["method"] == name]
-    method = method_of(name, rows)
-    leading_marks = marks(rows, method.leading)
-    real = players(data.spec)
-    order = [factor for factor in ranked(leading_marks) if factor in real and leading_marks[factor].known]
-    if not order:
-        why = data.refused.get((outcome, name), "too few runs are left")
-        yield fact("nothing_known", title=method.title, why=why)
+    if not leading.order:
+        why = data.refused.get((outcome, leading.method), "too few runs are left")
+        yield fact("nothing_known", title=leading.display.title, why=why)
         return
-    if method.share:
-        indices = (leading_marks, _alone(method, rows))
-        shown = [index[factor] for index in indices for factor in order if factor in index]
+    if leading.display.share:
+        indices = (leading.marks, _alone(leading))
+        shown = [index[factor] for index in indices for factor in leading.order if factor in index]
         yield from too_small(shown, data.spec.sampler, len(data.values))
-    yield from _effects(data, outcome, name, rows, order)
-    yield from map(warning, data.remarks.get((outcome, name), ()))
+    remarks = data.remarks.get((outcome, leading.method), ())
+    yield from _effects(data, outcome, leading, any(text.startswith(INSEPARABLE) for text in remarks))
+    yield from map(warning, remarks)
 
 
-def _effects(
-    data: ReportData, outcome: str, name: str, rows: pd.DataFrame, order: list[str]
-) -> Iterator[Fact]:
-    """Yield the factors in ``order`` with an effect, those without, and the interactions, by one method."""
-    method = method_of(name, rows)
-    leading_marks = marks(rows, method.leading)
-    tests, level = marks(rows, P_ADJUSTED), significance_level(data.spec.analysis.confidence)
+def _effects(data: ReportData, outcome: str, leading: LeadingIndices, noise: bool) -> Iterator[Fact]:
+    """Yield the factors with an effect, those without, and the interactions.
+
+    Args:
+        data: the data of the report.
+        outcome: name of the outcome.
+        leading: its indices.
+        noise: whether shares contain noise that nothing can separate.
+    """
+    display, order = leading.display, leading.order
+    tests, level = marks(leading.rows, P_ADJUSTED), significance_level(data.spec.analysis.confidence)
     named = [factor for factor in order if factor in tests and tests[factor].value <= level]
-    largest = {
-        "outcome": outcome,
-        "index": method.leading,
-        "factor": order[0],
-        "mark": leading_marks[order[0]],
-        "pairs": bool(method.pairs and pair_marks(rows, method.pairs)),
-    }
+    of_pairs = pair_marks(leading.rows, display.pairs) if display.pairs else {}
     if named:
-        noise = any(text.startswith(INSEPARABLE) for text in data.remarks.get((outcome, name), ()))
-        yield from _ranking(outcome, name, method, rows, named, noise)
-    elif tests:
-        yield fact("all_by_noise", level=level, **largest)
+        yield from _ranking(outcome, leading, named, noise)
     else:
-        yield fact("no_test", **largest)
-    yield from _small(method, leading_marks, order)
+        largest = {"factor": order[0], "mark": leading.marks[order[0]], "pairs": bool(of_pairs)}
+        common = {"outcome": outcome, "index": display.leading, **largest}
+        yield fact("all_by_noise", level=level, **common) if tests else fact("no_test", **common)
+    yield from _small(leading)
     if named:
         yield _noise(named, [factor for factor in order if factor not in named], level)
-        if method.share and method.pairs:
-            yield from _interactions(pair_marks(rows, method.pairs))
+        if display.share:
+            yield from _interactions(of_pairs)
 
 
-def _ranking(
-    outcome: str, name: str, method: MethodDisplay, rows: pd.DataFrame, order: list[str], noise: bool
-) -> Iterator[Fact]:
+def _ranking(outcome: str, leading: LeadingIndices, order: list[str], noise: bool) -> Iterator[Fact]:
     """Yield the ranking of the factors in ``order``, as far as it is certain."""
-    leading_marks, alone = marks(rows, method.leading), _alone(method, rows)
-    top = leading_marks[order[0]]
+    index, top = leading.display.leading, leading.marks[order[0]]
     if math.isfinite(top.low) and top.low <= 0:
-        yield fact(
-            "size_unknown", factors=order, outcome=outcome, index=method.leading, factor=order[0], mark=top
-        )
+        yield fact("size_unknown", factors=order, outcome=outcome, index=index, factor=order[0], mark=top)
         return
-    if method.share:
-        yield from shares(outcome, alone, leading_marks, order, noise)
+    sizes = [(factor, leading.marks[factor]) for factor in order[:_MOST_NAMED]]
+    if leading.display.share:
+        yield from shares(outcome, _alone(leading), leading.marks, order, noise)
+    elif index == "mu_star":
+        yield fact("moves", outcome=outcome, marks=sizes)
     else:
-        sizes = [(factor, leading_marks[factor]) for factor in order[:_MOST_NAMED]]
-        if method.leading == "mu_star":
-            yield fact("moves", outcome=outcome, marks=sizes)
-        else:
-            yield fact("matters", outcome=outcome, index=method.leading, marks=sizes)
-    if name != "anova":
-        yield from _order(leading_marks, order)
+        yield fact("matters", outcome=outcome, index=index, marks=sizes)
+    if leading.method != "anova":
+        yield from _order(leading.marks, order)
 
 
-def _alone(method: MethodDisplay, rows: pd.DataFrame) -> dict[str, Mark]:
+def _alone(leading: LeadingIndices) -> dict[str, Mark]:
     """Return the shares of factors without interactions, if the leading index includes these."""
-    return marks(rows, "S1") if method.leading == "ST" else {}
+    return marks(leading.rows, "S1") if leading.display.leading == "ST" else {}
 
 
 def _noise(named: Sequence[str], unnamed: Sequence[str], level: float) -> Fact:
@@ -229,13 +210,13 @@ def _order(leading_marks: Mapping[str, Mark], order: list[str]) -> Iterator[Fact
         yield fact("order_open", factors=[order[0], *rivals])
 
 
-def _small(method: MethodDisplay, leading_marks: Mapping[str, Mark], order: list[str]) -> Iterator[Fact]:
+def _small(leading: LeadingIndices) -> Iterator[Fact]:
     """Yield the factors that are negligible."""
-    if not method.share or method.leading == "S1":
+    if not leading.display.share or leading.display.leading == "S1":
         return
-    small = [f for f in order if math.isfinite(leading_marks[f].high) and leading_marks[f].high < SMALL]
+    small = [factor for factor in leading.order if -math.inf < leading.marks[factor].high < SMALL]
     if len(small) > 2 * _MOST_NAMED:
-        yield fact("many_small", small=len(small), all=len(order), limit=SMALL)
+        yield fact("many_small", small=len(small), all=len(leading.order), limit=SMALL)
     elif small:
         yield fact("few_small", factors=small, limit=SMALL)
 

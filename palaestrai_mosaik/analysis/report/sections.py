@@ -23,7 +23,7 @@ from .best import best_of, better_of, is_crossed, uncertain
 from .compared import TITLES, Compared
 from .data import LearningData, ReportData, SearchData
 from .headline import beyond, facts, first_fact
-from .indices import leading_method, marks, method_of, pair_marks, pairs, players, ranked, singles
+from .indices import leading_indices, marks, method_of, pair_marks, pairs, players, ranked, singles
 from .numbers import Mark, slug
 from .outcomes import coordinates, factor_axes, outcome_axis, outcome_spec
 from .pictures.canvas import Picture, limits, wide
@@ -73,22 +73,12 @@ def _leading_effects(data: ReportData, outcome: str) -> Block | None:
     )
     if differences is not None and data.spec.analysis.compare:
         return differences
-    rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
-    name = leading_method(rows)
-    if name is None:
+    leading = leading_indices(data.spec, data.sensitivity[data.sensitivity["outcome"] == outcome])
+    if leading is None or not leading.order:
         return differences
-    method_rows = rows[rows["method"] == name]
-    method = method_of(name, method_rows)
-    leading_marks = marks(method_rows, method.leading)
-    real = players(data.spec)
-    order = [factor for factor in ranked(leading_marks) if factor in real and leading_marks[factor].known][
-        :MOST_EFFECTS
-    ]
-    if not order:
-        return differences
-    rows_ = tuple(Row(factor, (leading_marks[factor],)) for factor in order)
-    title = f"{outcome}: {method.title} ({method.leading.replace('mu_star', 'mu*')})"
-    return _index_block(data, outcome, method, title, rows_)
+    rows = tuple(Row(factor, (leading.marks[factor],)) for factor in leading.order[:MOST_EFFECTS])
+    title = f"{outcome}: {leading.display.title} ({leading.display.leading.replace('mu_star', 'mu*')})"
+    return _index_block(data, outcome, leading.display, title, rows)
 
 
 def _index_block(
