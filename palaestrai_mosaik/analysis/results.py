@@ -255,31 +255,24 @@ class Results:
             instances = store.newest_runs([run.hash for run in planned], self.folder.contents)
         columns = (instances[name] for name in ("hash", "run", "status", "duration", "error"))
         newest = {hashed: values for hashed, *values in zip(*columns, strict=True)}
+        is_search = self.spec.search is not None
+        settings = read_settings(self.folder.path) if is_search else []
+        # The row of a retry replaces that of the failed setting.
+        replaced = {failed for failed, by in retries_of(settings).items() if by is not None}
+        failures = {setting.number: setting.why for setting in settings if setting.state == "failed"}
         rows = []
-        replaced, failures = set(), {}
-        if self.spec.search is not None:
-            settings = read_settings(self.folder.path)
-            # The row of a retry replaces that of the failed setting.
-            replaced = {failed for failed, by in retries_of(settings).items() if by is not None}
-            failures = {setting.number: setting.why for setting in settings if setting.state == "failed"}
         for run in planned:
-            if run.row in replaced:
-                continue
             instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
             state = _STATUS.get(status, "failed")
             if instance is None and run.row in failures:
                 # Settings that could not be built were never recorded.
                 state, error = "failed", failures[run.row]
             missing = state == "missing"
-            if missing and self.spec.search is not None:
-                # A search stops runs early on purpose, so these are not lost.
+            # A search stops runs early on purpose, so these are not lost.
+            if run.row in replaced or (missing and is_search):
                 continue
-            rows.append(
-                (
-                    *(run.row, run.repetition, run.uid, run.run, state),
-                    *((None, None, None) if missing else (instance, duration, error)),
-                )
-            )
+            result = (None, None, None) if missing else (instance, duration, error)
+            rows.append((run.row, run.repetition, run.uid, run.run, state, *result))
         frame = pd.DataFrame.from_records(rows, columns=_RUN_COLUMNS)
         return frame.astype({"instance": object, "duration": float, "error": object})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.analysis.comparison.robustness import METRIC_TITLES
 from palaestrai_mosaik.text import count
 
 from .tables import NOTHING, number, table
@@ -12,14 +13,6 @@ from .tables import NOTHING, number, table
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis.comparison import Robustness
 
-#: titles of the metrics
-_TITLES = {
-    "percentile": "90 % at least",
-    "mean_variance": "mean-variance",
-    "regret_max": "max regret",
-    "regret_percentile": "90 % regret",
-    "regret_mean": "mean regret",
-}
 #: marks the best level of each metric
 _BEST = "*"
 
@@ -36,7 +29,7 @@ def lines_of(one: Robustness) -> Iterator[str]:
     metrics = list(dict.fromkeys(one.table["metric"]))
     headers = ["level", "scenarios"]
     for metric in metrics:
-        headers += [_TITLES.get(metric, metric), "", ""]
+        headers += [METRIC_TITLES.get(metric, metric), "", ""]
     cells: dict[str, list[Any]] = {}
     for row in one.table.to_dict("records"):
         cell = cells.setdefault(row["level"], [row["level"], row["scenarios"]])

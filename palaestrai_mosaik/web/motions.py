@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from palaestrai_mosaik.errors import StoreError, did_you_mean
-from palaestrai_mosaik.progress import ProgressCallback
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from .carried import Carried
 from .compact import compact
@@ -83,21 +83,23 @@ class Motions:
         ]
         # named phases first, so that they are not left out
         order = dict.fromkeys([*wanted, *possible] if others else wanted)
-        for done, phase in enumerate(order):
-            if progress is not None:
-                progress(done, len(order))
-            episode = self._choose(phase)
-            resources, thinned = self._resources(phase, episode)
-            if phase in wanted or (least > len(self.shown)):
-                self._carried.add(resources)
-            elif not self._carried.add_if_small(resources):
-                self.left_out.append(phase)
-                continue
-            self.shown[phase] = episode
-            self.thinned += [phase] if thinned else []
-        if progress is not None:
-            progress(len(order), len(order))
+        counted = PartsProgress(progress, len(order))
+        for phase in order:
+            self._add(phase, required=phase in wanted or least > len(self.shown))
+            counted.end()
         self.shown = dict(sorted(self.shown.items()))
+
+    def _add(self, phase: int, *, required: bool) -> None:
+        """Carry the episode of a phase, unless it is not ``required`` and the file would become too large."""
+        episode = self._choose(phase)
+        resources, thinned = self._resources(phase, episode)
+        if required:
+            self._carried.add(resources)
+        elif not self._carried.add_if_small(resources):
+            self.left_out.append(phase)
+            return
+        self.shown[phase] = episode
+        self.thinned += [phase] * thinned
 
     def _choose(self, phase: int) -> dict[str, Any]:
         (episodes,) = [entry["episodes"] for entry in self._index["phases"] if entry["phase"] == phase]

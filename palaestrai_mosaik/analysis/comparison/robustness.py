@@ -51,6 +51,14 @@ DRAWN: Mapping[str, Mapping[str, str]] = {
     "regret": {"regret_mean": "mean", "regret_percentile": "90 %", "regret_max": "worst"},
     "value": {"mean": "mean", "percentile": "90 % at least", "worst": "worst"},
 }
+#: titles of metrics in tables
+METRIC_TITLES: Mapping[str, str] = {
+    "percentile": "90 % at least",
+    "mean_variance": "mean-variance",
+    "regret_max": "max regret",
+    "regret_percentile": "90 % regret",
+    "regret_mean": "mean regret",
+}
 _ROUNDING = 1e-9
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import PurePosixPath
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from palaestrai_mosaik.text import count, joined
 
 from ..missing_runs import count_missing_runs, executed_text
 from .compared import Compared, count_seeds, with_runs
-from .data import LearningData, ReportData
+from .data import LearningData, ReportData, log_of
 from .factors import value_of
 from .indices import leading_factors
 from .numbers import cell, typeset
@@ -193,7 +192,7 @@ def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataF
 
     runs = results.runs()
     runs = runs[(runs["status"] != "finished") & (runs["uid"] == runs["run"])]
-    logs = {run.uid: f"jobs/{PurePosixPath(run.file).stem}.log" for run in results.folder.documents}
+    logs = {run.uid: log_of(run.file) for run in results.folder.documents}
     rows = [
         (
             uid,

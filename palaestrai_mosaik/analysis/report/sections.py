@@ -17,7 +17,7 @@ from palaestrai_mosaik.analysis.comparison.studentized import NO_DIFFERENCE
 from palaestrai_mosaik.design.methods import MethodDisplay
 from palaestrai_mosaik.text import count, joined
 
-from ..missing_runs import executed_text
+from ..missing_runs import used_text
 from . import tables
 from .best import best_of, better_of, is_crossed, uncertain
 from .compared import TITLES, Compared
@@ -269,9 +269,7 @@ def _cells(
 
 
 def _used(rows: pd.DataFrame) -> str:
-    used, lost, executed = (int(rows[name].iloc[0]) for name in ("used", "lost", "executed"))
-    caption = (f"{count(used, 'run')} used", executed_text(used, executed), f"{lost:,} lost" if lost else "")
-    return ", ".join(filter(None, caption))
+    return used_text(*(int(rows[name].iloc[0]) for name in ("used", "executed", "lost")))
 
 
 def _distribution(data: ReportData, name: str) -> View | None:
