@@ -329,6 +329,12 @@ def or_reason(analyse: Callable[[], Sequence[T]]) -> tuple[list[T], str]:
         return [], str(error)
 
 
+def level_labels(factors: Sequence[Factor]) -> tuple[str, ...]:
+    """Return the labels of the levels of an axis, whose factors are zipped."""
+    levels = zip(*(factor.labels for factor in factors), strict=True)
+    return tuple(" + ".join(dict.fromkeys(names)) for names in levels)
+
+
 def labels(factors: Sequence[Factor], values: Sequence[Mapping[str, Any]]) -> list[str | None]:
     """Return the label of the zipped ``factors`` of an axis in each row, as tables show it.
 

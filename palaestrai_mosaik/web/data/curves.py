@@ -103,20 +103,24 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
     store = source.store
     uids = [store.find_run(run) for run in runs]
     table = store.runs(uids).set_index("run").loc[uids]
-    documents = [dict(_leaves(store.document(uid))) for uid in uids]
-    paths = list(dict.fromkeys(path for document in documents for path in document))
-    missing = object()
-    different = [
-        {"path": path, "values": [document.get(path) for document in documents]}
-        for path in paths
-        if any(document.get(path, missing) != documents[0].get(path, missing) for document in documents[1:])
-    ]
+    different = _differences([dict(_leaves(store.document(uid))) for uid in uids])
     names = ("document", "status", "seed", "duration", "episodes", "steps")
     facts = [
         {"run": uid, "grid": has_topology(store, uid), **{name: row[name] for name in names}}
         for uid, (_, row) in zip(uids, table.iterrows(), strict=True)
     ]
     return {"runs": facts, "differences": different, "outcomes": _side_by_side(store, uids)}
+
+
+def _differences(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the paths at which documents differ, with the value in each."""
+    paths = dict.fromkeys(path for document in documents for path in document)
+    missing = object()
+    return [
+        {"path": path, "values": [document.get(path) for document in documents]}
+        for path in paths
+        if any(document.get(path, missing) != documents[0].get(path, missing) for document in documents[1:])
+    ]
 
 
 def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:

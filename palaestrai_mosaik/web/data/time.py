@@ -24,6 +24,7 @@ from palaestrai_mosaik.analysis.curves import percentiles
 from palaestrai_mosaik.analysis.learning import MOST_LINES
 from palaestrai_mosaik.analysis.limits import Pair, bounds_of, in_sight, limits_of
 from palaestrai_mosaik.analysis.series import (
+    BODY_BAND,
     Curve,
     by_scale,
     by_unit,
@@ -259,7 +260,7 @@ def _note(finite: Sequence[_Match], many: bool, missing: int, without: Sequence[
     """Describe a panel: its bands, the number of columns that are left out, and the phases without its columns."""
     notes = []
     if not many and any(curve.low is not None for _, curve, _ in finite):
-        notes.append("mean over the bodies; band: lowest to highest")
+        notes.append(BODY_BAND)
     if missing:
         notes.append(f"{missing:,} without any value left out")
     if without:
