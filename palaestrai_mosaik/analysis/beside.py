@@ -200,27 +200,13 @@ def _differences(search: DesignSpec, other: DesignSpec, factors: Sequence[str]) 
         left = [name for name in names if name not in factors]
         if left:
             yield f"only in {spec.uid}: {joined(left)}"
-    if (
-        search.base != other.base
-        or search.schedule != other.schedule
-        or search.definitions != other.definitions
-    ):
+    if any(getattr(search, name) != getattr(other, name) for name in ("base", "schedule", "definitions")):
         yield "the run documents that the designs vary are not the same"
 
 
 def _ranges(axis: Axis) -> list[tuple[Any, ...]]:
-    return [
-        (
-            factor.kind,
-            factor.low,
-            factor.high,
-            factor.dist,
-            dict(factor.params),
-            factor.levels,
-            factor.weights,
-        )
-        for factor in axis.factors
-    ]
+    numbers = ("kind", "low", "high", "dist", "levels", "weights")
+    return [(dict(factor.params), *(getattr(factor, name) for name in numbers)) for factor in axis.factors]
 
 
 def _notes(result: SensitivityResult, spec: DesignSpec) -> Iterator[str]:

@@ -129,13 +129,13 @@ class Axis:
     #: the runs with several workers
     parallel: frozenset[str]
     #: whether there are episodes of environments that restart on their own
-    own: bool = False
+    restarts: bool = False
 
     @property
     def label(self) -> str:
         training = all(span.mode == "train" for span in self.spans.values())
         kind = "training episode" if training else "episode"
-        kind += " of the environments" if self.own else ""
+        kind += " of the environments" if self.restarts else ""
         kind += " of each worker" if self.parallel else ""
         kind += ", counted in each phase" if len(self.spans) > 1 else ""
         return kind if training else f"{kind} (grey: test mode)"

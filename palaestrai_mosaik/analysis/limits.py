@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,17 +109,19 @@ def limits_of(
     columns: Iterable[str], bounds: Mapping[str, Pair], wanted: bool | Pair, *, several: bool
 ) -> tuple[Limit, ...]:
     """Return the limits of a panel with these columns; ``several``: whether other panels share them."""
-    names = list(dict.fromkeys(columns))
-    if wanted is False:
-        return ()
-    if wanted is not True:
-        lines = [Limit(value) for value in wanted if value is not None]
-        return tuple(replace(limit, reach=_FAR) for limit in lines) if several else tuple(lines)
-    readings = [name.removeprefix(_READING) for name in names if name.startswith(_READING)]
+    if wanted is True:
+        return _usual_limits(list(dict.fromkeys(columns)), bounds)
+    reach = _FAR if several else math.inf
+    return tuple(Limit(value, reach=reach) for value in wanted or () if value is not None)
+
+
+def _usual_limits(columns: Sequence[str], bounds: Mapping[str, Pair]) -> tuple[Limit, ...]:
+    """Return the limits of voltages and loadings, or else the bounds that all sensors share."""
+    readings = [name.removeprefix(_READING) for name in columns if name.startswith(_READING)]
     quantities = {match[1][:7] for name in readings if (match := _QUANTITY.search(name))}
     limits = [Limit(value) for value in VOLTAGE_BAND] if "vm_pu" in quantities else []
     limits += [Limit(FULL_LOADING, reach=_FAR)] if "loading" in quantities else []
-    if limits or len(readings) < len(names):
+    if limits or len(readings) < len(columns):
         return tuple(limits)
     shared = {bounds.get(re.sub(r"\[[\d, ]*\]$", "", name), (None, None)) for name in readings}
     values = shared.pop() if len(shared) == 1 else ()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -118,11 +119,11 @@ def _whole(finite: BoolVector, block: IntArray) -> BoolVector:
 
 def _means(y: FloatArray, runs: BoolVector, common: bool) -> tuple[FloatArray, bool]:
     """Return the mean of each row's ``runs``, and whether it is adjusted for the effects of repetitions."""
-    count = runs.sum(axis=1)
-    rows = count > 0
+    sizes = runs.sum(axis=1)
+    rows = sizes > 0
     means = np.full(len(y), np.nan)
     values, used = np.where(runs, y, 0.0)[rows], runs[rows].astype(float)
-    share = used / count[rows, None]
+    share = used / sizes[rows, None]
     means[rows] = (values * share).sum(axis=1)
     if not common or (runs[rows] == runs[rows][:1]).all():
         return means, False
@@ -179,13 +180,19 @@ def _runs(finite: BoolVector) -> str:
     return f"{int((~finite).sum())} of {finite.size} runs without a finite outcome"
 
 
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
+def _rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
 
 
 def executed_text(runs: int, executed: int) -> str:
     """Return the number of executed ``runs``, ``35 executed``; empty if each run was executed."""
     return f"{executed:,} executed" if executed < runs else ""
+
+
+def used_text(used: int, executed: int, lost: int) -> str:
+    """Return the numbers of used, executed and lost runs: ``48 runs used, 35 executed, 2 lost``."""
+    parts = [f"{count(used, 'run')} used", executed_text(used, executed), f"{lost:,} lost" if lost else ""]
+    return ", ".join(filter(None, parts))
 
 
 def count_missing_runs(frame: pd.DataFrame, outcomes: Sequence[str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from palaestrai_mosaik.types.arrays import Array, FloatArray, FloatVector
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from palaestrai_mosaik.store import Store
     from palaestrai_mosaik.store.query.many_runs import StreamFolder
@@ -36,6 +37,8 @@ SOURCES = {"reward": "NAME", "reading": "ID", "setpoint": "ID", "statistic": "NA
 _KEPT = ("sum", "mean", "min", "max")
 _MOST_NAMES = 20
 _KEYS = ("worker", "episode", "step")
+#: columns of texts in the rows of statistics
+_STATISTIC = ("agent", "key")
 
 # Maps (episode, worker) to values of shape (steps, channels).
 _Episodes = dict[tuple[int, int], FloatArray]
@@ -255,7 +258,7 @@ class _Steps:
         self._folders: dict[str, list[StreamFolder]] = {}
         for folder in folders:
             self._folders.setdefault(folder.run, []).append(folder)
-        self._known: set[str] = set()
+        self._names: set[str] = set()
 
     def values(self, progress: ProgressCallback | None) -> dict[str, float]:
         """Return the outcome of each run that has it."""
@@ -272,7 +275,7 @@ class _Steps:
                 result[run] = self._value(list(by_owner.values()))
             counted.end()
         if not result:
-            raise _unknown(self._outcome, self._source, self._name or self._source, sorted(self._known))
+            raise _unknown(self._outcome, self._source, self._name or self._source, sorted(self._names))
         return result
 
     def _value(self, owners: Sequence[Sequence[_Episodes]]) -> float:
@@ -303,36 +306,38 @@ class _Steps:
         """Yield the matching values of a folder, body by body."""
         paths = whole_parts(folder.folder, folder.parts)
         columns = columns_of(paths)
-        if self._source == "statistic":
-            selected = ["value"] if columns else []
-        else:
-            named = [name for name in columns if name.partition(".")[0] == self._source]
-            self._known.update(name.partition(".")[2] for name in named)
-            selected = [name for name in named if self._means(name.partition(".")[2])]
+        selected = self._selected(columns)
         if not selected:
             return
-        texts = ["agent", "key"] if self._source == "statistic" else []
+        texts = _STATISTIC if self._source == "statistic" else ()
         number_columns = [name for name in columns if name in NUMBERS]
         table = read_parts(paths, RowRange().expression, [*_KEYS, *number_columns, *texts, *selected])
         if texts:
-            agents, keys = (table.column(name).to_pylist() for name in texts)
-            self._known.update(keys)
-            table = table.filter(
-                [
-                    self._outcome.agent in (None, agent) and self._means(key)
-                    for agent, key in zip(agents, keys, strict=True)
-                ]
-            )
-        if table.num_rows:
-            keys, block = (
-                np.column_stack([table[n].to_numpy() for n in names]) for names in (_KEYS, selected)
-            )
-            numbers = (
-                table[number_columns[0]].to_numpy() if number_columns else np.zeros(len(keys), dtype=np.int32)
-            )
-            for number in np.unique(numbers):
-                mask = numbers == number
-                yield _by_episode(keys[mask], block[mask])
+            table = self._matching_rows(table)
+        if not table.num_rows:
+            return
+        keys, block = (np.column_stack([table[n].to_numpy() for n in names]) for names in (_KEYS, selected))
+        numbers = table[number_columns[0]].to_numpy() if number_columns else np.zeros(len(keys), np.int32)
+        for number in np.unique(numbers):
+            mask = numbers == number
+            yield _by_episode(keys[mask], block[mask])
+
+    def _selected(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns with the outcome's values."""
+        if self._source == "statistic":
+            return ["value"] if columns else []
+        named = {name: name.partition(".")[2] for name in columns if name.partition(".")[0] == self._source}
+        self._names.update(named.values())
+        return [name for name, bare in named.items() if self._means(bare)]
+
+    def _matching_rows(self, table: pa.Table) -> pa.Table:
+        """Return the rows of a table of statistics that the outcome takes."""
+        agents, keys = (table.column(name).to_pylist() for name in _STATISTIC)
+        self._names.update(keys)
+        agent = self._outcome.agent
+        return table.filter(
+            [agent in (None, owner) and self._means(key) for owner, key in zip(agents, keys, strict=True)]
+        )
 
     def _means(self, name: str) -> bool:
         """Whether the outcome takes ``name``: it is the outcome's name, one of its floats, or matches its pattern."""

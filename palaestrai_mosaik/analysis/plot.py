@@ -332,40 +332,51 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
         colour = COLOURS[number % len(COLOURS)]
         if curve.faint:
             _draw_faint(axes, curve, colour)
-            continue
-        if curve.points:
+        elif curve.points:
             _draw_points(axes, curve, colour)
-            continue
-        if curve.raw is not None:
-            _draw_raw(axes, curve.x, curve.raw, colour)
-        line, span = thinned(curve)
-        dense = len(line.x) > _DENSE
-        # Dashes also distinguish the second round of colours.
-        style = _DASHES[(number // len(COLOURS) + (0 if dense else number)) % len(_DASHES)]
-        few = len(line.x) <= _MARKED_POINTS and not line.steps
-        # A line of one point would be invisible.
-        alone = _alone(line.y)
-        axes.plot(
-            line.x,
-            line.y,
-            label=_label(curve),
-            color=colour,
-            linestyle=style,
-            linewidth=0.9 if dense else 1.4,
-            drawstyle="steps-post" if line.steps else "default",
-            marker="o" if few or len(alone) else None,
-            markevery=None if few else alone.tolist(),
-            markersize=3,
-        )
-        if line.low is not None and line.high is not None and (len(curves) <= 3 or not span):
-            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, lw=0)
-            ends = (line.x[alone], line.low[alone], line.high[alone])
-            if len(alone):
-                axes.vlines(*ends, color=colour, alpha=0.3, lw=2.5)
-        if span:
+        elif span := _draw_line(axes, curve, number, bands=len(curves) <= 3):
             band = "; band: lowest to highest" if len(curves) <= 3 else ""
             notes = [means_of(curve.x, span) + band]
     return notes
+
+
+def _draw_line(axes: Axes, curve: Curve, number: int, *, bands: bool) -> int:
+    """Draw a curve with its band; return the number of values that a point is the mean of, 0 for single ones.
+
+    Args:
+        axes: the axes of the panel.
+        curve: the curve.
+        number: number of the curve's colour.
+        bands: whether the means of a long curve have bands.
+    """
+    colour = COLOURS[number % len(COLOURS)]
+    if curve.raw is not None:
+        _draw_raw(axes, curve.x, curve.raw, colour)
+    line, span = thinned(curve)
+    dense = len(line.x) > _DENSE
+    # Dashes also distinguish the second round of colours.
+    style = _DASHES[(number // len(COLOURS) + (0 if dense else number)) % len(_DASHES)]
+    few = len(line.x) <= _MARKED_POINTS and not line.steps
+    # A line of one point would be invisible.
+    alone = _alone(line.y)
+    axes.plot(
+        line.x,
+        line.y,
+        label=_label(curve),
+        color=colour,
+        linestyle=style,
+        linewidth=0.9 if dense else 1.4,
+        drawstyle="steps-post" if line.steps else "default",
+        marker="o" if few or len(alone) else None,
+        markevery=None if few else alone.tolist(),
+        markersize=3,
+    )
+    if line.low is not None and line.high is not None and (bands or not span):
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, lw=0)
+        if len(alone):
+            ends = (line.x[alone], line.low[alone], line.high[alone])
+            axes.vlines(*ends, color=colour, alpha=0.3, lw=2.5)
+    return span
 
 
 def _alone(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

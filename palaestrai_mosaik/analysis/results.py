@@ -6,17 +6,17 @@ difference how, where, in which order and under which name they were executed. R
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.design.settings_table import read_settings, retries_of
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
@@ -28,6 +28,7 @@ from .outcomes import default_outcomes, take
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 # "Missing": a run that has not ended has no outcomes yet.
 _STATUS = {"finished": "finished", "running": "missing", "pruned": "missing"}
 _RUN_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance", "duration", "error"]
@@ -57,22 +58,25 @@ class Results:
         progress: ProgressCallback | None = None,
     ):
         self.folder = folder if isinstance(folder, DesignFolder) else DesignFolder.open(folder)
-        self._given = store
+        self._location = store
         self._store = (
             store if isinstance(store, Store) else StoreLocation.of(self.folder.path / RESULTS, store)
         )
         self._progress = progress
         #: outcomes read so far, by the uid of the instance; those of finished runs never change
-        self._known: dict[OutcomeSpec, dict[str, float]] = {}
+        self._cached: dict[OutcomeSpec, dict[str, float]] = {}
 
     def refreshed(self, folder: DesignFolder | None = None) -> Results:
         """Return results that see the store's current content. Outcomes read before are not read again.
 
         Args:
             folder: the current folder, if rows were added to it; ``None``: the same.
+
+        Returns:
+            New results for the same store.
         """
-        fresh = Results(folder or self.folder, self._given, self._progress)
-        fresh._known = self._known
+        fresh = Results(folder or self.folder, self._location, self._progress)
+        fresh._cached = self._cached
         return fresh
 
     @property
@@ -87,7 +91,14 @@ class Results:
 
     @contextmanager
     def open_store(self) -> Iterator[Store]:
-        """Open the store. Raises :class:`~palaestrai_mosaik.errors.StoreError` if it is missing."""
+        """Open the store for the block.
+
+        Yields:
+            The open store.
+
+        Raises:
+            StoreError: the store is missing, or cannot be opened.
+        """
         if isinstance(self._store, Store):
             yield self._store
             return
@@ -102,7 +113,11 @@ class Results:
 
     @cached_property
     def outcome_specs(self) -> tuple[OutcomeSpec, ...]:
-        """The outcomes of the design, or the objectives of the last phase if it names none."""
+        """The outcomes of the design, or the objectives of the last phase if it names none.
+
+        Raises:
+            StoreError: the design names none, and no run has finished.
+        """
         if self.spec.outcomes:
             return self.spec.outcomes
         if not self._finished:
@@ -113,10 +128,15 @@ class Results:
     def runs(self) -> pd.DataFrame:
         """Return one row per row and repetition of the design, in order; of a search, those executed in full.
 
-        Columns: ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for it),
-        ``status`` (``finished``, ``failed``, or ``missing`` if it is running or has not started),
-        ``instance`` (its uid in the store, ``None`` if missing), ``duration`` (seconds),
-        ``error`` (of a failed run). The newest finished instance counts.
+        The newest finished instance of a run counts.
+
+        Returns:
+            The columns ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for it),
+            ``status`` (``finished``, ``failed``, or ``missing`` if it is running or has not started), ``instance``
+            (its uid in the store, ``None`` if missing), ``duration`` (seconds) and ``error`` (of a failed run).
+
+        Raises:
+            StoreError: the store is missing, or cannot be opened.
         """
         return self._runs
 
@@ -129,20 +149,26 @@ class Results:
     def outcomes(self) -> pd.DataFrame:
         """Return one row per row and repetition of the design, with a column per outcome.
 
-        The columns before these are ``row``, ``repetition``, ``uid``, ``run``, ``status`` and ``instance`` of
-        :meth:`runs`. Outcomes of unfinished runs are NaN.
+        Returns:
+            The columns ``row``, ``repetition``, ``uid``, ``run``, ``status`` and ``instance`` of :meth:`runs`, and the
+            outcomes, NaN for unfinished runs.
 
         Raises:
-            StoreError: an outcome names data that no run has.
+            StoreError: the store is missing, or an outcome names data that no run has.
         """
         return self._outcomes
 
     def by_row(self) -> pd.DataFrame:
         """Return one row per row of the design, with the mean of each outcome over its repetitions.
 
-        Columns: ``row``, ``count`` (finished repetitions), one per outcome. The mean leaves out repetitions
-        with an outcome that is not finite; it is NaN if none is finite. Sensitivity indices use other means,
-        which stay comparable under common seeds: see :mod:`.missing_runs`.
+        The mean leaves out repetitions with an outcome that is not finite; it is NaN if none is finite. Sensitivity
+        indices use other means, which stay comparable under common seeds: see :mod:`.missing_runs`.
+
+        Returns:
+            The columns ``row``, ``count`` (finished repetitions), and one per outcome.
+
+        Raises:
+            StoreError: the store is missing, or an outcome names data that no run has.
         """
         frame = self.outcomes()
         names = [outcome.name for outcome in self.outcome_specs]
@@ -173,6 +199,9 @@ class Results:
         Args:
             height: of the page in the notebook, in pixels.
 
+        Returns:
+            The page.
+
         Raises:
             StoreError: the store of the results cannot be opened.
         """
@@ -183,8 +212,14 @@ class Results:
     def table(self) -> pd.DataFrame:
         """Return one row per run, with all factors and all outcomes.
 
-        Columns: ``row``, ``repetition``, ``uid``, ``run``, ``status``, the factors (``None`` if
-        inactive), the outcomes. The table does not depend on when or where the runs were executed.
+        The table does not depend on when or where the runs were executed.
+
+        Returns:
+            The columns ``row``, ``repetition``, ``uid``, ``run``, ``status``, the factors (``None`` if inactive), and
+            the outcomes.
+
+        Raises:
+            StoreError: the store is missing, or an outcome names data that no run has.
         """
         import pandas as pd
 
@@ -220,31 +255,24 @@ class Results:
             instances = store.newest_runs([run.hash for run in planned], self.folder.contents)
         columns = (instances[name] for name in ("hash", "run", "status", "duration", "error"))
         newest = {hashed: values for hashed, *values in zip(*columns, strict=True)}
+        is_search = self.spec.search is not None
+        settings = read_settings(self.folder.path) if is_search else []
+        # The row of a retry replaces that of the failed setting.
+        replaced = {failed for failed, by in retries_of(settings).items() if by is not None}
+        failures = {setting.number: setting.why for setting in settings if setting.state == "failed"}
         rows = []
-        replaced, failures = set(), {}
-        if self.spec.search is not None:
-            settings = read_settings(self.folder.path)
-            # The row of a retry replaces that of the failed setting.
-            replaced = {failed for failed, by in retries_of(settings).items() if by is not None}
-            failures = {setting.number: setting.why for setting in settings if setting.state == "failed"}
         for run in planned:
-            if run.row in replaced:
-                continue
             instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
             state = _STATUS.get(status, "failed")
             if instance is None and run.row in failures:
                 # Settings that could not be built were never recorded.
                 state, error = "failed", failures[run.row]
             missing = state == "missing"
-            if missing and self.spec.search is not None:
-                # A search stops runs early on purpose, so these are not lost.
+            # A search stops runs early on purpose, so these are not lost.
+            if run.row in replaced or (missing and is_search):
                 continue
-            rows.append(
-                (
-                    *(run.row, run.repetition, run.uid, run.run, state),
-                    *((None, None, None) if missing else (instance, duration, error)),
-                )
-            )
+            result = (None, None, None) if missing else (instance, duration, error)
+            rows.append((run.row, run.repetition, run.uid, run.run, state, *result))
         frame = pd.DataFrame.from_records(rows, columns=_RUN_COLUMNS)
         return frame.astype({"instance": object, "duration": float, "error": object})
 
@@ -261,7 +289,7 @@ class Results:
         counted = PartsProgress(self._progress, len(runs) * len(specs))
         with self.open_store() as store:
             for outcome in specs:
-                cached = self._known.setdefault(outcome, {})
+                cached = self._cached.setdefault(outcome, {})
                 cached |= _take_missing(store, runs, outcome, cached, counted)
                 counted.end(len(runs))
                 frame[outcome.name] = finished.map(cached).astype(float)
@@ -285,6 +313,26 @@ def _take_missing(
         # Only an outcome that no run has is an error.
         values = take(store, runs, outcome, counted)
     return {run: values.get(run, float("nan")) for run in missing}
+
+
+def or_reason(analyse: Callable[[], Sequence[T]]) -> tuple[list[T], str]:
+    """Return the results of an analysis and an empty reason, or none and the reason why it cannot be computed.
+
+    Raises:
+        PalaestraiMosaikError: a subclass, which reports another fault.
+    """
+    try:
+        return list(analyse()), ""
+    except PalaestraiMosaikError as error:
+        if type(error) is not PalaestraiMosaikError:
+            raise
+        return [], str(error)
+
+
+def level_labels(factors: Sequence[Factor]) -> tuple[str, ...]:
+    """Return the labels of the levels of an axis, whose factors are zipped."""
+    levels = zip(*(factor.labels for factor in factors), strict=True)
+    return tuple(" + ".join(dict.fromkeys(names)) for names in levels)
 
 
 def labels(factors: Sequence[Factor], values: Sequence[Mapping[str, Any]]) -> list[str | None]:

@@ -194,10 +194,10 @@ class _PreparedStudy:
 
 def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedStudy:
     spec, sample = results.spec, results.folder.sample
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
     if spec.sampler.name == "sobol" and method.drops == "row":
-        notes = (
-            f"of each Saltelli block, {method.name} uses the two rows that are independent of each other",
+        notes.append(
+            f"of each Saltelli block, {method.name} uses the two rows that are independent of each other"
         )
     every, run = _by_repetition(results, outcome)
     needed = rows_used(spec, method, sample.block, run[:, 0])
@@ -205,19 +205,18 @@ def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedS
     if method.shared_runs == "observations":
         levels = _levels(results, run[:, 0])
         if not needed.all():
-            notes = (*notes, _identical(int((~needed).sum()) * run.shape[1], run.size))
+            notes.append(_identical(int((~needed).sum()) * run.shape[1], run.size))
     y = every[needed]
     common = spec.seed_policy == "common"
     kept = keep(y, sample.block[needed], method.drops, common)
     mask = np.flatnonzero(needed)[kept.rows]
-    notes += kept.notes if kept.refused else (*kept.notes, *_missing_levels(results, method, needed, mask))
+    notes += kept.notes
+    if not kept.refused:
+        notes += _missing_levels(results, method, needed, mask)
     if method.shared_runs == "points":
-        notes += tuple(_shared(run[mask, 0], sample.block[mask]))
+        notes += _shared(run[mask, 0], sample.block[mask])
     elif method.shared_runs == "observations" and common and spec.repetitions == 1:
-        notes = (
-            *notes,
-            "all runs have one seed: what is said holds for this seed, and may not hold for others",
-        )
+        notes.append("all runs have one seed: what is said holds for this seed, and may not hold for others")
     analysis = spec.analysis
     row, repetition = np.nonzero(kept.runs[kept.rows])
     study = Study(
@@ -236,7 +235,7 @@ def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedS
         None if levels is None else levels[mask],
     )
     executed = len(np.unique(run[needed][kept.runs]))
-    return _PreparedStudy(outcome, method, study, replace(kept, notes=notes), executed)
+    return _PreparedStudy(outcome, method, study, replace(kept, notes=tuple(notes)), executed)
 
 
 def _by_repetition(results: Results, outcome: str) -> tuple[FloatArray, IntArray]:

@@ -147,6 +147,8 @@ _NATURAL = {"p.u.", "%"}
 _FLAT, _MOST_SCALES = 10.0, 3
 #: the label of an axis of dates
 TIME = "time"
+#: note on curves of several bodies
+BODY_BAND = "mean over the bodies; band: lowest to highest"
 
 
 @dataclass(frozen=True)
@@ -477,7 +479,7 @@ def _unit_panels(
         title = f"{pattern}, {around.moment}"
         title += f": up to {size:.2g}{f' {unit}' if unit else ''}" if several else ""
         band = any(c.low is not None for c in group)
-        note = _notes("mean over the bodies; band: lowest to highest" if band else "", left_out)
+        note = _notes(BODY_BAND if band else "", left_out)
         names_in_group = [columns[id(curve)] for curve in group]
         lines = limits_of(names_in_group, around.bounds, limits, several=several)
         yield Panel(title, _x_label(around.clock), y_label, tuple(group), note=note, limits=lines)
@@ -529,11 +531,7 @@ def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice)
                 [replace(c, label=c.label.removesuffix(": objective")) for c in curves]
             )
             heading = f"{title.capitalize()} of each step{what}, {moment}"
-            note = (
-                "mean over the bodies; band: lowest to highest"
-                if any(c.low is not None for c in distinct)
-                else ""
-            )
+            note = BODY_BAND if any(c.low is not None for c in distinct) else ""
             panels += split_by_scale(Panel(heading, _x_label(clock), title, distinct, note=_notes(of, note)))
     return panels
 

@@ -351,11 +351,10 @@ def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _sensitivity_lines(result: SensitivityResult) -> Iterator[str]:
-    from palaestrai_mosaik.analysis.missing_runs import executed_text
+    from palaestrai_mosaik.analysis.missing_runs import used_text
 
-    parts = [f"{count(result.used, 'run')} used", executed_text(result.used, result.executed)]
-    parts.append(f"{result.lost:,} lost" if result.lost else "")
-    yield f"{result.outcome} by {result.method} ({', '.join(filter(None, parts))})"
+    used = used_text(result.used, result.executed, result.lost)
+    yield f"{result.outcome} by {result.method} ({used})"
     if result.refused:
         yield f"  not computed: {result.refused}"
         return

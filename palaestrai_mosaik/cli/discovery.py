@@ -14,6 +14,7 @@ from palaestrai_mosaik.analysis.discovery.discover import (
     trajectory_table,
 )
 from palaestrai_mosaik.analysis.discovery.figure import plot_discovery
+from palaestrai_mosaik.analysis.missing_runs import executed_text
 from palaestrai_mosaik.text import count
 
 from .tables import interval, number, table
@@ -85,8 +86,10 @@ def _figures(box: FoundBox) -> str:
 
 def _sizes(box: FoundBox) -> str:
     figures = {name: int(value) for name, value in box.figures.items() if name in _COUNTS}
-    executed = f" ({figures['executed']:,} executed)" if figures["executed"] < figures["runs"] else ""
-    parts = [f"{count(figures['runs'], 'run')}{executed}, the condition holds in {figures['holds']:,}"]
+    executed = executed_text(figures["runs"], figures["executed"])
+    parts = [
+        f"{count(figures['runs'], 'run')}{f' ({executed})' * bool(executed)}, the condition holds in {figures['holds']:,}"
+    ]
     if figures["settings"] < figures["executed"]:
         partly = figures["settings_some"]
         parts.append(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.analysis.comparison.robustness import METRIC_TITLES
 from palaestrai_mosaik.text import count
 
 from .tables import interval, table
@@ -15,14 +16,6 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.analysis.comparison.robustness import Robustness
 
-#: titles of the metrics
-_TITLES = {
-    "percentile": "90 % at least",
-    "mean_variance": "mean-variance",
-    "regret_max": "max regret",
-    "regret_percentile": "90 % regret",
-    "regret_mean": "mean regret",
-}
 #: marks the best level of each metric
 _BEST = "*"
 
@@ -39,7 +32,7 @@ def robustness_lines(robustness: Robustness) -> Iterator[str]:
     metrics = list(dict.fromkeys(robustness.table["metric"]))
     headers = ["level", "scenarios"]
     for metric in metrics:
-        headers += [_TITLES.get(metric, metric), "", ""]
+        headers += [METRIC_TITLES.get(metric, metric), "", ""]
     cells: dict[str, list[Any]] = {}
     for row in robustness.table.to_dict("records"):
         cell = cells.setdefault(row["level"], [row["level"], row["scenarios"]])

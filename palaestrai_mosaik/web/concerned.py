@@ -106,8 +106,8 @@ class _Document:
             if inside and isinstance(value, str) and _is_class_in(path, value, files):
                 yield from self._mark(path, value)
 
-    def _mark(self, place: Place, what: str) -> Iterator[Mark]:
-        line = self._lines.nearest(place)
+    def _mark(self, path: Place, what: str) -> Iterator[Mark]:
+        line = self._lines.nearest(path)
         if line:
             yield Mark(line, what)
 
@@ -128,24 +128,24 @@ def _places(value: Any) -> Iterator[tuple[Place, Any]]:
         stack += reversed([((*path, key), child) for key, child in entries])
 
 
-def _distance(place: Place, phase: int | None) -> int:
-    if len(place) < 2 or place[0] != "schedule" or not isinstance(place[1], int):
+def _distance(path: Place, phase: int | None) -> int:
+    if len(path) < 2 or path[0] != "schedule" or not isinstance(path[1], int):
         return 1_000_000
-    return place[1] if phase is None else phase - place[1] if place[1] <= phase else 1_000 + place[1]
+    return path[1] if phase is None else phase - path[1] if path[1] <= phase else 1_000 + path[1]
 
 
-def _is_called(place: Place, value: Any, kind: str, name: str) -> bool:
+def _is_called(path: Place, value: Any, kind: str, name: str) -> bool:
     if kind in ("sensor", "actuator"):
-        return value == name and f"{kind}s" in place
+        return value == name and f"{kind}s" in path
     key = {"agent": "name", "environment": "uid"}[kind]
-    return isinstance(value, Mapping) and value.get(key) == name and f"{kind}s" in place
+    return isinstance(value, Mapping) and value.get(key) == name and f"{kind}s" in path
 
 
-def _is_class_in(place: Place, name: str, files: Iterable[str]) -> bool:
+def _is_class_in(path: Place, name: str, files: Iterable[str]) -> bool:
     """Whether the class at this path, possibly given by its short name, is defined in one of the files."""
-    if place[-1] not in _CLASSES:
+    if path[-1] not in _CLASSES:
         return False
-    topic = place[-2] if place[-1] == "name" and len(place) > 1 else place[-1]
+    topic = path[-2] if path[-1] == "name" and len(path) > 1 else path[-1]
     return _is_in(full_name(name, str(topic)) if topic in SHORT_NAMES else name, files)
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from palaestrai_mosaik.errors import StoreError
 
 from .data import get
+from .data.episodes import episode_key, episode_query
 from .resources import Source, address
 
 #: growth of an image in the file: it is encoded as text, and the file's compressed data once more
@@ -93,9 +94,8 @@ class Films:
             )
         return (matching or trained)[-1:]
 
-    def _carry(self, one: dict[str, Any], every: int) -> None:
-        query = {name: str(one[name]) for name in ("environment", "phase", "worker", "episode")}
-        query |= {"evaluation": "1"} if one["evaluation"] else {}
+    def _carry(self, episode: dict[str, Any], every: int) -> None:
+        query = {name: str(episode[name]) for name in ("environment", "phase")} | episode_query(episode)
         film = cast(dict[str, Any], get(self._source, f"{self._path}/film", query))
         count, together = film["frames"], film["together"]
         kept = list(range(0, count, every))
@@ -103,27 +103,26 @@ class Films:
             # the end of the episode is most important
             kept.append(count - 1)
         if every > 1:
-            self.thinned.append(one["phase"])
+            self.thinned.append(episode["phase"])
         images = self._images(query, kept, together)
         shorter = {name: [film[name][i] for i in kept] for name in ("step", "time")}
         self.carried[address(f"{self._path}/film", query)] = {**film, **shorter, "frames": len(kept)}
         for first in range(0, len(kept), together):
             part = {"png": images[first : first + together]}
             self.carried[address(f"{self._path}/images", query | {"from": str(first)})] = part
-        self.shown.append({**one, "frames": len(kept)})
+        self.shown.append({**episode, "frames": len(kept)})
 
-    def _images(self, asked: Mapping[str, str], kept: Sequence[int], together: int) -> list[str]:
+    def _images(self, query: Mapping[str, str], kept: Sequence[int], together: int) -> list[str]:
         images_by_index: dict[int, str] = {}
         indices = set(kept)
         for first in dict.fromkeys(i - i % together for i in kept):
-            answer = get(self._source, f"{self._path}/images", {**asked, "from": str(first)})
+            answer = get(self._source, f"{self._path}/images", {**query, "from": str(first)})
             for i, image in enumerate(cast(dict[str, list[str]], answer)["png"], first):
                 if i in indices:
                     images_by_index[i] = image
         return [images_by_index[i] for i in kept]
 
 
-def _key(one: Mapping[str, Any]) -> str:
-    """Return the key of an episode in the page's address."""
-    flag = "e" if one["evaluation"] else ""
-    return f"{one['phase']}.{one['worker']}.{one['episode']}{flag}.{one['environment']}"
+def _key(episode: Mapping[str, Any]) -> str:
+    """Return the key of an episode of an environment in the page's address."""
+    return f"{episode_key(episode['phase'], episode)}.{episode['environment']}"

@@ -66,20 +66,20 @@ def _graph(topology: Topology) -> nx.Graph:
     return graph
 
 
-def _completed(places: FloatMatrix, known: npt.NDArray[np.bool_], graph: nx.Graph) -> FloatMatrix:
+def _completed(places: FloatMatrix, placed: npt.NDArray[np.bool_], graph: nx.Graph) -> FloatMatrix:
     """Place nodes without coordinates at the mean of their neighbours, repeatedly; unreachable ones in the middle."""
-    places, known = places.copy(), known.copy()
-    waiting = [int(i) for i in np.flatnonzero(~known)]
+    places, placed = places.copy(), placed.copy()
+    waiting = [int(i) for i in np.flatnonzero(~placed)]
     while waiting:
-        placed_neighbours = {i: [j for j in graph[i] if known[j]] for i in waiting}
+        placed_neighbours = {i: [j for j in graph[i] if placed[j]] for i in waiting}
         reachable = [i for i in waiting if placed_neighbours[i]]
         if not reachable:
-            places[waiting] = places[known].mean(axis=0)
+            places[waiting] = places[placed].mean(axis=0)
             break
         for i in reachable:
             places[i] = places[placed_neighbours[i]].mean(axis=0)
-        known[reachable] = True
-        waiting = [i for i in waiting if not known[i]]
+        placed[reachable] = True
+        waiting = [i for i in waiting if not placed[i]]
     return places
 
 

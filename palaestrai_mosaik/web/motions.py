@@ -8,10 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from palaestrai_mosaik.errors import StoreError, did_you_mean
-from palaestrai_mosaik.progress import ProgressCallback
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from .carried import Carried
 from .compact import compact
+from .data.episodes import episode_key, episode_query
 from .data.grid import motion
 from .resources import Query, address
 
@@ -82,21 +83,23 @@ class Motions:
         ]
         # named phases first, so that they are not left out
         order = dict.fromkeys([*wanted, *possible] if others else wanted)
-        for done, phase in enumerate(order):
-            if progress is not None:
-                progress(done, len(order))
-            episode = self._choose(phase)
-            resources, thinned = self._resources(phase, episode)
-            if phase in wanted or (least > len(self.shown)):
-                self._carried.add(resources)
-            elif not self._carried.add_if_small(resources):
-                self.left_out.append(phase)
-                continue
-            self.shown[phase] = episode
-            self.thinned += [phase] if thinned else []
-        if progress is not None:
-            progress(len(order), len(order))
+        counted = PartsProgress(progress, len(order))
+        for phase in order:
+            self._add(phase, required=phase in wanted or least > len(self.shown))
+            counted.end()
         self.shown = dict(sorted(self.shown.items()))
+
+    def _add(self, phase: int, *, required: bool) -> None:
+        """Carry the episode of a phase, unless it is not ``required`` and the file would become too large."""
+        episode = self._choose(phase)
+        resources, thinned = self._resources(phase, episode)
+        if required:
+            self._carried.add(resources)
+        elif not self._carried.add_if_small(resources):
+            self.left_out.append(phase)
+            return
+        self.shown[phase] = episode
+        self.thinned += [phase] * thinned
 
     def _choose(self, phase: int) -> dict[str, Any]:
         (episodes,) = [entry["episodes"] for entry in self._index["phases"] if entry["phase"] == phase]
@@ -125,9 +128,8 @@ class Motions:
         """Yield the environments of a phase, each with the page's query for the episode."""
         for environment in self._index["environments"]:
             if phase in environment["topologies"]:
-                numbers = {name: str(episode[name]) for name in ("worker", "episode")}
-                query = {"environment": str(environment["environment"]), "phase": str(phase), **numbers}
-                yield environment, query | ({"evaluation": "1"} if episode["evaluation"] else {})
+                query = {"environment": str(environment["environment"]), "phase": str(phase)}
+                yield environment, query | episode_query(episode)
 
     def _resources(self, phase: int, episode: Mapping[str, Any]) -> tuple[dict[str, object], bool]:
         """Return the resources of an episode, and whether it is thinned."""
@@ -153,14 +155,12 @@ class Motions:
             resources[address(f"{path}/motion", query)] = answer
         return resources, thinned
 
-    def first(self, other: int | None) -> int:
-        """Return the first phase that is shown, and is not ``other`` if there are several."""
-        return next((phase for phase in self.shown if phase != other), next(iter(self.shown)))
-
-    def key(self, phase: int) -> str:
-        """Return the key of a phase's episode in the page's address."""
-        episode = self.shown[phase]
-        return f"{phase}.{episode['worker']}.{episode['episode']}{'e' if episode['evaluation'] else ''}"
+    def opened(self, named: Sequence[int], beside: int | None) -> dict[str, str]:
+        """Return the query that opens the page, as :meth:`.films.Films.opened` does."""
+        phases = [phase for phase in self.shown if phase != beside] or list(self.shown)
+        first = next((phase for phase in named if phase in self.shown), phases[0])
+        opened = {"at": first} | ({"beside": beside} if beside in self.shown else {})
+        return {name: episode_key(phase, self.shown[phase]) for name, phase in opened.items()}
 
     def index(self) -> dict[str, Any]:
         """Return the index of the carried episodes, each environment in its first incarnation."""

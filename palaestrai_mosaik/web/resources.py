@@ -1,22 +1,22 @@
 """Resources: the data of the views by path, such as ``run/ID/curves``, read from a store and a design folder.
 
-:func:`resource` registers a function as a resource; :func:`get` looks it up by path. The server answers requests with
+:data:`resource` registers a function as a resource; :func:`get` looks it up by path. The server answers requests with
 it, and a page in one file carries its results. Import ``get`` from :mod:`.data`, which registers all resources.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import TypeVar, overload
 from urllib.parse import quote
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
 
 from .source import Source
 
-__all__ = ["Maker", "Query", "ResourceError", "Source", "address", "find", "get", "resource"]
+__all__ = ["Query", "Registry", "ResourceError", "Source", "address", "get", "resource"]
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Callable[..., object])
 
 
 class ResourceError(PalaestraiMosaikError):
@@ -38,21 +38,22 @@ class Query(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._values)
 
+    @overload
+    def integer(self, name: str, default: int) -> int: ...
+    @overload
+    def integer(self, name: str, default: None = None) -> int | None: ...
     def integer(self, name: str, default: int | None = None) -> int | None:
         """Return a value as an integer; ``default`` if the query does not have it.
 
         Raises:
             ResourceError: the value is not an integer.
         """
-        return self._number(name, default, int, "a whole number")
-
-    def number(self, name: str, default: float | None = None) -> float | None:
-        """Return a value as a number; ``default`` if the query does not have it.
-
-        Raises:
-            ResourceError: the value is not a number.
-        """
-        return self._number(name, default, float, "a number")
+        if name not in self._values:
+            return default
+        try:
+            return int(self._values[name])
+        except ValueError:
+            raise ResourceError(f"{name}: expected a whole number, found {self._values[name]!r}") from None
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return whether a value is ``1``, not ``0``; ``default`` if the query does not have it.
@@ -69,32 +70,47 @@ class Query(Mapping[str, str]):
         """Return the comma-separated texts of a value; an empty list if the query does not have it."""
         return [text for text in self._values.get(name, "").split(",") if text]
 
-    def _number(self, name: str, default: T | None, kind: Callable[[str], T], what: str) -> T | None:
-        if name not in self._values:
-            return default
-        try:
-            return kind(self._values[name])
-        except ValueError:
-            raise ResourceError(f"{name}: expected {what}, found {self._values[name]!r}") from None
 
+class Registry:
+    """Functions by path, such as ``run/{run}/curves``; parts in braces match any text.
 
-#: computes a resource from the source, the variable parts of its path, and the query
-Maker = Callable[..., object]
-_MAKERS: dict[tuple[str, ...], Maker] = {}
+    As a decorator, ``@registry(path)`` registers a function.
 
-
-def resource(path: str) -> Callable[[Maker], Maker]:
-    """Register a function as the resource at ``path``, such as ``run/{run}/curves``.
-
-    It is called with the :class:`Source`, the parts of the path that are in braces, and the :class:`Query`, and returns
-    a value for :func:`~.encoding.to_json`.
+    Args:
+        noun: the noun for the functions in error messages.
     """
 
-    def add(maker: Maker) -> Maker:
-        _MAKERS[tuple(path.split("/"))] = maker
-        return maker
+    def __init__(self, noun: str):
+        self._noun = noun
+        self._functions: dict[tuple[str, ...], Callable[..., object]] = {}
 
-    return add
+    def __call__(self, path: str) -> Callable[[T], T]:
+        """Return a decorator that registers a function at ``path``."""
+
+        def add(function: T) -> T:
+            self._functions[tuple(path.split("/"))] = function
+            return function
+
+        return add
+
+    def find(self, path: str) -> tuple[Callable[..., object], list[str]]:
+        """Return the function at ``path``, and the parts of the path that are in braces.
+
+        Raises:
+            ResourceError: the path is unknown.
+        """
+        parts = path.split("/")
+        for pattern, function in self._functions.items():
+            pairs = list(zip(pattern, parts, strict=False))
+            if len(pattern) == len(parts) and all(name[:1] == "{" or name == part for name, part in pairs):
+                return function, [part for name, part in pairs if name[:1] == "{"]
+        near = did_you_mean(path, ["/".join(pattern) for pattern in self._functions])
+        raise ResourceError(f"no {self._noun} {path!r}{near}")
+
+
+#: registers resources, which are called with the :class:`Source`, the parts of the path that are in braces, and the
+#: :class:`Query`, and return a value for :func:`~.encoding.to_json`
+resource = Registry("resource")
 
 
 def get(source: Source, path: str, query: Mapping[str, str] | None = None) -> object:
@@ -104,29 +120,8 @@ def get(source: Source, path: str, query: Mapping[str, str] | None = None) -> ob
         ResourceError: the path is unknown, or a value of the query is invalid.
         StoreError: the run, phase, agent, environment or column does not exist.
     """
-    maker, variables = find("resource", path, _MAKERS)
-    return maker(source, *variables, Query(query))
-
-
-def find(what: str, path: str, known: Mapping[tuple[str, ...], Maker]) -> tuple[Maker, list[str]]:
-    """Look up ``path`` in ``known``; return the function and the parts of the path that are in braces.
-
-    Args:
-        what: the noun for the error message, such as ``resource``.
-        path: the path.
-        known: the functions by the parts of their paths.
-
-    Raises:
-        ResourceError: the path is unknown.
-    """
-    parts = path.split("/")
-    for pattern, maker in known.items():
-        if len(pattern) == len(parts) and all(
-            name.startswith("{") or name == part for name, part in zip(pattern, parts, strict=True)
-        ):
-            return maker, [part for name, part in zip(pattern, parts, strict=True) if name.startswith("{")]
-    near = did_you_mean(path, ["/".join(pattern) for pattern in known])
-    raise ResourceError(f"no {what} {path!r}{near}")
+    function, variables = resource.find(path)
+    return function(source, *variables, Query(query))
 
 
 def address(path: str, query: Mapping[str, str] | None = None) -> str:

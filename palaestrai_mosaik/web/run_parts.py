@@ -8,6 +8,7 @@ from typing import Any
 from palaestrai_mosaik.errors import StoreError
 
 from .carried import Carried, reserved
+from .data.episodes import episode_query
 from .resources import address
 
 #: size limits in bytes of a run's data over time, its log and the picture of its world
@@ -66,10 +67,8 @@ def add_time(carried: Carried, uid: str, episodes: Mapping[int, Mapping[str, Any
     # newest phases first, because the page opens with one of them
     for phase in sorted((int(entry["phase"]) for entry in choices["phases"]), reverse=True):
         query = {"phases": str(phase), "patterns": "\n".join(choices["patterns"])}
-        episode = episodes.get(phase)
-        if episode is not None:
-            query |= {name: str(episode[name]) for name in ("worker", "episode")}
-            query |= {"evaluation": "1"} if episode["evaluation"] else {}
+        if phase in episodes:
+            query |= episode_query(episodes[phase])
         try:
             series = carried.get(f"{path}/series", query)
         except StoreError:  # none of it was recorded

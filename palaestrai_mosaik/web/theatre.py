@@ -12,7 +12,7 @@ import numpy as np
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.pages import HEIGHT, Page
-from palaestrai_mosaik.progress import ProgressCallback
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.text import joined
@@ -75,11 +75,11 @@ def run_page(
     uid = store.find_run(run)
     index, films = carried.get(f"run/{uid}/grid"), Films(carried.source, uid)
     moving = phases_in_motion(index)
-    named = [phase_number(index, uid, entry, moving | {*films.phases}) for entry in choice.phases]
-    second = (
-        None if choice.beside is None else phase_number(index, uid, choice.beside, moving | {*films.phases})
-    )
-    chosen = [*named, *([] if second is None else [second])]
+    beside = [] if choice.beside is None else [choice.beside]
+    chosen = [
+        phase_number(index, uid, phase, moving | {*films.phases}) for phase in (*choice.phases, *beside)
+    ]
+    named, second = chosen[: len(choice.phases)], chosen[-1] if beside else None
     facts = carried.get(f"run/{uid}")
     add_overview(carried, uid)
     add_record(carried, uid)
@@ -98,11 +98,7 @@ def run_page(
     carried.add(films.carried)
     home = f"#/run/{quote(uid)}"
     if motions.shown:
-        first = next((phase for phase in named if phase in motions.shown), motions.first(second))
-        opened = {"at": motions.key(first)}
-        if second in motions.shown:
-            opened["beside"] = motions.key(second)
-        home += f"/grid?{urlencode(opened)}"
+        home += f"/grid?{urlencode(motions.opened(named, second))}"
         carried.add({f"run/{uid}/grid": motions.index()})
     elif films.shown:
         home += f"/frames?{urlencode(films.opened(named, second))}"
@@ -152,9 +148,8 @@ def comparison_page(
     phases: list[str] = []
     thinned: list[str] = []
     left_out: list[str] = []
+    counted = PartsProgress(progress, len(uids))
     for done, uid in enumerate(uids):
-        if progress is not None:
-            progress(done, len(uids))
         # each run gets an equal share of the remaining size
         left = max(0, carried.limit - carried.size)
         with reserved(carried, left - left // (len(uids) - done)):
@@ -171,8 +166,7 @@ def comparison_page(
         phases += [names[phase] for phase in motions.shown]
         thinned += [names[phase] for phase in motions.thinned]
         left_out += [uid] if motions.left_out else []
-    if progress is not None:
-        progress(len(uids), len(uids))
+        counted.end()
     home = f"#/compare/{quote(joined_uids)}"
     title = f"{len(uids)} runs compared"
     html = single_file(title, home, carried.resources, "Comparison")
@@ -275,17 +269,16 @@ def _add_overviews(
 ) -> list[str]:
     """Carry the overviews of runs as long as the file stays small; return their uids."""
     added: list[str] = []
-    for done, uid in enumerate(uids):
-        if progress is not None:
-            progress(done, len(uids))
+    counted = PartsProgress(progress, len(uids))
+    for uid in uids:
         with reserved(carried, carried.limit - _OVERVIEWS):
             if not add_overview_if_small(carried, uid):
                 break
         add_record(carried, uid)
         _add_head(carried, uid, carried.get(f"run/{uid}"), ["overview", "record"])
         added.append(uid)
-    if progress is not None:
-        progress(len(uids), len(uids))
+        counted.end()
+    counted.end(len(uids) - len(added))
     return added
 
 

@@ -39,13 +39,15 @@ def picture(world: Mapping[str, Any]) -> dict[str, Any]:
         {"simulator": uid, "what": simulator["what"], "rank": rank, "rows": box_rows}
         for (uid, box_rows), simulator, rank in zip(rows.items(), world["simulators"], ranks, strict=True)
     ]
-    arrows = []
-    for (source, target, shifted), connections in flows.items():
-        ends = _ends(connections, "source", sizes[source]) + _ends(connections, "target", sizes[target])
-        label = _label(connections) + ends
-        arrows.append(
-            {"source": list(source), "target": list(target), "time_shifted": shifted, "label": label}
-        )
+    arrows = [
+        {
+            **{"source": list(source), "target": list(target), "time_shifted": shifted},
+            "label": _label(connections)
+            + _ends(connections, "source", sizes[source])
+            + _ends(connections, "target", sizes[target]),
+        }
+        for (source, target, shifted), connections in flows.items()
+    ]
     return {"boxes": boxes, "arrows": arrows}
 
 

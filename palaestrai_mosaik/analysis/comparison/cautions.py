@@ -147,7 +147,7 @@ def _identical(levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool) -> str:
 def _few(
     levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool, options: ComparisonOptions
 ) -> list[str]:
-    texts, level = [], significance_level(options.confidence)
+    texts = []
     left = levels[levels["n"] > 0]
     seeds = int(left["seeds"].min()) if len(left) else FEW_SEEDS
     varied = left[(left["distinct"] > 1) | (left["n"] == 1)]
@@ -168,17 +168,22 @@ def _few(
         texts.append(f"{ALONE}: a difference may be due to the seed")
     if (pairs["test"] == ONE_ROW).any():
         texts.append(f"{ALONE_ROW}: a difference may be due to the row")
+    unit = "seed" if paired else "run" if runs.crossed else "row"
+    return [*texts, _least_p(pairs, unit, significance_level(options.confidence))]
+
+
+def _least_p(pairs: pd.DataFrame, unit: str, level: float) -> str:
+    """Warn if too few units were tested for a significant difference of every pair."""
     tested = pairs[pairs["p_least"].notna()]
     least = holm(tested["p_least"].to_numpy(float))
     smallest = least.max(initial=0.0)
-    if smallest > level:
-        worst = tested.iloc[int(least.argmax())]
-        what = "seed" if paired else "run" if runs.crossed else "row"
-        texts.append(
-            f"with {count(int(worst['units']), what)}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"
-            + (", and a difference has no interval" if tested["p_least"].max() > level else "")
-        )
-    return texts
+    if smallest <= level:
+        return ""
+    units = count(int(tested["units"].iloc[int(least.argmax())]), unit)
+    return (
+        f"with {units}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"
+        + ", and a difference has no interval" * bool(tested["p_least"].max() > level)
+    )
 
 
 def _why_alone(row: Mapping[Any, Any], runs: Runs, options: ComparisonOptions) -> str:

@@ -324,12 +324,9 @@ def compare_design(
             f"baseline {baseline!r} is no level of what is compared{did_you_mean(baseline, labels)}; "
             f"these are {', '.join(dict.fromkeys(labels))}"
         )
-    outcome_frame = results.outcomes()
-    values = results.folder.values()
-    frames = [with_factors(outcome_frame, spec, values, family) for family in families]
     collected = []
     for name in outcomes or specs:
-        for family, family_baseline, frame in zip(families, baselines, frames, strict=True):
+        for family, family_baseline in zip(families, baselines, strict=True):
             options = ComparisonOptions(
                 better=specs[name].better,
                 baseline=family_baseline,
@@ -339,14 +336,21 @@ def compare_design(
                 resamples=spec.analysis.resamples,
                 seed=spec.seed,
             )
-            settings = [axis.factors[0].name for axis in _others(spec, family)]
-            collected.append((collect(frame, family, name, settings, options), name, options))
+            collected.append((runs_of(results, family, name, options), name, options))
     counted = PartsProgress(progress, sum(_resamples(runs, options) for runs, _, options in collected))
     comparisons = []
     for runs, name, options in collected:
         comparison = _compare(runs, name, options, counted)
         comparisons.append(replace(comparison, warnings=(*comparison.warnings, *zip_warnings(spec, runs.by))))
     return comparisons
+
+
+def runs_of(results: Results, family: Sequence[str], outcome: str, options: ComparisonOptions) -> Runs:
+    """Arrange the runs of a design by the levels of a family of factors, and by the settings of all others."""
+    spec = results.spec
+    frame = with_factors(results.outcomes(), spec, results.folder.values(), family)
+    settings = [axis.factors[0].name for axis in _others(spec, family)]
+    return collect(frame, family, outcome, settings, options)
 
 
 def choose_families(spec: DesignSpec, by: Sequence[str]) -> list[tuple[str, ...]]:

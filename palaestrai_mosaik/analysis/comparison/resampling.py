@@ -192,6 +192,16 @@ def ends(drawn: FloatArray, tail_share: float, scale: float) -> tuple[float, flo
     return (float(low), float(high)) if high - low > ROUNDING * scale else NOTHING
 
 
+def percentiles(drawn: Sequence[float] | FloatArray, confidence: float) -> tuple[float, float]:
+    """Return the percentile interval of the finite ones among the ``drawn`` numbers; NaN without any."""
+    numbers = np.asarray(drawn, dtype=float)
+    finite = numbers[np.isfinite(numbers)]
+    if not len(finite):
+        return NOTHING
+    low, high = np.quantile(finite, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
 def tail(blocks: Sequence[IndexVector], confidence: float) -> float:
     """Return the share of the draws beyond either end of an interval, the smallest of those for each of ``blocks``."""
     return min(_tail(np.bincount(block).astype(float), confidence) for block in blocks)

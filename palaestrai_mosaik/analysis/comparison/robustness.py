@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.analysis.results import Results, or_reason
 from palaestrai_mosaik.design.expressions import Expression
 from palaestrai_mosaik.design.outcomes import STATUS, read_condition
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, did_you_mean
@@ -25,6 +25,7 @@ from palaestrai_mosaik.types.arrays import BoolMatrix, FloatArray, FloatMatrix, 
 
 from ..lost_runs import bounds
 from .compare import choose_families, with_factors, zip_warnings
+from .resampling import percentiles
 from .runs import ComparisonOptions, Runs, collect
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ DRAWN: Mapping[str, Mapping[str, str]] = {
     SATISFICING: {SATISFICING: "share"},
     "regret": {"regret_mean": "mean", "regret_percentile": "90 %", "regret_max": "worst"},
     "value": {"mean": "mean", "percentile": "90 % at least", "worst": "worst"},
+}
+#: titles of metrics in tables
+METRIC_TITLES: Mapping[str, str] = {
+    "percentile": "90 % at least",
+    "mean_variance": "mean-variance",
+    "regret_max": "max regret",
+    "regret_percentile": "90 % regret",
+    "regret_mean": "mean regret",
 }
 _ROUNDING = 1e-9
 
@@ -143,7 +152,7 @@ def robustness(
         outcomes: names of outcomes with a ``better`` direction; empty: all.
         satisfice: conditions on outcomes, such as ``violations <= 0.01``; their metric is the share of the scenarios
             in which they hold.
-        progress: called with the number of resamples drawn and the total.
+        progress: called with the number of resamples drawn and the total; ``None``: no reports.
 
     Returns:
         One entry per outcome and entry to compare by, then one per condition.
@@ -204,16 +213,12 @@ def robustness_design(
     if request is None:
         return [], ""
     outcomes = [outcome.name for outcome in results.outcome_specs if outcome.better is not None]
-    try:
-        return robustness(results, request.by, request.over, outcomes, request.satisfice, progress), ""
-    except PalaestraiMosaikError as error:
-        # subclasses report other faults
-        if type(error) is not PalaestraiMosaikError:
-            raise
-        return [], str(error)
+    return or_reason(
+        lambda: robustness(results, request.by, request.over, outcomes, request.satisfice, progress)
+    )
 
 
-def metric_table(one: Robustness) -> pd.DataFrame:
+def metric_table(result: Robustness) -> pd.DataFrame:
     """Return the metrics side by side: a row per level, in the order of the design.
 
     Columns: ``level``, ``scenarios``, ``lost``, each metric with ``_low`` and ``_high``, and ``best`` (the metrics by
@@ -223,7 +228,7 @@ def metric_table(one: Robustness) -> pd.DataFrame:
 
     rows: dict[str, dict[str, object]] = {}
     best: dict[str, list[str]] = {}
-    for record in one.table.to_dict("records"):
+    for record in result.table.to_dict("records"):
         level = str(record["level"])
         row = rows.setdefault(
             level, {"level": level, "scenarios": record["scenarios"], "lost": record["lost"]}
@@ -359,7 +364,7 @@ def _of_outcome(
         point = _metrics(performed[None], own_regret[None], sign)
         again = _metrics(performed[drawn], own_regret[drawn], sign)
         for metric, value in point.items():
-            low, high = _interval(again[metric], draw[1])
+            low, high = percentiles(again[metric], draw[1])
             ends = (at_worst[i][metric], at_best[i][metric])
             rows.append((level, len(performed), performance.lost, metric, float(value[0]), low, high, *ends))
     warnings = list(performance.warnings)
@@ -421,19 +426,12 @@ def _of_condition(
         warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
     )
     _check(condition.text, satisfied)
-    lost = np.any([part.bounds.lost for part in parts], axis=0)
-    planned = np.isfinite([part.bounds.lowest for part in parts]).all(axis=0)
-    if first.shared:
-        planned &= planned.all(axis=0)
-    certain = _holds(condition, np.stack([np.where(lost, np.nan, part.bounds.lowest) for part in parts]))
-    at_worst, at_best = (
-        np.nanmean(np.where(planned, np.where(lost, end, certain), np.nan), axis=1) for end in (0.0, 1.0)
-    )
+    at_worst, at_best = _share_bounds(condition, parts)
     rows: list[_Row] = []
     for i, level in enumerate(satisfied.levels):
         holds = satisfied.values[i][np.isfinite(satisfied.values[i])]
         drawn = _draws(len(holds), draw, condition.text, level, shared=satisfied.shared)
-        low, high = _interval(holds[drawn].mean(axis=1), draw[1])
+        low, high = percentiles(holds[drawn].mean(axis=1), draw[1])
         ends = (float(at_worst[i]), float(at_best[i]))
         rows.append((level, len(holds), satisfied.lost, SATISFICING, float(holds.mean()), low, high, *ends))
     nothing = np.full(satisfied.values.shape, np.nan)
@@ -446,6 +444,19 @@ def _of_condition(
         satisfied.warnings,
         draw[1],
     )
+
+
+def _share_bounds(condition: Expression, parts: Sequence[_Performance]) -> tuple[FloatArray, FloatArray]:
+    """Bound the share of the scenarios of each level in which a condition holds: in no lost run, and in all of them."""
+    lost = np.any([part.bounds.lost for part in parts], axis=0)
+    planned = np.isfinite([part.bounds.lowest for part in parts]).all(axis=0)
+    if parts[0].shared:
+        planned &= planned.all(axis=0)
+    certain = _holds(condition, np.stack([np.where(lost, np.nan, part.bounds.lowest) for part in parts]))
+    at_worst, at_best = (
+        np.nanmean(np.where(planned, np.where(lost, end, certain), np.nan), axis=1) for end in (0.0, 1.0)
+    )
+    return at_worst, at_best
 
 
 def _holds(condition: Expression, values: FloatArray) -> FloatMatrix:
@@ -511,14 +522,6 @@ def _metrics(values: FloatMatrix, regret: FloatMatrix, sign: float) -> dict[str,
     }
 
 
-def _interval(values: FloatArray, confidence: float) -> tuple[float, float]:
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return float("nan"), float("nan")
-    low, high = np.quantile(finite, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
-
-
 def _with_best(rows: Sequence[_Row], less: Mapping[str, bool]) -> pd.DataFrame:
     """Build the table and mark the best levels by each metric.
 
@@ -555,12 +558,12 @@ def _scenarios(performance: _Performance, values: FloatMatrix, regret: FloatMatr
     return pd.DataFrame(rows, columns=["level", "scenario", "value", "regret"])
 
 
-def robustness_table(found: Sequence[Robustness], name: str) -> pd.DataFrame:
+def robustness_table(entries: Sequence[Robustness], name: str) -> pd.DataFrame:
     """Concatenate the frames ``table`` or ``scenarios`` of all entries; add columns ``what``, ``by``, ``over``."""
     import pandas as pd
 
     parts: list[pd.DataFrame] = []
-    for entry in found:
+    for entry in entries:
         frame: pd.DataFrame = getattr(entry, name).copy()
         frame.insert(0, "what", entry.what)
         frame.insert(1, "by", " and ".join(entry.by))

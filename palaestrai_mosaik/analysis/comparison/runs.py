@@ -186,8 +186,6 @@ def collect(
     frame: pd.DataFrame, by: Sequence[str], outcome: str, settings: Sequence[str], options: ComparisonOptions
 ) -> Runs:
     """Arrange the runs of ``frame`` by level and setting (see ``compare``)."""
-    import pandas as pd
-
     _check_names(frame, by, outcome, settings)
     order = [column for column in ("row", "repetition") if column in frame.columns]
     frame = frame.sort_values(order, kind="stable") if order else frame
@@ -200,19 +198,7 @@ def collect(
             "over all its values there"
         )
     shared = [name for name in settings if name not in nested and frame[name].nunique(dropna=False) > 1]
-    names = _setting_names(frame, shared) if shared else [ONE_SETTING] * len(frame)
-    runs = pd.DataFrame(
-        {
-            "level": _level_names(frame, by),
-            "setting": names,
-            "place": frame["row"].to_numpy() if "row" in frame.columns else names,
-            "repetition": frame["repetition"].to_numpy() if "repetition" in frame.columns else 0,
-            "value": _values(frame, outcome).to_numpy(),
-            "run": frame["run"].to_numpy() if "run" in frame.columns else np.arange(len(frame)),
-        }
-    )
-    # A run that stands for several rows was executed once, and counts once.
-    runs = runs.drop_duplicates(["level", "setting", "repetition", "run"], ignore_index=True)
+    runs = _run_table(frame, by, outcome, shared)
     crossed = bool((runs.groupby("setting")["level"].nunique() > 1).any())
     if not crossed:
         warnings.append(
@@ -237,6 +223,24 @@ def collect(
         tuple(warnings),
         tuple(nested),
     )
+
+
+def _run_table(frame: pd.DataFrame, by: Sequence[str], outcome: str, settings: Sequence[str]) -> pd.DataFrame:
+    """Return :attr:`Runs.frame` before normalisation: a run that stands for several rows counts once."""
+    import pandas as pd
+
+    names = _setting_names(frame, settings) if settings else [ONE_SETTING] * len(frame)
+    runs = pd.DataFrame(
+        {
+            "level": _level_names(frame, by),
+            "setting": names,
+            "place": frame["row"].to_numpy() if "row" in frame.columns else names,
+            "repetition": frame["repetition"].to_numpy() if "repetition" in frame.columns else 0,
+            "value": _values(frame, outcome).to_numpy(),
+            "run": frame["run"].to_numpy() if "run" in frame.columns else np.arange(len(frame)),
+        }
+    )
+    return runs.drop_duplicates(["level", "setting", "repetition", "run"], ignore_index=True)
 
 
 def _check_names(frame: pd.DataFrame, by: Sequence[str], outcome: str, settings: Sequence[str]) -> None:

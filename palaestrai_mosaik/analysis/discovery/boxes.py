@@ -18,6 +18,7 @@ from palaestrai_mosaik.design.model import INACTIVE, Axis, DesignSpec
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector
 
 from ..columns import unit_of
+from ..results import level_labels
 
 Side = Literal["lower", "upper", "levels"]
 #: significant digits up to which a limit is rounded
@@ -90,8 +91,7 @@ def _column(
     if axis.levels is not None:
         kind = "nominal" if axis.nominal else "whole"
         codes = distributions.levels(distributions.shares(axis), coordinate).astype(float)
-        each = zip(*(factor.labels for factor in axis.factors), strict=True)
-        labels = tuple(" + ".join(dict.fromkeys(names)) for names in each)
+        labels = level_labels(axis.factors)
     elif len(axis.factors) > 1:
         codes = coordinate.astype(float)
     else:
@@ -151,26 +151,26 @@ class Box:
             if math.isfinite(limit[1]):
                 yield index, "upper"
 
-    def without(self, place: int, side: Side) -> Box:
+    def without(self, axis: int, side: Side) -> Box:
         """Return the box without one restriction."""
         limits = dict(self.limits)
-        limit = limits.pop(place)
+        limit = limits.pop(axis)
         if not isinstance(limit, frozenset):
             left = (-math.inf, limit[1]) if side == "lower" else (limit[0], math.inf)
             if any(map(math.isfinite, left)):
-                limits[place] = left
+                limits[axis] = left
         return Box(dict(sorted(limits.items())))
 
-    def only(self, place: int, side: Side) -> Box:
+    def only(self, axis: int, side: Side) -> Box:
         """Return the box with only this restriction."""
-        limit = self.limits[place]
+        limit = self.limits[axis]
         if not isinstance(limit, frozenset):
             limit = (limit[0], math.inf) if side == "lower" else (-math.inf, limit[1])
-        return Box({place: limit})
+        return Box({axis: limit})
 
-    def limit(self, place: int, side: Side) -> float | frozenset[int]:
+    def limit(self, axis: int, side: Side) -> float | frozenset[int]:
         """Return the limit at one side of a column."""
-        limit = self.limits[place]
+        limit = self.limits[axis]
         return limit if isinstance(limit, frozenset) else limit[0 if side == "lower" else 1]
 
 
@@ -218,9 +218,7 @@ def rule_of(column: Column, limit: tuple[float, float] | frozenset[int]) -> str:
     """Format the limits of one column."""
     if isinstance(limit, frozenset):
         names = [column.label(code) for code in sorted(limit)]
-        if names == ["inactive"]:
-            return f"{column.name} is inactive"
-        return f"{column.name} = {names[0]}" if len(names) == 1 else f"{column.name} in ({', '.join(names)})"
+        return f"{column.name} is inactive" if names == ["inactive"] else _among(column, names)
     low, high = limit
     inside = column.inactive is not None and low <= column.inactive <= high
     active = column.codes[column.active]
@@ -241,16 +239,16 @@ def rule_of(column: Column, limit: tuple[float, float] | frozenset[int]) -> str:
 
 
 def _between(column: Column, low: float, high: float) -> str:
-    if column.kind == "whole":
-        if column.labels:
-            codes = [code for code in range(len(column.labels)) if low <= code <= high]
-            names = [column.labels[code] for code in codes]
-            return (
-                f"{column.name} = {names[0]}" if len(names) == 1 else f"{column.name} in ({', '.join(names)})"
-            )
-        if low == high:
-            return f"{column.name} = {low:.0f}{_unit(column)}"
+    if column.kind == "whole" and column.labels:
+        return _among(column, [label for code, label in enumerate(column.labels) if low <= code <= high])
+    if column.kind == "whole" and low == high:
+        return f"{column.name} = {low:.0f}{_unit(column)}"
     return _between_numbers(column.name, low, high, _unit(column))
+
+
+def _among(column: Column, names: Sequence[str]) -> str:
+    """Format a restriction to some levels."""
+    return f"{column.name} = {names[0]}" if len(names) == 1 else f"{column.name} in ({', '.join(names)})"
 
 
 def _unit(column: Column) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from ..results import Results
+from ..results import Results, or_reason
 from .algorithms import METHODS, MOST_BOXES, FoundLimits, Points, check_installed, quasi_p
 from .boxes import Box, Column, code_rows, limit_text, rule
 from .conditions import LabelledRuns, label_runs, parse_condition, refusal
@@ -117,8 +118,9 @@ class Discovery:
     def settings(self) -> pd.DataFrame:
         """Return one row per row of the design.
 
-        Columns: condition, row, runs (with a value), share (of these, in which the condition holds), lost, and for
-        each box ``METHOD NUMBER`` whether the row lies in it.
+        Returns:
+            The columns condition, row, runs (with a value), share (of these, in which the condition holds), lost, and
+            for each box ``METHOD NUMBER`` whether the row lies in it.
         """
         import pandas as pd
 
@@ -201,18 +203,12 @@ def discover_design(
 
 def discoveries_asked_for(
     results: Results, progress: ProgressCallback | None = None
-) -> tuple[tuple[Discovery, ...], str]:
+) -> tuple[list[Discovery], str]:
     """Return the discoveries that the design requests, and the reason if they cannot be computed.
 
     Both are empty if the design requests none.
     """
-    try:
-        return discover_design(results, (), progress), ""
-    except PalaestraiMosaikError as error:
-        # The subclasses are other errors.
-        if type(error) is not PalaestraiMosaikError:
-            raise
-        return (), str(error)
+    return or_reason(lambda: discover_design(results, (), progress))
 
 
 def _lost(runs: LabelledRuns) -> Iterator[str]:
@@ -248,15 +244,11 @@ def _searched(
         if not useful:
             return [], notes
     measured = relabel(points)
-    found_by: dict[str, list[FoundLimits]] = {}
-    for method, find in METHODS.items():
-        limits = find(measured, MOST_BOXES)
-        better = np.ones(len(limits), dtype=bool)
-        if relabelling is None:
-            better = beyond_chance(points, [candidate.box for candidate in limits], find, generator)
-        found_by[method] = [candidate for candidate, kept in zip(limits, better, strict=True) if kept]
-        notes += _not_found(method, len(limits), len(found_by[method]))
-    if not any(found_by.values()):
+    candidates = {method: find(measured, MOST_BOXES) for method, find in METHODS.items()}
+    by_method = candidates if relabelling is not None else _beyond_chance(points, candidates, generator)
+    for method, limits in candidates.items():
+        notes += _not_found(method, len(limits), len(by_method[method]))
+    if not any(by_method.values()):
         return [], notes
 
     def search(some: Points) -> Mapping[str, list[Box]]:
@@ -266,7 +258,7 @@ def _searched(
         if drawn.holds.all() or not drawn.holds.any():
             return {method: [] for method in METHODS}
         return {
-            method: [candidate.box for candidate in find(drawn, MOST_BOXES)] if found_by[method] else []
+            method: [candidate.box for candidate in find(drawn, MOST_BOXES)] if by_method[method] else []
             for method, find in METHODS.items()
         }
 
@@ -279,13 +271,13 @@ def _searched(
     number = min(spec.analysis.resamples, MOST_RESAMPLES)
     resampled = [search(drawn) for drawn in resamples(points, number, generator)]
     boxes = []
-    for method, limits in found_by.items():
+    for method, limits in by_method.items():
         for i, candidate in enumerate(limits, start=1):
-            held_out_boxes = [(left, by_method[method]) for left, by_method in parts]
+            held_out_boxes = [(left, part[method]) for left, part in parts]
             figures = held_out(
                 points, candidate.box, held_out_boxes, measured, weight, spec.analysis.confidence
             )
-            again = stability(candidate.box, [by_method[method] for by_method in resampled], measured.columns)
+            again = stability(candidate.box, [part[method] for part in resampled], measured.columns)
             boxes.append(
                 _box(
                     (method, i),
@@ -297,6 +289,18 @@ def _searched(
             )
             notes += _unstable(boxes[-1])
     return boxes, notes
+
+
+def _beyond_chance(
+    points: Points, candidates: Mapping[str, Sequence[FoundLimits]], generator: np.random.Generator
+) -> dict[str, list[FoundLimits]]:
+    """Return the boxes of each method that chance does not explain."""
+    return {
+        method: list(
+            compress(limits, beyond_chance(points, [item.box for item in limits], METHODS[method], generator))
+        )
+        for method, limits in candidates.items()
+    }
 
 
 def _known_by_trees(points: Points, number: int) -> tuple[bool, str]:
@@ -342,7 +346,7 @@ def _unchanged(points: Points) -> Points:
 
 def _box(
     name: tuple[str, int],
-    found: FoundLimits,
+    candidate: FoundLimits,
     both_points: tuple[Points, Points],
     runs: LabelledRuns,
     tested: tuple[HeldOut, Stability, float],
@@ -351,13 +355,13 @@ def _box(
     import pandas as pd
 
     held_out, again, confidence = tested
-    (points, measured), box = both_points, found.box
+    (points, measured), box = both_points, candidate.box
     columns = measured.columns
     rows = box.contains(points.columns)
     inside = rows[points.row]
     # For each setting in the box, the share of its runs in which the condition holds.
-    settings, place = np.unique(points.setting[inside], return_inverse=True)
-    share = np.bincount(place, weights=points.holds[inside]) / np.maximum(1, np.bincount(place))
+    settings, setting_of = np.unique(points.setting[inside], return_inverse=True)
+    share = np.bincount(setting_of, weights=points.holds[inside]) / np.maximum(1, np.bincount(setting_of))
     figures: dict[str, float] = {
         **_figure("coverage", held_out.coverage),
         **_figure("density", held_out.density),
@@ -386,7 +390,7 @@ def _box(
         rule(box, columns),
         figures,
         pd.DataFrame(limits, columns=list(LIMIT_COLUMNS[3:])),
-        None if found.trajectory is None else pd.DataFrame(found.trajectory),
+        None if candidate.trajectory is None else pd.DataFrame(candidate.trajectory),
     )
 
 
@@ -404,7 +408,7 @@ def _interval(column: Column, interval: tuple[float, float]) -> tuple[float, flo
 # --- as tables ----------------------------------------------------------------------------
 
 
-def box_table(found: Sequence[Discovery]) -> pd.DataFrame:
+def box_table(discoveries: Sequence[Discovery]) -> pd.DataFrame:
     """Return one row per box of all discoveries."""
     import pandas as pd
 
@@ -416,35 +420,35 @@ def box_table(found: Sequence[Discovery]) -> pd.DataFrame:
             "rule": box.rule,
             **box.figures,
         }
-        for discovery in found
+        for discovery in discoveries
         for box in discovery.boxes
     ]
     return pd.DataFrame(rows, columns=list(BOX_COLUMNS))
 
 
-def limit_table(found: Sequence[Discovery]) -> pd.DataFrame:
+def limit_table(discoveries: Sequence[Discovery]) -> pd.DataFrame:
     """Return one row per restriction of all boxes."""
-    return _together(found, "limits", LIMIT_COLUMNS)
+    return _together(discoveries, "limits", LIMIT_COLUMNS)
 
 
-def trajectory_table(found: Sequence[Discovery]) -> pd.DataFrame:
+def trajectory_table(discoveries: Sequence[Discovery]) -> pd.DataFrame:
     """Return one row per step of all peeling trajectories."""
-    return _together(found, "trajectory", TRAJECTORY_COLUMNS)
+    return _together(discoveries, "trajectory", TRAJECTORY_COLUMNS)
 
 
-def setting_table(found: Sequence[Discovery]) -> pd.DataFrame:
+def setting_table(discoveries: Sequence[Discovery]) -> pd.DataFrame:
     """Return one row per condition and row of the design."""
     import pandas as pd
 
-    frames = [discovery.settings() for discovery in found]
+    frames = [discovery.settings() for discovery in discoveries]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(SETTING_COLUMNS))
 
 
-def _together(found: Sequence[Discovery], name: str, columns: Sequence[str]) -> pd.DataFrame:
+def _together(discoveries: Sequence[Discovery], name: str, columns: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
     parts = []
-    for discovery in found:
+    for discovery in discoveries:
         for box in discovery.boxes:
             frame = getattr(box, name)
             if frame is not None and len(frame):

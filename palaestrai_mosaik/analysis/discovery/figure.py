@@ -28,12 +28,15 @@ _MARKS: tuple[dict[str, Any], ...] = (
 )
 
 
-def discovery_figure(found: Discovery, method: str | None = None) -> Figure:
+def discovery_figure(discovery: Discovery, method: str | None = None) -> Figure:
     """Draw the boxes of a discovery: a row for each, its plane beside the trade-off of coverage and density.
 
     Args:
-        found: the discovery.
-        method: only the boxes of this method; ``None``: all.
+        discovery: the discovery.
+        method: only the boxes of this method, ``PRIM`` or ``CART``; ``None``: all.
+
+    Returns:
+        The figure.
 
     Raises:
         PalaestraiMosaikError: there is no box to draw.
@@ -43,16 +46,16 @@ def discovery_figure(found: Discovery, method: str | None = None) -> Figure:
 
     from ..figure import NotebookFigure
 
-    boxes = [box for box in found.boxes if method in (None, box.method)]
+    boxes = [box for box in discovery.boxes if method in (None, box.method)]
     if not boxes:
-        raise PalaestraiMosaikError(f"there is no box to draw of {found.condition}")
+        raise PalaestraiMosaikError(f"there is no box to draw of {discovery.condition}")
     with mpl.rc_context(STYLE):
         size = (WIDTH, 0.4 + _ROW * len(boxes))
         figure = NotebookFigure(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.09))
-        figure.suptitle(escape_control_characters(found.title), x=0.01, ha="left", fontsize=10.5)
+        figure.suptitle(escape_control_characters(discovery.title), x=0.01, ha="left", fontsize=10.5)
         rows = figure.subplots(len(boxes), 2, squeeze=False, gridspec_kw={"width_ratios": [1.35, 1]})
         for (left, right), box in zip(rows, boxes, strict=True):
-            plane = plane_of(found, box)
+            plane = plane_of(discovery, box)
             if plane is None:
                 left.set_axis_off()
             else:
@@ -61,15 +64,15 @@ def discovery_figure(found: Discovery, method: str | None = None) -> Figure:
     return figure
 
 
-def plot_discovery(found: Discovery, path: str | Path) -> Path:
+def plot_discovery(discovery: Discovery, path: str | Path) -> Path:
     """Write :func:`discovery_figure` into a file (``.png``, ``.svg``, ``.pdf``), and return its path."""
-    return save_figure(discovery_figure(found), Path(path))
+    return save_figure(discovery_figure(discovery), Path(path))
 
 
-def _draw_plane(axes: Axes, plane: Plane, one: FoundBox) -> None:
+def _draw_plane(axes: Axes, plane: Plane, box: FoundBox) -> None:
     from matplotlib.patches import Rectangle
 
-    title = escape_control_characters(f"{one.method} {one.number}: {one.rule}")
+    title = escape_control_characters(f"{box.method} {box.number}: {box.rule}")
     if len(title) > _LONGEST_RULE:
         title = f"{title[: _LONGEST_RULE - 1]}\N{HORIZONTAL ELLIPSIS}"
     axes.set_title(title, fontsize=8)
@@ -88,7 +91,7 @@ def _draw_plane(axes: Axes, plane: Plane, one: FoundBox) -> None:
             scale("log")
         of(*_span(axis))
         if axis.levels:
-            ticks(range(len(axis.levels)), [escape_control_characters(one) for one in axis.levels])
+            ticks(range(len(axis.levels)), list(map(escape_control_characters, axis.levels)))
     axes.set_xlabel(escape_control_characters(plane.x.name))
     axes.set_ylabel(escape_control_characters(plane.y.name))
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.16), ncols=len(GROUPS), handlelength=1.0)

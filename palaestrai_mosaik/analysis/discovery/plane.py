@@ -70,13 +70,13 @@ class Plane:
     left_out: int
 
 
-def plane_of(found: Discovery, one: FoundBox) -> Plane | None:
+def plane_of(discovery: Discovery, box: FoundBox) -> Plane | None:
     """Return the picture of a box, or None if the design has a single axis."""
-    columns = found.columns
+    columns = discovery.columns
     if len(columns) < 2:
         return None
-    share = shares(found.runs, len(columns[0].codes))
-    order = sorted(range(len(columns)), key=lambda index: (_left(one.box, index, columns), index))
+    share = shares(discovery.runs, len(columns[0].codes))
+    order = sorted(range(len(columns)), key=lambda index: (_left(box.box, index, columns), index))
     x, y = order[:2]
     has_share = np.isfinite(share)
     drawn = has_share.copy()
@@ -88,8 +88,8 @@ def plane_of(found: Discovery, one: FoundBox) -> Plane | None:
     if len(rows) > MOST_POINTS:
         rows = rows[np.linspace(0, len(rows) - 1, MOST_POINTS).round().astype(int)]
     group = np.where(share[rows] == 0, 0, np.where(share[rows] == 1, 2, 1)).astype(float)
-    inside = one.box.contains(columns)[rows]
-    axes = [_axis(columns[index], one.box, index, rows) for index in (x, y)]
+    inside = box.box.contains(columns)[rows]
+    axes = [_axis(columns[index], box.box, index, rows) for index in (x, y)]
     return Plane(axes[0], axes[1], group, inside, int(has_share.sum()), int((has_share & ~drawn).sum()))
 
 

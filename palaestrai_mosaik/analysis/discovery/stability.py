@@ -10,6 +10,7 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector
 
+from ..comparison.resampling import percentiles
 from .algorithms import Points
 from .boxes import Box, Column, Side
 
@@ -17,7 +18,6 @@ from .boxes import Box, Column, Side
 MOST_RESAMPLES = 100
 
 Interval = tuple[float, float]
-NO_INTERVAL: Interval = (math.nan, math.nan)
 
 
 @dataclass
@@ -34,22 +34,13 @@ class Stability:
     overlap: list[float] = field(default_factory=list)
     limits: dict[tuple[int, Side], list[float]] = field(default_factory=dict)
 
-    def present(self, place: int, side: Side) -> float:
+    def present(self, axis: int, side: Side) -> float:
         """Return the share of the resamples with a box that has this restriction too."""
-        return len(self.limits.get((place, side), ())) / self.resamples if self.resamples else math.nan
+        return len(self.limits.get((axis, side), ())) / self.resamples if self.resamples else math.nan
 
-    def interval_of(self, place: int, side: Side, confidence: float) -> Interval:
+    def interval_of(self, axis: int, side: Side, confidence: float) -> Interval:
         """Return the interval of this limit in the resamples that have it."""
-        return percentiles(self.limits.get((place, side), ()), confidence)
-
-
-def percentiles(values: Sequence[float], confidence: float) -> Interval:
-    """Return the percentile interval of the finite ``values``, NaN without any."""
-    finite = np.array([value for value in values if math.isfinite(value)], dtype=float)
-    if not len(finite):
-        return NO_INTERVAL
-    low, high = np.quantile(finite, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+        return percentiles(self.limits.get((axis, side), ()), confidence)
 
 
 def resamples(points: Points, number: int, generator: np.random.Generator) -> Iterator[Points]:
@@ -76,11 +67,11 @@ def stability(box: Box, resampled: Sequence[Sequence[Box]], measured: Sequence[C
             continue
         like = candidates[int(np.argmax(shares))]
         sides = set(like.sides())
-        for place, side in box.sides():
-            if (place, side) in sides:
-                limit = like.limit(place, side)
+        for axis, side in box.sides():
+            if (axis, side) in sides:
+                limit = like.limit(axis, side)
                 value = math.nan if isinstance(limit, frozenset) else limit
-                result.limits.setdefault((place, side), []).append(value)
+                result.limits.setdefault((axis, side), []).append(value)
     return result
 
 

@@ -21,9 +21,10 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector, IntVector
 
+from ..comparison.resampling import NOTHING
 from .algorithms import MOST_BOXES, FoundLimits, Points, correlations
 from .boxes import Box
-from .stability import NO_INTERVAL, Interval, jaccard
+from .stability import Interval, jaccard
 
 #: number of searches in permuted outcomes, and level of the test
 PERMUTATIONS, LEVEL = 99, 0.02
@@ -152,7 +153,7 @@ def held_out(
             tested, times = tested + left, times + (left & inside)
             whole.append(_shares(inside.astype(float), holds, weight))
     if not whole:
-        return HeldOut((np.nan, NO_INTERVAL), (np.nan, NO_INTERVAL))
+        return HeldOut((np.nan, NOTHING), (np.nan, NOTHING))
     on_all_runs = _shares(points.inside(box).astype(float), holds, weight)
     apparent = _shares(
         measured.inside(box).astype(float), measured.holds.astype(float), np.ones(len(measured.holds))
@@ -217,7 +218,7 @@ def _interval(mean: float, settings: float, apparent: float, confidence: float) 
     from scipy.special import betaincinv
 
     if not np.isfinite(mean):
-        return NO_INTERVAL
+        return NOTHING
     tail, cases = (1 - confidence) / 2, mean * settings
     low = float(betaincinv(cases, settings - cases + 1, tail)) if cases > 0 else 0.0
     high = float(betaincinv(cases + 1, settings - cases, 1 - tail)) if cases < settings else 1.0

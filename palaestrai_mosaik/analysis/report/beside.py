@@ -21,21 +21,21 @@ MOST_DRAWN = 30
 _SERIES = ("among the best", "everywhere (ST)")
 
 
-def beside(found: Beside, cautions: Cautions) -> dict[str, Any]:
+def beside(importances: Beside, cautions: Cautions) -> dict[str, Any]:
     """Return the content of the section: a picture and a table of each outcome."""
     return {
-        "search": found.search,
-        "other": found.other,
-        "confidence": f"{100 * found.confidence:g}",
-        "refs": cautions.refer(found.notes),
+        "search": importances.search,
+        "other": importances.other,
+        "confidence": f"{100 * importances.confidence:g}",
+        "refs": cautions.refer(importances.notes),
         "outcomes": [
             {
                 "name": name,
-                "picture": _picture(found, name),
+                "picture": _picture(importances, name),
                 "left_out": max(0, len(frame) - MOST_DRAWN),
                 "table": Table(f"beside-{slug(name)}", f"{name}: among the best and everywhere", frame),
             }
-            for name, frame in found.tables.items()
+            for name, frame in importances.tables.items()
         ],
     }
 

@@ -14,6 +14,7 @@ from palaestrai_mosaik.analysis.comparison.resampling import distinct
 from palaestrai_mosaik.analysis.lost_runs import rank
 from palaestrai_mosaik.analysis.results import labels
 from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.types.arrays import IntArray
 
 from .data import ReportData
 from .factors import value_of, zipped_levels
@@ -76,17 +77,12 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
     first one in the design wins. If the best settings of a search with one objective were confirmed, the best mean over
     fresh seeds decides.
     """
-    better = better_of(data, outcome)
-    finite = data.finite(outcome)
-    if better is None or finite.empty:
+    better, over = better_of(data, outcome), uncertain(data.spec)
+    finite, confirmed = data.finite(outcome), _confirmed(data, outcome)
+    if better is None or finite.empty or (over and not is_crossed(data)):
         return None
-    confirmed = _confirmed(data, outcome)
     if len(finite) > 1 and distinct(finite[outcome].to_numpy(float)) == 1 and not confirmed:
         return None
-    over = uncertain(data.spec)
-    if over and not is_crossed(data):
-        return None
-    sign = 1 if better == "higher" else -1
     table = _table(data, outcome)
     table = table.reindex(table.index.union(list(confirmed)))
     ranking = rank(table.to_numpy(float), better == "higher", data.spec.seed_policy == "common")
@@ -97,13 +93,7 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
         index = list(table.index).index(next(iter(confirmed)))
         certain = data.search.winner is not None
     row, lost = int(table.index[index]), ranking.lost
-    has_mean = means.notna().to_numpy()
-    ahead = has_mean & (lost > lost[index]) & (sign * means.to_numpy() > sign * means[row])
-    passed = None
-    if ahead.any() and not confirmed:
-        first = int(np.argmax(np.where(ahead, sign * means, -np.inf)))
-        passed = int(ahead.sum()), int(lost[first]), table.shape[1]
-    alike = (mean for mean, gone in zip(means, lost, strict=True) if gone == lost[index])
+    alike = means[lost == lost[index]]
     fresh, fresh_runs = confirmed.get(row, (None, 0))
     first_rows = _first_rows(data)
     runs = (
@@ -120,16 +110,29 @@ def best_of(data: ReportData, outcome: str) -> Best | None:
         mark=interval(values, data.spec.analysis.confidence) if len(values) else Mark(math.nan),
         runs=len(runs),
         planned=int(data.runs.loc[data.runs["row"].map(first_rows) == row, "run"].nunique()),
-        settings=int(has_mean.sum()),
+        settings=int(means.notna().sum()),
         ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in alike) - 1,
         values=_setting(data, row),
         documents=tuple(data.documents[run] for run in runs["run"] if run in data.documents),
         fresh=fresh,
         fresh_runs=fresh_runs,
         certain=certain,
-        passed_over=passed,
+        passed_over=None if confirmed else _passed_over(table, lost, index, better),
         over=over,
     )
+
+
+def _passed_over(table: pd.DataFrame, lost: IntArray, index: int, better: str) -> tuple[int, int, int] | None:
+    """Return :attr:`Best.passed_over` of the setting at ``index``, whose runs ``table`` has.
+
+    These settings have a better mean, but lost more runs; ``None`` without any.
+    """
+    means = table.mean(axis=1).to_numpy() * (1 if better == "higher" else -1)
+    ahead = (lost > lost[index]) & (means > means[index])
+    if not ahead.any():
+        return None
+    first = int(np.argmax(np.where(ahead, means, -np.inf)))
+    return int(ahead.sum()), int(lost[first]), table.shape[1]
 
 
 def uncertain(spec: DesignSpec) -> tuple[str, ...]:

@@ -21,16 +21,16 @@ class Cautions:
         self._places: dict[Markup, dict[str, dict[str, None]]] = {}
 
     def refer(
-        self, found: Iterable[Fact | Sentence | str | None], outcome: str = "", part: str = ""
+        self, cautions: Iterable[Fact | Sentence | str | None], outcome: str = "", part: str = ""
     ) -> list[int]:
         """Return the sorted numbers of cautions, adding those that are new.
 
         Args:
-            found: the cautions; None and empty texts are skipped.
+            cautions: the cautions; None and empty texts are skipped.
             outcome: the outcome that they apply to, if any.
             part: the part of the outcome's section that they apply to, such as a comparison.
         """
-        return sorted({self._number(item, outcome, part) for item in found if item})
+        return sorted({self._number(item, outcome, part) for item in cautions if item})
 
     def _number(self, item: Fact | Sentence | str, outcome: str, part: str) -> int:
         if isinstance(item, Fact):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import PurePosixPath
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
 from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
 from palaestrai_mosaik.analysis.discovery import discoveries_asked_for
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.analysis.results import Results, or_reason
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.model import DesignSpec, Factor
@@ -24,11 +24,10 @@ from palaestrai_mosaik.text import count, joined
 
 from ..missing_runs import count_missing_runs, executed_text
 from .compared import Compared, count_seeds, with_runs
-from .data import LearningData, ReportData
+from .data import LearningData, ReportData, log_of
 from .factors import value_of
 from .indices import leading_factors
 from .numbers import cell, typeset
-from .pictures.canvas import DASHES, SERIES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +39,7 @@ FEWEST_EPISODES = 4
 #: numbers with more different values are split into thirds
 MOST_LEVELS = 7
 #: number of distinguishable lines; more levels are not drawn
-MOST_LINES = len(SERIES) * len(DASHES)
+MOST_LINES = 28
 #: the most runs of a level in a learning curve, evenly spread over the rows
 MOST_RUNS = 200
 #: below this number of runs, a band of quartiles makes no sense
@@ -90,6 +89,7 @@ def collect(
             f"{MOST_LINES}); draw some runs: palaestrai-mosaik plot RUN RUN --learning"
         )
     counts = folder.manifest["counts"]
+    seconds = tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist())
     seeds = count_seeds(frame, spec.seed_policy == "common")
     return ReportData(
         spec=spec,
@@ -103,7 +103,7 @@ def collect(
         remarks={(result.outcome, result.method): result.notes for result in analyses if result.notes},
         refused={(result.outcome, result.method): result.refused for result in analyses if result.refused},
         sizes={**_sizes(counts, frame), "seeds": f"{seeds:,}"},
-        versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
+        versions={**_generated(folder.manifest["versions"]), **executed, **_times(seconds)},
         commands=(
             "# in the folder of the design",
             *(
@@ -123,10 +123,10 @@ def collect(
             ),
         ),
         notes=tuple(notes),
-        seconds=tuple(results.runs().drop_duplicates("run")["duration"].dropna().tolist()),
+        seconds=seconds,
         folder=folder.path,
         documents={run.uid: run.file for run in folder.documents},
-        discoveries=discoveries,
+        discoveries=tuple(discoveries),
         robustness=tuple(robust),
     )
 
@@ -170,26 +170,20 @@ def _executed(store: Store, frame: pd.DataFrame) -> dict[str, str]:
     return {"executed with": "; or ".join(sorted(versions))} if versions else {}
 
 
-def _times(runs: pd.DataFrame) -> dict[str, str]:
-    seconds = runs.drop_duplicates("run")["duration"].dropna()
-    if seconds.empty:
+def _times(seconds: Sequence[float]) -> dict[str, str]:
+    if not seconds:
         return {}
-    median, total = typeset(float(seconds.median()), 3), typeset(float(seconds.sum()), 3)
+    middle, total = typeset(median(seconds), 3), typeset(sum(seconds), 3)
     # `arsenai status` reports the longer time of whole jobs.
-    return {"time": f"{median} s per run (median), {total} s in all, without the start of their processes"}
+    return {"time": f"{middle} s per run (median), {total} s in all, without the start of their processes"}
 
 
 def _comparisons(results: Results, progress: ProgressCallback | None) -> tuple[list[Compared], list[str]]:
     """Return the comparisons of the design, or a note if it declares none and none is possible."""
-    declared = results.spec.analysis.compare or results.spec.analysis.baseline is not None
-    try:
-        comparisons = compare_design(results, progress=progress)
-    except PalaestraiMosaikError as error:
-        # The base class means that there is nothing to compare; its subclasses are other errors.
-        if declared or type(error) is not PalaestraiMosaikError:
-            raise
-        return [], [f"no comparison: {error}"]
-    return with_runs(results, comparisons), []
+    comparisons, reason = or_reason(lambda: compare_design(results, progress=progress))
+    if reason and (results.spec.analysis.compare or results.spec.analysis.baseline is not None):
+        raise PalaestraiMosaikError(reason)
+    return with_runs(results, comparisons), [f"no comparison: {reason}"] * bool(reason)
 
 
 def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -198,7 +192,7 @@ def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataF
 
     runs = results.runs()
     runs = runs[(runs["status"] != "finished") & (runs["uid"] == runs["run"])]
-    logs = {run.uid: f"jobs/{PurePosixPath(run.file).stem}.log" for run in results.folder.documents}
+    logs = {run.uid: log_of(run.file) for run in results.folder.documents}
     rows = [
         (
             uid,

@@ -15,9 +15,9 @@ import numpy as np
 
 from palaestrai_mosaik.analysis.comparison import Comparison
 from palaestrai_mosaik.analysis.comparison.aggregates import AGGREGATES
-from palaestrai_mosaik.analysis.comparison.runs import collect
+from palaestrai_mosaik.analysis.comparison.compare import runs_of
 from palaestrai_mosaik.analysis.lost_runs import Bounds, bounds
-from palaestrai_mosaik.analysis.results import Results, labels
+from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.types.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -243,18 +243,9 @@ class Compared:
 
 def with_runs(results: Results, comparisons: Sequence[Comparison]) -> list[Compared]:
     """Combine the comparisons with their runs."""
-    spec, values = results.spec, results.folder.values()
     compared = []
     for comparison in comparisons:
-        other_axes = [
-            axis.factors for axis in spec.axes if not any(f.name in comparison.by for f in axis.factors)
-        ]
-        runs = results.outcomes().copy()
-        for factors in (*((spec.factor(name),) for name in comparison.by), *other_axes):
-            texts = labels(factors, values)
-            runs[factors[0].name] = [texts[row] for row in runs["row"]]
-        settings = [factors[0].name for factors in other_axes]
-        frame = collect(runs, comparison.by, comparison.outcome, settings, comparison.options).frame
+        frame = runs_of(results, comparison.by, comparison.outcome, comparison.options).frame
         # As in the comparison, a run that stands for several settings counts once.
         compared.append(Compared(comparison, frame.drop_duplicates(["level", "run"], ignore_index=True)))
     return compared

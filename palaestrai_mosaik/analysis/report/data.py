@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik.design.folder import JOBS
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.text import count
 
@@ -20,6 +21,11 @@ from .compared import Compared, count_seeds
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def log_of(document: str) -> str:
+    """Return the log of a run in the folder of a design, given the file of its document there."""
+    return f"{JOBS}/{PurePosixPath(document).stem}.log"
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ _BOXES = ("method", "box", "rule", "coverage", "density", "mass", "runs", "holds
 _LIMITS = ("method", "box", "factor", "limit", "value", "quasi_p", "present", "low", "high")
 
 
-def discovery(found: Discovery, place: int, cautions: Cautions) -> dict[str, Any]:
+def discovery(result: Discovery, position: int, cautions: Cautions) -> dict[str, Any]:
     """Return the content of the section on one condition."""
-    identity = f"discovery-{place}"
-    boxes = found.boxes
+    identity = f"discovery-{position}"
+    boxes = result.boxes
     panels: list[Markup] = []
     left_out = 0
     for number, box in enumerate(boxes[:MOST_DRAWN]):
-        plane = plane_of(found, box)
+        plane = plane_of(result, box)
         if plane is not None:
             panels.append(
                 box_picture(f"{identity}-{number}", f"{box.method} {box.number}: {box.rule}", plane).svg()
@@ -38,34 +38,34 @@ def discovery(found: Discovery, place: int, cautions: Cautions) -> dict[str, Any
     if boxes:
         tables = [
             Table(
-                f"{identity}-boxes", f"Boxes in which {found.condition}", box_table([found]), columns=_BOXES
+                f"{identity}-boxes", f"Boxes in which {result.condition}", box_table([result]), columns=_BOXES
             ),
             Table(
                 f"{identity}-limits",
-                f"Limits of these boxes, {found.condition}",
-                limit_table([found]),
+                f"Limits of these boxes, {result.condition}",
+                limit_table([result]),
                 columns=_LIMITS,
             ),
             Table(
                 f"{identity}-trajectory",
-                f"Peeling trajectories, {found.condition}",
-                trajectory_table([found]),
+                f"Peeling trajectories, {result.condition}",
+                trajectory_table([result]),
                 most=0,
             ),
             Table(
                 f"{identity}-settings",
-                f"Rows and their boxes, {found.condition}",
-                setting_table([found]),
+                f"Rows and their boxes, {result.condition}",
+                setting_table([result]),
                 most=0,
             ),
         ]
-    refused = [f"{found.condition}: {found.refused}"] if found.refused else []
+    refused = [f"{result.condition}: {result.refused}"] if result.refused else []
     return {
-        "condition": found.condition,
-        "title": found.title,
-        "nothing_found": found.nothing_found,
+        "condition": result.condition,
+        "title": result.title,
+        "nothing_found": result.nothing_found,
         "rules": [{"name": f"{box.method} {box.number}", "rule": box.rule, **box.figures} for box in boxes],
-        "refs": cautions.refer([*refused, *found.notes]),
+        "refs": cautions.refer([*refused, *result.notes]),
         "panels": panels,
         "left_out": left_out,
         "boxes": len(boxes),

@@ -13,22 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
 from palaestrai_mosaik.design.few import significance_level
-from palaestrai_mosaik.design.methods import MethodDisplay
 from palaestrai_mosaik.design.methods.significance import INSEPARABLE, P_ADJUSTED
 from palaestrai_mosaik.design.model import SamplerSpec
 
 from .data import ReportData
-from .indices import leading_method, marks, method_of, pair_marks, players, ranked
+from .indices import LeadingIndices, leading_indices, marks, pair_marks
 from .numbers import Mark
 from .verdict import constant, lost, verdicts, warning
 from .wording import Fact, Sentence, caution, fact, worded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: shares of the variance below this are not worth a sentence
 SMALL = 0.05
@@ -72,7 +67,7 @@ def first_fact(data: ReportData, outcome: str) -> Fact:
 def shares(
     outcome: str,
     alone: Mapping[str, Mark],
-    found: Mapping[str, Mark],
+    total: Mapping[str, Mark],
     order: Sequence[str],
     noise: bool = False,
 ) -> Iterator[Fact]:
@@ -81,13 +76,13 @@ def shares(
     Args:
         outcome: its name.
         alone: the shares without interactions.
-        found: the shares.
+        total: the shares.
         order: the factors, the most important one first.
         noise: whether the shares contain noise that nothing can separate.
     """
-    named = [factor for i, factor in enumerate(order[:_MOST_NAMED]) if not i or found[factor].value >= SMALL]
+    named = [factor for i, factor in enumerate(order[:_MOST_NAMED]) if not i or total[factor].value >= SMALL]
     for i, factor in enumerate(named):
-        mark, first = found[factor], alone.get(factor)
+        mark, first = total[factor], alone.get(factor)
         common = {"factor": factor, "mark": mark, "outcome": outcome if i == 0 else None}
         if not sure(mark):
             yield fact("no_share", factor=factor, mark=mark, interactions=first is not None)
@@ -98,7 +93,7 @@ def shares(
         else:
             yield fact("share_with_interactions", first=first, noise=noise, **common)
     used_marks = (
-        chain(found[factor] for factor in named),
+        chain(total[factor] for factor in named),
         (alone[factor] for factor in named if factor in alone),
     )
     if any(map(beyond, chain(*used_marks))):
@@ -129,74 +124,68 @@ def too_small(marks: Iterable[Mark], sampler: SamplerSpec, rows: int) -> Iterato
 
 
 def _sensitivity(data: ReportData, outcome: str) -> Iterator[Fact]:
-    rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
-    name = leading_method(rows)
-    if name is None:
+    leading = leading_indices(data.spec, data.sensitivity[data.sensitivity["outcome"] == outcome])
+    if leading is None:
         return
-    method_rows = rows[rows["method"] == name]
-    method = method_of(name, method_rows)
-    leading_marks = marks(method_rows, method.leading)
-    real = players(data.spec)
-    order = [factor for factor in ranked(leading_marks) if factor in real and leading_marks[factor].known]
-    if not order:
-        why = data.refused.get((outcome, name), "too few runs are left")
-        yield fact("nothing_known", title=method.title, why=why)
+    if not leading.order:
+        why = data.refused.get((outcome, leading.method), "too few runs are left")
+        yield fact("nothing_known", title=leading.display.title, why=why)
         return
-    if method.share:
-        indices = (leading_marks, _alone(method, method_rows))
-        seen = [index[factor] for index in indices for factor in order if factor in index]
-        yield from too_small(seen, data.spec.sampler, len(data.values))
-    tests, level = marks(method_rows, P_ADJUSTED), significance_level(data.spec.analysis.confidence)
-    named = [factor for factor in order if factor in tests and tests[factor].value <= level]
-    largest = {
-        "outcome": outcome,
-        "index": method.leading,
-        "factor": order[0],
-        "mark": leading_marks[order[0]],
-        "pairs": bool(method.pairs and pair_marks(method_rows, method.pairs)),
-    }
-    remarks = data.remarks.get((outcome, name), ())
-    if named:
-        noise = any(text.startswith(INSEPARABLE) for text in remarks)
-        yield from _ranking(outcome, name, method, method_rows, named, noise)
-    elif tests:
-        yield fact("all_by_noise", level=level, **largest)
-    else:
-        yield fact("no_test", **largest)
-    yield from _small(method, leading_marks, order)
-    if named:
-        yield _noise(named, [factor for factor in order if factor not in named], level)
-        if method.share and method.pairs:
-            yield from _interactions(pair_marks(method_rows, method.pairs))
+    if leading.display.share:
+        indices = (leading.marks, _alone(leading))
+        shown = [index[factor] for index in indices for factor in leading.order if factor in index]
+        yield from too_small(shown, data.spec.sampler, len(data.values))
+    remarks = data.remarks.get((outcome, leading.method), ())
+    yield from _effects(data, outcome, leading, any(text.startswith(INSEPARABLE) for text in remarks))
     yield from map(warning, remarks)
 
 
-def _ranking(
-    outcome: str, name: str, method: MethodDisplay, rows: pd.DataFrame, order: list[str], noise: bool
-) -> Iterator[Fact]:
-    """Yield the ranking of the factors in ``order``, as far as it is certain."""
-    leading_marks, alone = marks(rows, method.leading), _alone(method, rows)
-    top = leading_marks[order[0]]
-    if math.isfinite(top.low) and top.low <= 0:
-        yield fact(
-            "size_unknown", factors=order, outcome=outcome, index=method.leading, factor=order[0], mark=top
-        )
-        return
-    if method.share:
-        yield from shares(outcome, alone, leading_marks, order, noise)
+def _effects(data: ReportData, outcome: str, leading: LeadingIndices, noise: bool) -> Iterator[Fact]:
+    """Yield the factors with an effect, those without, and the interactions.
+
+    Args:
+        data: the data of the report.
+        outcome: name of the outcome.
+        leading: its indices.
+        noise: whether shares contain noise that nothing can separate.
+    """
+    display, order = leading.display, leading.order
+    tests, level = marks(leading.rows, P_ADJUSTED), significance_level(data.spec.analysis.confidence)
+    named = [factor for factor in order if factor in tests and tests[factor].value <= level]
+    of_pairs = pair_marks(leading.rows, display.pairs) if display.pairs else {}
+    if named:
+        yield from _ranking(outcome, leading, named, noise)
     else:
-        sizes = [(factor, leading_marks[factor]) for factor in order[:_MOST_NAMED]]
-        if method.leading == "mu_star":
-            yield fact("moves", outcome=outcome, marks=sizes)
-        else:
-            yield fact("matters", outcome=outcome, index=method.leading, marks=sizes)
-    if name != "anova":
-        yield from _order(leading_marks, order)
+        largest = {"factor": order[0], "mark": leading.marks[order[0]], "pairs": bool(of_pairs)}
+        common = {"outcome": outcome, "index": display.leading, **largest}
+        yield fact("all_by_noise", level=level, **common) if tests else fact("no_test", **common)
+    yield from _small(leading)
+    if named:
+        yield _noise(named, [factor for factor in order if factor not in named], level)
+        if display.share:
+            yield from _interactions(of_pairs)
 
 
-def _alone(method: MethodDisplay, rows: pd.DataFrame) -> dict[str, Mark]:
+def _ranking(outcome: str, leading: LeadingIndices, order: list[str], noise: bool) -> Iterator[Fact]:
+    """Yield the ranking of the factors in ``order``, as far as it is certain."""
+    index, top = leading.display.leading, leading.marks[order[0]]
+    if math.isfinite(top.low) and top.low <= 0:
+        yield fact("size_unknown", factors=order, outcome=outcome, index=index, factor=order[0], mark=top)
+        return
+    sizes = [(factor, leading.marks[factor]) for factor in order[:_MOST_NAMED]]
+    if leading.display.share:
+        yield from shares(outcome, _alone(leading), leading.marks, order, noise)
+    elif index == "mu_star":
+        yield fact("moves", outcome=outcome, marks=sizes)
+    else:
+        yield fact("matters", outcome=outcome, index=index, marks=sizes)
+    if leading.method != "anova":
+        yield from _order(leading.marks, order)
+
+
+def _alone(leading: LeadingIndices) -> dict[str, Mark]:
     """Return the shares of factors without interactions, if the leading index includes these."""
-    return marks(rows, "S1") if method.leading == "ST" else {}
+    return marks(leading.rows, "S1") if leading.display.leading == "ST" else {}
 
 
 def _noise(named: Sequence[str], unnamed: Sequence[str], level: float) -> Fact:
@@ -221,13 +210,13 @@ def _order(leading_marks: Mapping[str, Mark], order: list[str]) -> Iterator[Fact
         yield fact("order_open", factors=[order[0], *rivals])
 
 
-def _small(method: MethodDisplay, leading_marks: Mapping[str, Mark], order: list[str]) -> Iterator[Fact]:
+def _small(leading: LeadingIndices) -> Iterator[Fact]:
     """Yield the factors that are negligible."""
-    if not method.share or method.leading == "S1":
+    if not leading.display.share or leading.display.leading == "S1":
         return
-    small = [f for f in order if math.isfinite(leading_marks[f].high) and leading_marks[f].high < SMALL]
+    small = [factor for factor in leading.order if -math.inf < leading.marks[factor].high < SMALL]
     if len(small) > 2 * _MOST_NAMED:
-        yield fact("many_small", small=len(small), all=len(order), limit=SMALL)
+        yield fact("many_small", small=len(small), all=len(leading.order), limit=SMALL)
     elif small:
         yield fact("few_small", factors=small, limit=SMALL)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.design.methods import METHODS, MethodDisplay
@@ -61,9 +62,9 @@ def pair_marks(rows: pd.DataFrame, index: str) -> dict[tuple[str, str], Mark]:
     }
 
 
-def ranked(found: dict[str, Mark]) -> list[str]:
+def ranked(values: dict[str, Mark]) -> list[str]:
     """Return the factors in descending order of their values, unknown values last."""
-    return sorted(found, key=lambda name: (not found[name].known, -found[name].value, name))
+    return sorted(values, key=lambda name: (not values[name].known, -values[name].value, name))
 
 
 def leading_method(rows: pd.DataFrame) -> str | None:
@@ -72,6 +73,37 @@ def leading_method(rows: pd.DataFrame) -> str | None:
     order = [name for name in METHODS if name in methods] or methods
     answered = set(rows.loc[rows["value"].notna(), "method"])
     return next((name for name in order if name in answered), next(iter(order), None))
+
+
+@dataclass(frozen=True)
+class LeadingIndices:
+    """The indices of one outcome by its leading method.
+
+    Attributes:
+        method: name of the method.
+        display: how reports show it.
+        rows: its indices.
+        marks: the value of its leading index, by factor.
+        order: the axes and groups with a known value of that index, the largest first.
+    """
+
+    method: str
+    display: MethodDisplay
+    rows: pd.DataFrame
+    marks: Mapping[str, Mark]
+    order: list[str]
+
+
+def leading_indices(spec: DesignSpec, rows: pd.DataFrame) -> LeadingIndices | None:
+    """Return the leading indices among the ``rows`` of one outcome; ``None`` without any."""
+    name = leading_method(rows)
+    if name is None:
+        return None
+    method_rows = rows[rows["method"] == name]
+    display = method_of(name, method_rows)
+    leading, real = marks(method_rows, display.leading), players(spec)
+    order = [player for player in ranked(leading) if player in real and leading[player].known]
+    return LeadingIndices(name, display, method_rows, leading, order)
 
 
 def leading_factors(spec: DesignSpec, sensitivity: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -88,18 +120,13 @@ def leading_factors(spec: DesignSpec, sensitivity: pd.DataFrame, names: Sequence
 
 def important(spec: DesignSpec, rows: pd.DataFrame) -> dict[str, int]:
     """Return the rank of each factor by its importance to the outcome of ``rows``; empty without an analysis."""
-    name = leading_method(rows)
-    if name is None:
+    leading = leading_indices(spec, rows)
+    if leading is None or not leading.order:
         return {}
-    method_rows = rows[rows["method"] == name]
-    leading_marks = marks(method_rows, method_of(name, method_rows).leading)
-    order = [player for player in ranked(leading_marks) if leading_marks[player].known]
-    if not order:
-        return {}
-    ranks = {player: rank for rank, player in enumerate(order)}
+    ranks = {player: rank for rank, player in enumerate(leading.order)}
     return {
         factor.name: min(
-            ranks.get(player or "", len(order)) for player in (factor.name, axis.name, axis.group)
+            ranks.get(player or "", len(ranks)) for player in (factor.name, axis.name, axis.group)
         )
         for axis in spec.axes
         for factor in axis.factors

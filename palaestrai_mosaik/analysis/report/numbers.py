@@ -147,15 +147,19 @@ def column(marks: Sequence[Mark], *, smallest: bool = False) -> Column:
     if halves:
         decimals = 1 - _magnitude(halves[len(halves) // 2])
     else:
-        nonzero = [end / unit for end in ends if end]
-        most, least = 3 - _magnitude(max(nonzero)), 1 - _magnitude(min(nonzero))
-        decimals = max(most, least if smallest else min(least, most + 1))
+        decimals = _decimals([end / unit for end in ends if end], smallest)
         if decimals > _MOST_DECIMALS and smallest:
             return Column(tuple(typeset(mark.value, 3) for mark in marks))
     decimals = max(0, min(decimals, _MOST_DECIMALS))
     while decimals and all(f"{end / unit:.{decimals}f}".endswith("0") for end in ends):
         decimals -= 1
     return Column(tuple(_interval(mark, decimals, exponent) for mark in marks), exponent)
+
+
+def _decimals(sizes: Sequence[float], smallest: bool) -> int:
+    """Return the decimals of values without intervals, given their absolute values other than 0."""
+    most, least = 3 - _magnitude(max(sizes)), 1 - _magnitude(min(sizes))
+    return max(most, least if smallest else min(least, most + 1))
 
 
 def _magnitude(value: float) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.analysis.results import labels
+from palaestrai_mosaik.analysis.results import labels, level_labels
 from palaestrai_mosaik.design.model import INACTIVE, Axis, Factor, OutcomeSpec
 from palaestrai_mosaik.types.arrays import FloatArray
 
@@ -78,10 +78,7 @@ def factor_axes(data: ReportData, outcome: str) -> list[HorizontalAxis]:
 
 def _zipped(axis: Axis, values: Sequence[Mapping[str, Any]]) -> HorizontalAxis:
     texts = labels(axis.factors, values)
-    names = tuple(
-        " + ".join(dict.fromkeys(names_of_level))
-        for names_of_level in zip(*(f.labels for f in axis.factors), strict=True)
-    )
+    names = level_labels(axis.factors)
     indices = [math.nan if text is None else float(names.index(text)) for text in texts]
     return HorizontalAxis(axis.name, axis.name, np.array(indices), names)
 

@@ -27,7 +27,7 @@ from . import factors, sections, tables
 from .beside import beside
 from .best import Best
 from .cautions import Cautions
-from .data import ReportData
+from .data import ReportData, log_of
 from .discoveries import discovery
 from .headline import headline
 from .numbers import duration, percent
@@ -188,11 +188,10 @@ def _links(data: ReportData, directory: Path, uid: str) -> list[tuple[str, str]]
     document = data.documents.get(uid)
     if document is None or data.folder is None:
         return []
-    stem = PurePosixPath(document).stem
     candidates = [
         ("document", data.folder / document),
-        ("log", data.folder / "jobs" / f"{stem}.log"),
-        ("theatre", directory / THEATRE / f"{stem}.html"),
+        ("log", data.folder / log_of(document)),
+        ("theatre", directory / THEATRE / f"{PurePosixPath(document).stem}.html"),
     ]
     start = os.path.abspath(directory)
     return [

@@ -21,23 +21,23 @@ MOST_DRAWN = 30
 _COLUMNS = ("level", "scenarios", "lost", "mean", "worst", "percentile", *DRAWN["regret"], SATISFICING)
 
 
-def robustness(found: Robustness, place: int, cautions: Cautions) -> dict[str, Any]:
+def robustness(result: Robustness, number: int, cautions: Cautions) -> dict[str, Any]:
     """Return the content of the section on one outcome, or on one condition."""
-    identity = f"robustness-{place}"
-    metrics = metric_table(found)
-    part = f"robustness by {' and '.join(found.by)}"
+    identity = f"robustness-{number}"
+    metrics = metric_table(result)
+    part = f"robustness by {' and '.join(result.by)}"
     return {
-        "title": found.title,
-        "better": found.better,
-        "kind": found.drawn,
-        "over": " and ".join(found.over),
-        "confidence": f"{100 * found.confidence:g}",
-        "refs": cautions.refer(found.warnings, part),
-        "picture": _picture(found, identity),
+        "title": result.title,
+        "better": result.better,
+        "kind": result.drawn,
+        "over": " and ".join(result.over),
+        "confidence": f"{100 * result.confidence:g}",
+        "refs": cautions.refer(result.warnings, part),
+        "picture": _picture(result, identity),
         "left_out": max(0, len(metrics) - MOST_DRAWN),
         "tables": [
-            Table(f"{identity}-levels", f"Robustness of {found.title}", metrics, columns=_COLUMNS),
-            Table(f"{identity}-scenarios", f"Each scenario, {found.title}", found.scenarios, most=0),
+            Table(f"{identity}-levels", f"Robustness of {result.title}", metrics, columns=_COLUMNS),
+            Table(f"{identity}-scenarios", f"Each scenario, {result.title}", result.scenarios, most=0),
         ],
     }
 

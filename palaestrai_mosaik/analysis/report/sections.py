@@ -17,13 +17,13 @@ from palaestrai_mosaik.analysis.comparison.studentized import NO_DIFFERENCE
 from palaestrai_mosaik.design.methods import MethodDisplay
 from palaestrai_mosaik.text import count, joined
 
-from ..missing_runs import executed_text
+from ..missing_runs import used_text
 from . import tables
 from .best import best_of, better_of, is_crossed, uncertain
 from .compared import TITLES, Compared
 from .data import LearningData, ReportData, SearchData
 from .headline import beyond, facts, first_fact
-from .indices import leading_method, marks, method_of, pair_marks, pairs, players, ranked, singles
+from .indices import leading_indices, marks, method_of, pair_marks, pairs, players, ranked, singles
 from .numbers import Mark, slug
 from .outcomes import coordinates, factor_axes, outcome_axis, outcome_spec
 from .pictures.canvas import Picture, limits, wide
@@ -73,22 +73,12 @@ def _leading_effects(data: ReportData, outcome: str) -> Block | None:
     )
     if differences is not None and data.spec.analysis.compare:
         return differences
-    rows = data.sensitivity[data.sensitivity["outcome"] == outcome]
-    name = leading_method(rows)
-    if name is None:
+    leading = leading_indices(data.spec, data.sensitivity[data.sensitivity["outcome"] == outcome])
+    if leading is None or not leading.order:
         return differences
-    method_rows = rows[rows["method"] == name]
-    method = method_of(name, method_rows)
-    leading_marks = marks(method_rows, method.leading)
-    real = players(data.spec)
-    order = [factor for factor in ranked(leading_marks) if factor in real and leading_marks[factor].known][
-        :MOST_EFFECTS
-    ]
-    if not order:
-        return differences
-    rows_ = tuple(Row(factor, (leading_marks[factor],)) for factor in order)
-    title = f"{outcome}: {method.title} ({method.leading.replace('mu_star', 'mu*')})"
-    return _index_block(data, outcome, method, title, rows_)
+    rows = tuple(Row(factor, (leading.marks[factor],)) for factor in leading.order[:MOST_EFFECTS])
+    title = f"{outcome}: {leading.display.title} ({leading.display.leading.replace('mu_star', 'mu*')})"
+    return _index_block(data, outcome, leading.display, title, rows)
 
 
 def _index_block(
@@ -232,19 +222,7 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
     title = f"{method.title}: {' and '.join(series)}"
     block = _index_block(data, name, method, title, drawn, series)
     big = wide(f"{identity}-rows", lambda picture_id, width: rows_picture(picture_id, title, [block], width))
-    plane, cells = Markup(""), Markup("")
-    sigma = marks(rows, "sigma") if method_name == "morris" else {}
-    if sigma:
-        points = [(f, marks_by_index["mu_star"][f], sigma[f].value) for f in order if f in sigma]
-        plane = wide(
-            f"{identity}-plane",
-            lambda picture_id, width: morris_plane(picture_id, "Size and spread of effects", points, width),
-        )
     of_pairs = pair_marks(rows, method.pairs) if method.pairs else {}
-    if of_pairs:
-        names = [f for f in order if any(f in pair for pair in of_pairs)][:MOST_CELLS]
-        heading = f"Interactions of pairs ({method.pairs})"
-        cells = heat_map(f"{identity}-pairs", heading, names, of_pairs, str(method.pairs)).svg()
     outside = method.share and any(
         beyond(mark) for index in marks_by_index.values() for mark in index.values()
     )
@@ -260,8 +238,8 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
         "refs": cautions.refer([*remarks, *([caution("beyond")] if outside else [])], name, method.title),
         "intervals": any(mark.spread for row in drawn for mark in row.marks),
         "big": big,
-        "plane": plane,
-        "cells": cells,
+        "plane": _plane(identity, rows, order) if method_name == "morris" else Markup(""),
+        "cells": _cells(identity, method, of_pairs, order) if of_pairs else Markup(""),
         "says": method.says,
         "factors": len(order),
         "most": MOST_ROWS_DRAWN,
@@ -269,10 +247,29 @@ def _method(data: ReportData, name: str, method_name: str, method: MethodDisplay
     }
 
 
+def _plane(identity: str, rows: pd.DataFrame, order: Sequence[str]) -> Markup:
+    """Draw the size and spread of the effects by Morris' method."""
+    mu_star, sigma = marks(rows, "mu_star"), marks(rows, "sigma")
+    points = [(factor, mu_star[factor], sigma[factor].value) for factor in order if factor in sigma]
+    if not points:
+        return Markup("")
+    return wide(
+        f"{identity}-plane",
+        lambda picture_id, width: morris_plane(picture_id, "Size and spread of effects", points, width),
+    )
+
+
+def _cells(
+    identity: str, method: MethodDisplay, of_pairs: Mapping[tuple[str, str], Mark], order: Sequence[str]
+) -> Markup:
+    """Draw the interactions of pairs of factors."""
+    names = [factor for factor in order if any(factor in pair for pair in of_pairs)][:MOST_CELLS]
+    heading = f"Interactions of pairs ({method.pairs})"
+    return heat_map(f"{identity}-pairs", heading, names, of_pairs, str(method.pairs)).svg()
+
+
 def _used(rows: pd.DataFrame) -> str:
-    used, lost, executed = (int(rows[name].iloc[0]) for name in ("used", "lost", "executed"))
-    caption = (f"{count(used, 'run')} used", executed_text(used, executed), f"{lost:,} lost" if lost else "")
-    return ", ".join(filter(None, caption))
+    return used_text(*(int(rows[name].iloc[0]) for name in ("used", "executed", "lost")))
 
 
 def _distribution(data: ReportData, name: str) -> View | None:
@@ -482,9 +479,9 @@ def _fresh(best: pd.DataFrame) -> dict[str, int]:
     return {"planned": int(planned), "lost": int(planned - finished)}
 
 
-def learning(data: LearningData, place: int, cautions: Cautions) -> View:
+def learning(data: LearningData, number: int, cautions: Cautions) -> View:
     """Return learning curves as a picture with its table."""
-    identity = f"learning-{place}"
+    identity = f"learning-{number}"
     levels = list(dict.fromkeys(map(str, data.lines["level"])))
     banded = bool(data.lines["low"].notna().any()) and len(levels) <= MOST_BANDS
     longest = int(data.lines.groupby("level")["episode"].count().max())

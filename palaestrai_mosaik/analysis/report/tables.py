@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.model import INACTIVE
 
+from ..comparison.robustness import METRIC_TITLES
 from .best import better_of
 from .compared import Compared, count_seeds
 from .data import ReportData
@@ -40,11 +41,7 @@ _TITLES = {
     "present": "share of resamples",
     "importance_rank": "rank of importance",
     "S1_rank": "rank by S1",
-    "percentile": "90 % at least",
-    "mean_variance": "mean-variance",
-    "regret_max": "max regret",
-    "regret_percentile": "90 % regret",
-    "regret_mean": "mean regret",
+    **METRIC_TITLES,
     "best": "best by",
     "ST_rank": "rank by ST",
     "settings_all": "settings with all seeds",
@@ -117,9 +114,7 @@ class Table:
             "open": len(frame) <= MOST_OPEN,
             "more_columns": len(names) > sum(len(table_column["of"]) for table_column in columns),
             "columns": columns,
-            "body": list(zip(*(table_column["cells"] for table_column in columns), strict=True))
-            if columns
-            else [],
+            "body": list(zip(*(table_column["cells"] for table_column in columns), strict=True)),
             "files": files if any(files) else [],
         }
 

@@ -61,10 +61,10 @@ class Sentence:
         return plain(self.text)
 
 
-def worded(one: Fact) -> Sentence:
+def worded(statement: Fact) -> Sentence:
     """Put a fact into words."""
-    macro = getattr(_sentences(), one.kind)
-    return Sentence(Markup(re.sub(r"[ \n]+", " ", macro(**one.values)).strip()), one.caution)
+    macro = getattr(_sentences(), statement.kind)
+    return Sentence(Markup(re.sub(r"[ \n]+", " ", macro(**statement.values)).strip()), statement.caution)
 
 
 def plain(text: Markup) -> str:

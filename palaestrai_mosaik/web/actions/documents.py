@@ -54,7 +54,7 @@ def start(source: Source, body: Body) -> dict[str, Any]:
     # problems with keys are reported here; the process checks everything else before the run starts
     document = loads(text, name, parse(settings))
     path = workplace.write(name, text)
-    arguments = ["start", str(path), *(argument for process in settings for argument in ("--set", process))]
+    arguments = ["start", str(path), *(argument for setting in settings for argument in ("--set", setting))]
     process = workplace.start(f"start {document.uid}", [*arguments, *allowed(workplace)])
     return {"done": f"started {document.uid!r} as process {process.process.pid}", "key": process.key}
 
@@ -90,29 +90,29 @@ def allowed(workplace: Workplace) -> list[str]:
     return [] if modules is None else ["--allow-modules", ",".join(modules)]
 
 
-def _facts(source: Source, workplace: Workplace, one: Started) -> dict[str, Any]:
+def _facts(source: Source, workplace: Workplace, process: Started) -> dict[str, Any]:
     # read the code first: an ended process has recorded everything, and the page does not ask again
-    code = one.code
-    if one.run is None and one.folder is None:
+    code = process.code
+    if process.run is None and process.folder is None:
         if code is not None:
             source.look_again()
-        one.run = _run_of(source, one)
+        process.run = _run_of(source, process)
     return {
-        "key": one.key,
-        "title": one.title,
-        "since": one.since,
-        "process": one.process.pid,
+        "key": process.key,
+        "title": process.title,
+        "since": process.since,
+        "process": process.process.pid,
         "code": code,
-        "run": one.run,
-        "log": str(one.log.relative_to(workplace.files)),
+        "run": process.run,
+        "log": str(process.log.relative_to(workplace.files)),
     }
 
 
-def _run_of(source: Source, one: Started) -> str | None:
+def _run_of(source: Source, process: Started) -> str | None:
     """Return the instance that a process records, if it has started one."""
     runs = source.store.runs()
-    recent = pd.to_datetime(runs["started"], utc=True) >= one.since - _EARLIER
-    matching = runs[recent & (runs["pid"] == one.process.pid) & (runs["host"] == socket.gethostname())]
+    recent = pd.to_datetime(runs["started"], utc=True) >= process.since - _EARLIER
+    matching = runs[recent & (runs["pid"] == process.process.pid) & (runs["host"] == socket.gethostname())]
     return None if matching.empty else str(matching["run"].iloc[-1])
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
-from ..resources import Maker, ResourceError, Source, find
+from ..resources import Registry, ResourceError, Source
 from ..workplace import Workplace
 
 logger = logging.getLogger(__name__)
 
-_ACTIONS: dict[tuple[str, ...], Maker] = {}
+#: registers actions, which are called with the :class:`~..resources.Source`, the parts of the path that are in braces,
+#: and the :class:`Body`, and return a mapping with ``done``, a sentence that describes their effect
+action = Registry("action")
 
 
 class Refused(PalaestraiMosaikError):
@@ -57,20 +59,6 @@ class Body(dict[str, Any]):
         return value
 
 
-def action(path: str) -> Callable[[Maker], Maker]:
-    """Register a function as the action at ``path``, such as ``run/{run}/cancel``.
-
-    It is called with the :class:`~..resources.Source`, the parts of the path that are in braces, and the :class:`Body`.
-    It returns a mapping with ``done``, a sentence that describes its effect.
-    """
-
-    def add(maker: Maker) -> Maker:
-        _ACTIONS[tuple(path.split("/"))] = maker
-        return maker
-
-    return add
-
-
 def perform(source: Source, path: str, body: Mapping[str, Any]) -> object:
     """Perform the action at ``path``, and return its answer.
 
@@ -79,9 +67,9 @@ def perform(source: Source, path: str, body: Mapping[str, Any]) -> object:
         Refused: the action is not possible now.
         PalaestraiMosaikError: the run does not exist, or a document has problems.
     """
-    act, variables = find("action", path, _ACTIONS)
+    function, variables = action.find(path)
     try:
-        answer: object = act(source, *variables, Body(body))
+        answer = function(source, *variables, Body(body))
     except PalaestraiMosaikError as error:
         logger.info("%s: refused: %s", path, error)
         raise

@@ -77,14 +77,14 @@ def agents_with_several_bodies(store: Store, uid: str) -> list[str]:
     return sorted(has_many_bodies(store, uid, None, BodyChoice()))
 
 
-_KNOWN: WeakKeyDictionary[Store, dict[str, BodyOutcomes]] = WeakKeyDictionary()
+_OUTCOMES: WeakKeyDictionary[Store, dict[str, BodyOutcomes]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
 def outcomes_of_bodies(store: Store, uid: str) -> BodyOutcomes:
     """Return the shared outcomes of the bodies of a run, the same object for the same store and run."""
     with _LOCK:
-        by_run = _KNOWN.setdefault(store, {})
+        by_run = _OUTCOMES.setdefault(store, {})
         if uid not in by_run and len(by_run) >= _MOST:
             del by_run[next(iter(by_run))]
         return by_run.setdefault(uid, BodyOutcomes())

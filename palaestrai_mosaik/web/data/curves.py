@@ -17,6 +17,7 @@ from palaestrai_mosaik.text import escape_control_characters
 from ..extremes import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource
 from .bodies import agents_with_several_bodies, by_member, outcomes_of_bodies
+from .episodes import is_running
 from .grid import has_topology
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     if not unread:
         # an episode that was cut short is not counted, but is the last of its phase
         done = int(phases["episodes_done"].sum() + phases["reason"].notna().sum()) + evaluations
-        bodies.look(store, uid, done, lambda: _is_running(store, uid))
+        bodies.look(store, uid, done, lambda: is_running(store, uid))
     with_statistics = query.flag("statistics", True)
     size = _size_of_statistics(store, uid) if with_statistics else 0
     ended = phases["reason"].notna().sum()
@@ -102,20 +103,24 @@ def compare(source: Source, query: Query) -> dict[str, Any]:
     store = source.store
     uids = [store.find_run(run) for run in runs]
     table = store.runs(uids).set_index("run").loc[uids]
-    documents = [dict(_leaves(store.document(uid))) for uid in uids]
-    paths = list(dict.fromkeys(path for document in documents for path in document))
-    missing = object()
-    different = [
-        {"path": path, "values": [document.get(path) for document in documents]}
-        for path in paths
-        if any(document.get(path, missing) != documents[0].get(path, missing) for document in documents[1:])
-    ]
+    different = _differences([dict(_leaves(store.document(uid))) for uid in uids])
     names = ("document", "status", "seed", "duration", "episodes", "steps")
     facts = [
         {"run": uid, "grid": has_topology(store, uid), **{name: row[name] for name in names}}
         for uid, (_, row) in zip(uids, table.iterrows(), strict=True)
     ]
     return {"runs": facts, "differences": different, "outcomes": _side_by_side(store, uids)}
+
+
+def _differences(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the paths at which documents differ, with the value in each."""
+    paths = dict.fromkeys(path for document in documents for path in document)
+    missing = object()
+    return [
+        {"path": path, "values": [document.get(path) for document in documents]}
+        for path in paths
+        if any(document.get(path, missing) != documents[0].get(path, missing) for document in documents[1:])
+    ]
 
 
 def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
@@ -134,10 +139,6 @@ def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
                 row[fold][index] = float(group[fold].mean())
                 row[f"last_{fold}"][index] = float(last[fold].mean())
     return [{**dict(zip(_KEYS, key, strict=True)), **row} for key, row in rows.items()]
-
-
-def _is_running(store: Store, uid: str) -> bool:
-    return bool((store.run_rows(store.run_ids([uid]).values())["status"] == "running").any())
 
 
 def _of_episodes(rows: pd.DataFrame, every: Mapping[int, int]) -> Iterator[dict[str, Any]]:

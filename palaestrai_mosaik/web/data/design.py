@@ -65,7 +65,7 @@ def rows(source: Source, query: Query) -> dict[str, Any]:
     ``rows`` is the total number of rows. ``cells`` and ``runs`` are those of :func:`design`, with runs counted over all
     rows; ``values`` has the column of each factor.
     """
-    return _rows(watch(source).folder, query.integer("from", 0) or 0)
+    return _rows(watch(source).folder, query.integer("from", 0))
 
 
 def _rows(folder: DesignFolder, first: int) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def states(source: Source, query: Query) -> dict[str, Any]:
     """
     design_watch = watch(source)
     current = design_watch.states()
-    since = query.integer("since", 0) or 0
+    since = query.integer("since", 0)
     chosen = (
         np.flatnonzero(current.changed > since)
         if since <= current.version

@@ -21,10 +21,10 @@ from palaestrai_mosaik.analysis.discovery import Discovery, discoveries_asked_fo
 from palaestrai_mosaik.analysis.discovery.plane import GROUPS, plane_of
 from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
 from palaestrai_mosaik.analysis.report.indices import marks, method_of, players, ranked
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.analysis.results import Results, or_reason
 from palaestrai_mosaik.analysis.sensitivity import SensitivityResult, sensitivity
 from palaestrai_mosaik.design.methods.pawn import IRRELEVANT
-from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, StoreError
+from palaestrai_mosaik.errors import DocumentError, StoreError
 
 from ..resources import Query, ResourceError, Source, resource
 from .design_watch import DesignWatch, watch
@@ -64,16 +64,19 @@ class DesignAnalysis:
     def _analyse(self, results: Results) -> dict[str, Any]:
         names = [outcome.name for outcome in results.outcome_specs]
         lost = count_missing_runs(results.outcomes(), names)
-        indices = sensitivity(results, progress=self._told("indices"))
-        comparisons, notes = self._compare(results)
+        indices = sensitivity(results, progress=self._progress_of("indices"))
+        comparisons, reason = or_reason(
+            lambda: compare_design(results, progress=self._progress_of("comparisons"))
+        )
+        notes = [f"no comparison: {reason}"] * bool(reason)
         if not indices:
             name = results.spec.sampler.name
             notes.append(
                 f"no sensitivity indices: the design names no method, and none fits {name} by default"
             )
-        discoveries, reason = discoveries_asked_for(results, self._told("boxes"))
+        discoveries, reason = discoveries_asked_for(results, self._progress_of("boxes"))
         notes += [f"no boxes: {reason}"] * bool(reason)
-        robustness, reason = robustness_design(results, self._told("robustness"))
+        robustness, reason = robustness_design(results, self._progress_of("robustness"))
         notes += [f"no robustness: {reason}"] * bool(reason)
         return {
             "runs": {name: lost[name] for name in ("runs", "executed", "failed", "missing")},
@@ -86,17 +89,7 @@ class DesignAnalysis:
             "notes": notes,
         }
 
-    def _compare(self, results: Results) -> tuple[list[Comparison], list[str]]:
-        """Return the comparisons, or a note with the reason for their absence."""
-        try:
-            return compare_design(results, progress=self._told("comparisons")), []
-        except PalaestraiMosaikError as error:
-            # subclasses have causes other than the comparison
-            if type(error) is not PalaestraiMosaikError:
-                raise
-            return [], [f"no comparison: {error}"]
-
-    def _told(self, what: str) -> ProgressCallback:
+    def _progress_of(self, what: str) -> ProgressCallback:
         def tell(done: int, total: int) -> None:
             self.progress = what, done, total
             if self.listener is not None:
@@ -105,41 +98,39 @@ class DesignAnalysis:
         return tell
 
 
-def _method(results: Results, one: SensitivityResult) -> dict[str, Any]:
-    display = method_of(one.method, one.frame)
-    leading = marks(one.frame, display.leading)
+def _method(results: Results, result: SensitivityResult) -> dict[str, Any]:
+    display = method_of(result.method, result.frame)
+    leading = marks(result.frame, display.leading)
     irrelevant = leading[IRRELEVANT].value if IRRELEVANT in leading else None
-    of_players = one.frame[one.frame["factor"].isin(players(results.spec))]
+    of_players = result.frame[result.frame["factor"].isin(players(results.spec))]
     return {
-        **{"outcome": one.outcome, "method": one.method, "title": display.title, "says": display.says},
+        **{"outcome": result.outcome, "method": result.method, "title": display.title, "says": display.says},
         "bars": list(display.bars),
         "leading": display.leading,
         "irrelevant": irrelevant,
         "ranked": ranked(marks(of_players, display.leading)),
-        **{"used": one.used, "lost": one.lost, "executed": one.executed},
-        "refused": one.refused or None,
-        "notes": list(one.notes),
-        "frame": one.frame,
+        **{"used": result.used, "lost": result.lost, "executed": result.executed},
+        "refused": result.refused or None,
+        "notes": list(result.notes),
+        "frame": result.frame,
     }
 
 
-def _comparison(one: Comparison) -> dict[str, Any]:
+def _comparison(result: Comparison) -> dict[str, Any]:
+    options = result.options
     return {
-        **{"title": one.title, "outcome": one.outcome, "by": list(one.by), "better": one.options.better},
-        **{
-            "confidence": one.options.confidence,
-            "constant": one.constant,
-            "equal_settings": one.equal_settings,
-        },
-        **{"levels": one.levels, "pairs": one.pairs},
-        **{"warnings": list(one.warnings), "notes": list(one.notes)},
+        **{"title": result.title, "outcome": result.outcome, "by": list(result.by), "better": options.better},
+        **{"confidence": options.confidence, "constant": result.constant},
+        "equal_settings": result.equal_settings,
+        **{"levels": result.levels, "pairs": result.pairs},
+        **{"warnings": list(result.warnings), "notes": list(result.notes)},
     }
 
 
-def _discovery(found: Discovery) -> dict[str, Any]:
+def _discovery(discovery: Discovery) -> dict[str, Any]:
     boxes = []
-    for box in found.boxes:
-        plane = plane_of(found, box)
+    for box in discovery.boxes:
+        plane = plane_of(discovery, box)
         description = {
             "name": f"{box.method} {box.number}",
             "rule": box.rule,
@@ -148,17 +139,22 @@ def _discovery(found: Discovery) -> dict[str, Any]:
         }
         boxes.append(description | {"plane": None if plane is None else asdict(plane)})
     return {
-        **{"condition": found.condition, "title": found.title, "boxes": boxes, "groups": GROUPS},
-        **{"refused": found.refused or None, "nothing_found": found.nothing_found},
-        "notes": list(found.notes),
+        **{"condition": discovery.condition, "title": discovery.title, "boxes": boxes, "groups": GROUPS},
+        **{"refused": discovery.refused or None, "nothing_found": discovery.nothing_found},
+        "notes": list(discovery.notes),
     }
 
 
-def _robustness(one: Robustness) -> dict[str, Any]:
+def _robustness(result: Robustness) -> dict[str, Any]:
     return {
-        **{"title": one.title, "what": one.what, "better": one.better, "confidence": one.confidence},
-        **{"drawn": one.drawn, "metrics": [list(named) for named in DRAWN[one.drawn].items()]},
-        **{"levels": metric_table(one), "warnings": list(one.warnings)},
+        **{
+            "title": result.title,
+            "what": result.what,
+            "better": result.better,
+            "confidence": result.confidence,
+        },
+        **{"drawn": result.drawn, "metrics": [list(named) for named in DRAWN[result.drawn].items()]},
+        **{"levels": metric_table(result), "warnings": list(result.warnings)},
     }
 
 

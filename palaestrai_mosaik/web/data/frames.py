@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.analysis.columns import clock_of
 from palaestrai_mosaik.store import Store
 
 from ..resources import Query, ResourceError, Source, resource
+from .episodes import clock_data, environment_of, episode_of, is_running
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,10 +25,10 @@ def frames(source: Source, run: str, query: Query) -> dict[str, Any]:
     ``bytes``, evaluations of a phase last; ``phases`` has ``phase`` and ``name``. ``running``: more may come.
     """
     store, uid = source.store, source.store.find_run(run)
-    runs, phases = store.runs(), store.phases(uid)
+    phases = store.phases(uid)
     recorded = store.recorded_frames(uid)
     return {
-        "running": bool((runs.loc[runs["run"] == uid, "status"] == "running").all()),
+        "running": is_running(store, uid),
         "phases": [
             {"phase": int(number), "name": str(name)}
             for number, name in zip(phases["phase"], phases["name"], strict=True)
@@ -60,14 +60,11 @@ def film(source: Source, run: str, query: Query) -> dict[str, Any]:
     """
     store, uid = source.store, source.store.find_run(run)
     rows = _rows(store, uid, query, png=False)
-    phase = query.integer("phase", 0)
-    assert phase is not None
-    clock = clock_of(store, uid, phase)
     return {
         "frames": len(rows),
         "step": [int(number) for number in rows["step"]],
         "time": [int(number) for number in rows["time"]],
-        "clock": None if clock is None else {"start": f"{clock.start}", "seconds": clock.seconds_per_tick},
+        "clock": clock_data(store, uid, query.integer("phase", 0)),
         "together": TOGETHER,
     }
 
@@ -79,7 +76,7 @@ def images(source: Source, run: str, query: Query) -> dict[str, Any]:
     ``png``: texts, each a PNG image in base64.
     """
     store, uid = source.store, source.store.find_run(run)
-    first = query.integer("from", 0) or 0
+    first = query.integer("from", 0)
     if first < 0:
         raise ResourceError(f"from: expected is a number of at least 0, found {first}")
     times = _rows(store, uid, query, png=False)["time"].tolist()
@@ -91,15 +88,5 @@ def images(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 
 def _rows(store: Store, uid: str, query: Query, **chosen: Any) -> pd.DataFrame:
-    if "environment" not in query:
-        environments = ", ".join(dict.fromkeys(store.recorded_frames(uid)["environment"])) or "none"
-        raise ResourceError(f"environment: name one of {environments}")
-    return store.frames(
-        uid,
-        query.integer("phase", 0),
-        query["environment"],
-        query.integer("worker", 0),
-        query.integer("episode", 0),
-        evaluation=query.flag("evaluation"),
-        **chosen,
-    )
+    environment = environment_of(query, store.recorded_frames(uid)["environment"])
+    return store.frames(uid, query.integer("phase", 0), environment, **episode_of(query), **chosen)

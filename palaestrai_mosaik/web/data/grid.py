@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.analysis.columns import clock_of, unit_of
+from palaestrai_mosaik.analysis.columns import unit_of
 from palaestrai_mosaik.analysis.limits import FULL_LOADING, VOLTAGE_BAND, bounds_in
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
@@ -18,7 +18,8 @@ from palaestrai_mosaik.types import Topology
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IntVector
 
 from ..layout import positions
-from ..resources import Query, ResourceError, Source, resource
+from ..resources import Query, Source, resource
+from .episodes import clock_data, environment_of, episode_of, is_running
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ def grid(source: Source, run: str, query: Query) -> dict[str, Any]:
             environments.append(entry)
     used = {phase for entry in environments for phase in entry["topologies"]}
     return {
-        "running": store.runs(uid)["status"].iloc[0] == "running",
+        "running": is_running(store, uid),
         "environments": environments,
         "phases": [
             {
@@ -116,14 +117,12 @@ def _topology(store: Store, uid: str, environment: str, phase: int | None) -> To
         return None
 
 
-def _environment(store: Store, uid: str, query: Query) -> str:
-    if "environment" not in query:
-        listed = ", ".join(store.environments(uid)["environment"].unique())
-        raise ResourceError(f"environment: name one of {listed}")
-    return query["environment"]
+def _drawn_topology(store: Store, uid: str, environment: str, phase: int | None) -> Topology:
+    """Return the topology of an environment.
 
-
-def _known_topology(store: Store, uid: str, environment: str, phase: int | None) -> Topology:
+    Raises:
+        StoreError: it has none.
+    """
     topology = _topology(store, uid, environment, phase)
     if topology is None:
         raise StoreError(f"the environment {environment!r} of run {uid!r} has no topology")
@@ -138,7 +137,8 @@ def topology(source: Source, run: str, query: Query) -> dict[str, Any]:
     and ``y`` of nodes are positions in the drawing, from :func:`~palaestrai_mosaik.web.layout.positions`.
     """
     store, uid = source.store, source.store.find_run(run)
-    drawn = _known_topology(store, uid, _environment(store, uid, query), query.integer("phase"))
+    environment = environment_of(query, store.environments(uid)["environment"])
+    drawn = _drawn_topology(store, uid, environment, query.integer("phase"))
     data = drawn.to_data()
     for node, (x, y) in zip(data["nodes"], positions(drawn).tolist(), strict=True):
         node["x"], node["y"] = x, y
@@ -166,31 +166,23 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         ``outside`` of the band; ``None`` without voltages).
     """
     store, uid = source.store, source.store.find_run(run)
-    environment, phase = _environment(store, uid, query), query.integer("phase", 0)
-    assert phase is not None
-    drawn = _known_topology(store, uid, environment, phase)
-    incarnation = query.integer("incarnation", 0)
+    environment = environment_of(query, store.environments(uid)["environment"])
+    phase, episode = query.integer("phase", 0), episode_of(query)
+    drawn = _drawn_topology(store, uid, environment, phase)
     batched = _incarnations(store, uid, phase, environment) > 1
-    chosen: dict[str, Any] = {
-        "worker": query.integer("worker", 0),
-        "episode": query.integer("episode", 0),
-        "evaluation": query.flag("evaluation"),
-    }
+    incarnation = query.integer("incarnation", 0) if batched else None
     channels = store.channels(uid, phase)
     recorded = _recorded(channels, environment)
     sensors = [name for name in _sensors(drawn) if name in recorded]
     columns = [f"reading.{name}" for name in sensors]
     states = store.environment_states(
-        *(uid, phase, environment),
-        columns=columns,
-        incarnation=incarnation if batched else None,
-        **chosen,
+        *(uid, phase, environment), columns=columns, incarnation=incarnation, **episode
     )
     time = states["time"].to_numpy(np.int64)
     # an episode that has just started has no rows yet
     readings = states.reindex(columns=columns).to_numpy(np.float64)
     agents, owners, setpoints = _setpoints(
-        *(store, uid, phase, environment, drawn), incarnation if batched else None, chosen, time
+        *(store, uid, phase, environment, drawn), incarnation, episode, time
     )
     worst = _worst(drawn, sensors, readings)
     kept = _thinned(len(time), readings.shape[1] + setpoints.shape[1], worst, most)
@@ -198,14 +190,13 @@ def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
         worst["index"] = int(np.searchsorted(kept, worst["index"]))
     names = list(owners)
     bounds, limits = bounds_in(channels, "sensor"), bounds_in(channels, "actuator")
-    clock = clock_of(store, uid, phase)
     return {
         "phase": phase,
-        **chosen,
+        **episode,
         "states": len(time),
         "step": states["step"].to_numpy(np.int64)[kept],
         "time": time[kept],
-        "clock": None if clock is None else {"start": f"{clock.start}", "seconds": clock.seconds_per_tick},
+        "clock": clock_data(store, uid, phase),
         "agents": agents,
         "readings": _block(sensors, readings[kept], bounds),
         "setpoints": {

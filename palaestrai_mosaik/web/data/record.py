@@ -65,7 +65,7 @@ def record(source: Source, run: str, query: Query) -> dict[str, Any]:
 def log(source: Source, run: str, query: Query) -> dict[str, Any]:
     """Return the log from the character ``from`` on, and the position for the next request."""
     text = source.store.log(run)
-    start = query.integer("from", 0) or 0
+    start = query.integer("from", 0)
     # leave out the last line while it is still being written
     stop = len(text) if text.endswith("\n") or not text else text.rfind("\n") + 1
     return {"text": escape_control_characters(text[start:stop]), "next": max(start, stop)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from palaestrai_mosaik.analysis.curves import percentiles
 from palaestrai_mosaik.analysis.learning import MOST_LINES
 from palaestrai_mosaik.analysis.limits import Pair, bounds_of, in_sight, limits_of
 from palaestrai_mosaik.analysis.series import (
+    BODY_BAND,
     Curve,
     by_scale,
     by_unit,
@@ -45,7 +47,6 @@ _LEVELS = {"min": 0, "low": 5, "median": 50, "high": 95, "max": 100}
 #: maximum number of single columns that are suggested beside the patterns
 _MOST_NAMES = 300
 # numbers within a name, such as those of a bus, or indices within a vector
-_NUMBERS = re.compile(r"\[[\d, ]+\]|\d+")
 _NUMBERED = re.compile(r"(?<=[-._])\d+|\[[\d, ]+\]")
 
 
@@ -58,6 +59,10 @@ class _Chosen:
     sources: Sequence[RowSource]
     clock: Clock | None
     bounds: dict[str, Pair]
+
+
+#: index of the episode, curve, and name of the column
+_Match = tuple[int, Curve, str]
 
 
 @resource("run/{run}/time")
@@ -106,35 +111,18 @@ def series(source: Source, run: str, query: Query) -> dict[str, Any]:
     newest = int(recorded["phase"].max()) if len(recorded) else None
     chosen = _chosen(store, uid, query, recorded)
     # use the columns of all phases, so that a link shows the same panels for all of them
-    names = list(
-        dict.fromkeys(name for item in chosen for row_source in item.sources for name in row_source.columns)
-    )
+    names = dict.fromkeys(name for item in chosen for entry in item.sources for name in entry.columns)
     patterns = [text for text in query.get("patterns", "").split("\n") if text]
-    patterns = patterns or default_patterns(suggestions(names))
+    patterns = patterns or default_patterns(suggestions(list(names)))
     clock, same_start = _common_clock([item.clock for item in chosen])
     complete: dict[int, int] = {}
     panels: list[dict[str, Any]] = []
-    problems = []
+    problems: list[dict[str, Any]] = []
     for index, pattern in enumerate(patterns):
-        phase_curves: list[tuple[int, Curve, str]] = []
-        missing = []
-        for i, item in enumerate(chosen):
-            try:
-                curves = matching_curves(item.sources, item.moment, pattern, None, start, stop)
-            except StoreError as error:
-                missing.append({"pattern": index, "message": str(error)})
-                continue
-            phase_curves += [(i, curve, name) for curve, name in curves]
-            ends = [int(curve.x[-1]) for curve, _ in curves if len(curve.x)]
-            complete[i] = min([complete.get(i, max(ends)), *ends]) if ends else complete.get(i, -1)
-        problems += missing if not phase_curves else []
-        panels += [{"pattern": index, **panel} for panel in _panels(phase_curves, chosen)]
-    ends = [
-        end
-        for panel in panels
-        for item in panel["lines"]
-        for end in (item["x"][[0, -1]] if len(item["x"]) else ())
-    ]
+        matches, messages = _matches(chosen, pattern, start, stop)
+        complete |= _last_ticks(matches, complete)
+        problems += [{"pattern": index, "message": text} for text in messages if not matches]
+        panels += [{"pattern": index, **panel} for panel in _panels(matches, chosen)]
     return {
         "patterns": patterns,
         "phases": [
@@ -149,7 +137,7 @@ def series(source: Source, run: str, query: Query) -> dict[str, Any]:
         "newest": newest,
         "seconds_per_tick": None if clock is None else clock.seconds_per_tick,
         "start": None if clock is None or not same_start else str(clock.start),
-        "span": [int(min(ends)), int(max(ends))] if ends else None,
+        "span": _span(line["x"] for panel in panels for line in panel["lines"]),
         "panels": panels,
         "problems": problems,
     }
@@ -162,8 +150,7 @@ def _chosen(store: Store, uid: str, query: Query, recorded: pd.DataFrame) -> lis
         ResourceError: a phase does not exist.
         StoreError: the episode was not recorded.
     """
-    evaluation, worker, episode = query.flag("evaluation"), query.integer("worker"), query.integer("episode")
-    choice, incarnation = BodyChoice(body=query.integer("body")), query.integer("incarnation")
+    evaluation, choice = query.flag("evaluation"), BodyChoice(body=query.integer("body"))
     names = store.phases(uid).set_index("phase")["name"]
     recorded = recorded[recorded["evaluation"].astype(bool) == evaluation]
     numbers = query.texts("phases") or ([str(recorded["phase"].max())] if len(recorded) else [])
@@ -174,29 +161,64 @@ def _chosen(store: Store, uid: str, query: Query, recorded: pd.DataFrame) -> lis
             listed = ", ".join(f"{number} {name!r}" for number, name in names.items())
             raise ResourceError(f"phases: there is no phase {text}; there are: {listed or 'none'}")
         rows = recorded[recorded["phase"] == phase]
-        of_worker = int(rows["worker"].min()) if worker is None and len(rows) else worker or 0
-        rows = rows[rows["worker"] == of_worker]
-        what = "evaluation episode" if evaluation else "episode"
-        if rows.empty:
-            raise StoreError(
-                f"phase {phase} {names[phase]!r} has no {what} of worker {of_worker} that was recorded"
-            )
-        first, last = int(rows["first"].iloc[0]), int(rows["last"].iloc[0])
-        number = last if episode is None else episode
-        if not first <= number <= last:
-            raise StoreError(
-                f"phase {phase} {names[phase]!r} has no {what} {number} of worker {of_worker}: it has {first} to {last}"
-            )
+        moment, last = _moment(rows, phase, str(names[phase]), query)
+        sources = sources_of(store, uid, phase, choice, query.integer("incarnation"))
         chosen.append(
-            _Chosen(
-                Moment(phase, str(names[phase]), of_worker, number, evaluation),
-                last,
-                sources_of(store, uid, phase, choice, incarnation),
-                clock_of(store, uid, phase),
-                bounds_of(store, uid, phase),
-            )
+            _Chosen(moment, last, sources, clock_of(store, uid, phase), bounds_of(store, uid, phase))
         )
     return chosen
+
+
+def _moment(rows: pd.DataFrame, phase: int, name: str, query: Query) -> tuple[Moment, int]:
+    """Return the episode of a phase that a query selects, and the number of the newest one of its worker.
+
+    Raises:
+        StoreError: the episode was not recorded.
+    """
+    evaluation, worker, number = query.flag("evaluation"), query.integer("worker"), query.integer("episode")
+    if worker is None:
+        worker = int(rows["worker"].min()) if len(rows) else 0
+    rows = rows[rows["worker"] == worker]
+    what = "evaluation episode" if evaluation else "episode"
+    if rows.empty:
+        raise StoreError(f"phase {phase} {name!r} has no {what} of worker {worker} that was recorded")
+    first, last = int(rows["first"].iloc[0]), int(rows["last"].iloc[0])
+    number = last if number is None else number
+    if not first <= number <= last:
+        raise StoreError(
+            f"phase {phase} {name!r} has no {what} {number} of worker {worker}: it has {first} to {last}"
+        )
+    return Moment(phase, name, worker, number, evaluation), last
+
+
+def _matches(
+    chosen: Sequence[_Chosen], pattern: str, start: int | None, stop: int | None
+) -> tuple[list[_Match], list[str]]:
+    """Return the columns that match a pattern, and a message for each phase without any."""
+    matches: list[_Match] = []
+    messages = []
+    for i, item in enumerate(chosen):
+        try:
+            curves = matching_curves(item.sources, item.moment, pattern, None, start, stop)
+        except StoreError as error:
+            messages.append(str(error))
+        else:
+            matches += [(i, curve, name) for curve, name in curves]
+    return matches, messages
+
+
+def _last_ticks(matches: Sequence[_Match], before: Mapping[int, int]) -> dict[int, int]:
+    """Return the last tick at which all columns of each phase have values, for these columns and those ``before``."""
+    ticks: dict[int, list[int]] = {}
+    for i, curve, _ in matches:
+        ticks.setdefault(i, []).extend(int(x) for x in curve.x[-1:])
+    return {i: min(before.get(i, ends[0]), *ends) if ends else before.get(i, -1) for i, ends in ticks.items()}
+
+
+def _span(lines: Iterable[np.ndarray[Any, Any]]) -> list[int] | None:
+    """Return the first and the last tick of lines; ``None`` without any."""
+    ticks = [int(end) for x in lines if len(x) for end in x[[0, -1]]]
+    return [min(ticks), max(ticks)] if ticks else None
 
 
 def _common_clock(clocks: Sequence[Clock | None]) -> tuple[Clock | None, bool]:
@@ -209,42 +231,44 @@ def _common_clock(clocks: Sequence[Clock | None]) -> tuple[Clock | None, bool]:
     return first, all(clock == first for clock in clocks)
 
 
-def _panels(found: Sequence[tuple[int, Curve, str]], chosen: Sequence[_Chosen]) -> Iterable[dict[str, Any]]:
-    """Yield a panel for each unit among the curves of one pattern, over all phases."""
-    phase_of = {id(curve): i for i, curve, _ in found}
-    for named in by_unit([(curve, name) for _, curve, name in found]):
+def _panels(matches: Sequence[_Match], chosen: Sequence[_Chosen]) -> Iterator[dict[str, Any]]:
+    """Yield a panel for each unit among the columns of one pattern, over all phases."""
+    phase_of = {id(curve): i for i, curve, _ in matches}
+    for named in by_unit([(curve, name) for _, curve, name in matches]):
         columns = dict.fromkeys((curve.label, name) for curve, name in named)
         finite = [(phase_of[id(curve)], curve, name) for curve, name in named if np.isfinite(curve.y).any()]
         # count columns without values, too, so that every window of the episode gives the same kind
         many = len(columns) > MOST_LINES
         phases = {phase_of[id(curve)] for curve, _ in named}
-        without = [repr(entry.moment.phase_name) for i, entry in enumerate(chosen) if i not in phases]
-        missing = len(named) - len(finite)
-        bands = any(curve.low is not None for _, curve, _ in finite)
-        notes = [
-            "mean over the bodies; band: lowest to highest" if bands and not many else "",
-            f"{missing:,} without any value left out" if missing else "",
-            f"not in {joined(without)}" if without else "",
-        ]
-        lines = _bands(finite) if many else _lines(finite, list(columns))
+        without = [item.moment.phase_name for i, item in enumerate(chosen) if i not in phases]
         limits = limits_of([name for *_, name in finite], chosen[0].bounds, True, several=False)
         yield {
             "y_label": y_label_of(name for _, name in named),
             "unit": unit_of(named[0][1]),
             "kind": "percentiles" if many else "lines",
             "columns": len(columns),
-            "note": "; ".join(note for note in notes if note),
+            "note": _note(finite, many, len(named) - len(finite), without),
             "limits": [
-                {"value": entry.value, "name": entry.name}
-                for entry in in_sight(limits, [curve.y for _, curve, _ in finite])
+                {"value": limit.value, "name": limit.name}
+                for limit in in_sight(limits, [curve.y for _, curve, _ in finite])
             ],
-            "lines": lines,
+            "lines": _bands(finite) if many else _lines(finite, list(columns)),
         }
 
 
-def _lines(
-    shown: Sequence[tuple[int, Curve, str]], columns: Sequence[tuple[str, str]]
-) -> list[dict[str, Any]]:
+def _note(finite: Sequence[_Match], many: bool, missing: int, without: Sequence[str]) -> str:
+    """Describe a panel: its bands, the number of columns that are left out, and the phases without its columns."""
+    notes = []
+    if not many and any(curve.low is not None for _, curve, _ in finite):
+        notes.append(BODY_BAND)
+    if missing:
+        notes.append(f"{missing:,} without any value left out")
+    if without:
+        notes.append(f"not in {joined([repr(name) for name in without])}")
+    return "; ".join(notes)
+
+
+def _lines(shown: Sequence[_Match], columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     coloured = [
         (i, replace(curve, colour=columns.index((curve.label, name))), name) for i, curve, name in shown
     ]
@@ -266,7 +290,7 @@ def _lines(
     return lines
 
 
-def _bands(shown: Sequence[tuple[int, Curve, str]]) -> list[dict[str, Any]]:
+def _bands(shown: Sequence[_Match]) -> list[dict[str, Any]]:
     bands = []
     for i in dict.fromkeys(i for i, _, _ in shown):
         curves = [curve for phase, curve, _ in shown if phase == i]
@@ -308,48 +332,51 @@ def suggestions(columns: Sequence[str]) -> list[dict[str, Any]]:
     Each has ``pattern``, ``kind`` (``reading``, ``setpoint``, ``reward``, or the column's name), ``unit`` and
     ``count``, the number of columns.
     """
-    kinds: dict[str, dict[str, int]] = {}
+    suggested = [
+        {"pattern": pattern, "kind": kind, "unit": unit_of(pattern.replace("*", "0")), "count": count}
+        for kind, counts in _patterns(columns).items()
+        for pattern, count in counts.items()
+    ]
+    patterns = {item["pattern"] for item in suggested}
+    single = [name for name in columns if _short(name) not in patterns]
+    return suggested + [
+        {"pattern": _short(name), "kind": name.partition(".")[0], "unit": unit_of(name), "count": 1}
+        for name in single[:_MOST_NAMES]
+    ]
+
+
+def _patterns(columns: Sequence[str]) -> dict[str, Counter[str]]:
+    """Count the columns of each pattern by kind: numbered columns, the columns of a quantity, and all of a kind."""
+    kinds: dict[str, Counter[str]] = {}
     quantities: dict[tuple[str, str], set[str]] = {}
     for column in columns:
-        kind = next((item[:-1] for item in PREFIXES if column.startswith(item)), column)
-        name = bare(column) if kind == "reading" else column
-        pattern = _NUMBERED.sub(lambda found: "[*]" if found[0].startswith("[") else "*", name)
-        counts = kinds.setdefault(kind, {})
-        counts[pattern] = counts.get(pattern, 0) + 1
+        kind = next((prefix[:-1] for prefix in PREFIXES if column.startswith(prefix)), column)
+        pattern = _NUMBERED.sub(lambda match: "[*]" if match[0].startswith("[") else "*", _short(column))
+        kinds.setdefault(kind, Counter())[pattern] += 1
         if "." in bare(column):
             prefix = "" if kind == "reading" else f"{kind}."
             quantities.setdefault((kind, f"{prefix}*.{pattern.rpartition('.')[2]}"), set()).add(pattern)
     for (kind, wider), patterns in quantities.items():
         if len(patterns) > 1:
-            kinds[kind][wider] = sum(kinds[kind][item] for item in patterns)
+            kinds[kind][wider] = sum(kinds[kind][pattern] for pattern in patterns)
     for kind, counts in kinds.items():
         if len(counts) > 1 and kind != "reading":
-            counts[f"{kind}.*"] = len([item for item in columns if item.startswith(f"{kind}.")])
-    found = [
-        {"pattern": pattern, "kind": kind, "unit": unit_of(pattern.replace("*", "0")), "count": count}
-        for kind, counts in kinds.items()
-        for pattern, count in counts.items()
-    ]
-    grouped = {item["pattern"] for item in found}
-    single = [
-        name for name in columns if (bare(name) if name.startswith("reading.") else name) not in grouped
-    ]
-    for name in single[:_MOST_NAMES]:
-        short_name = bare(name) if name.startswith("reading.") else name
-        found.append(
-            {"pattern": short_name, "kind": name.partition(".")[0], "unit": unit_of(name), "count": 1}
-        )
-    return found
+            counts[f"{kind}.*"] = sum(column.startswith(f"{kind}.") for column in columns)
+    return kinds
+
+
+def _short(column: str) -> str:
+    """Return the name of a column as in patterns: readings without their prefix."""
+    return column.removeprefix("reading.")
 
 
 def default_patterns(suggested: Sequence[dict[str, Any]]) -> list[str]:
     """Return the patterns of the initial view: voltages or other readings, set-points, and the objective."""
+    # voltages first, then other columns with a unit
+    order = {"p.u.": 0, None: 2}
 
     def first(kind: str) -> list[str]:
-        matching = [one for one in suggested if one["kind"] == kind]
-        # voltages first, then other columns with a unit
-        order = {"p.u.": 0, None: 2}
-        matching.sort(key=lambda one: order.get(one["unit"], 1))
-        return [one["pattern"] for one in matching[:1]]
+        matching = [item for item in suggested if item["kind"] == kind]
+        return [item["pattern"] for item in sorted(matching, key=lambda item: order.get(item["unit"], 1))[:1]]
 
     return [*first("reading"), *first("setpoint"), *(first("objective") or first("reward"))]
