@@ -16,16 +16,20 @@ from palaestrai_mosaik.types.arrays import FloatVector
 class Experience:
     """One closed row of one muscle.
 
-    ``terminated`` and ``truncated`` may both be true, if the world ended in the step in which time ran out.
-
     Attributes:
+        muscle: the uid of the muscle.
         readings: (readings,), those of the environment.
         setpoints: (setpoints,), those of the environment.
         rewards: (rewards,), those of the environment.
         observations: the muscle's observations; equal to the readings without filters.
         actions: the muscle's actions; equal to the set-points without filters.
         objective: the objective's value, NaN without one.
+        data: the second result of ``propose_actions``.
+        terminated: whether the world ended with this row.
+        truncated: whether the episode was cut after this row. Both are true if the world ended in the step in which
+            time ran out.
         final_observations: the muscle's next observations, only if the episode ended with this row.
+        step: the row's number in its episode, from 0.
     """
 
     muscle: str
@@ -39,7 +43,6 @@ class Experience:
     terminated: bool = False
     truncated: bool = False
     final_observations: FloatVector | None = None
-    #: the row's number in its episode
     step: int = 0
 
     @property
@@ -141,7 +144,7 @@ class Columns:
 
 
 class MemoryShard:
-    """Some rows of a memory. Arrays are read-only.
+    """Some rows of a memory, as :meth:`Memory.tail` and :meth:`Memory.sample` return them. Arrays are read-only.
 
     ======================= ========================= =====================================
     ``sensor_readings``     (n, readings) float64     readings of the environment
@@ -415,15 +418,11 @@ class Memory:
         if self._end + n > self._capacity or (readings, setpoints, rewards) != self._widths:
             self._make_room((readings, setpoints, rewards), n)
         first, end = self._end, self._end + n
-        columns, rows = self._columns, slice(first, end)
+        rows = slice(first, end)
         for name, values in arrays.items():
-            getattr(columns, name)[rows] = values
-        columns.objective[rows] = [e.objective for e in experiences]
-        for name, common in (("observations", "readings"), ("actions", "setpoints")):
-            if getattr(columns, name) is not getattr(columns, common) or any(
-                getattr(e, name) is not getattr(e, common) for e in experiences
-            ):
-                self._fill(name, common, np.array([getattr(e, name) for e in experiences]), rows)
+            getattr(self._columns, name)[rows] = values
+        self._columns.objective[rows] = [e.objective for e in experiences]
+        self._fill_filtered(experiences, rows)
         for e in experiences:
             if e.muscle != self._only:
                 self._belongs(e.muscle)
@@ -620,6 +619,14 @@ class Memory:
             new: dict[str, Any] = {name: column}
             self._install(replace(self._columns, **new))
         column[places] = values
+
+    def _fill_filtered(self, experiences: Sequence[Experience], rows: slice) -> None:
+        """Write observations and actions, unless all rows so far share them with readings and set-points."""
+        for name, common in (("observations", "readings"), ("actions", "setpoints")):
+            if getattr(self._columns, name) is not getattr(self._columns, common) or any(
+                getattr(e, name) is not getattr(e, common) for e in experiences
+            ):
+                self._fill(name, common, np.array([getattr(e, name) for e in experiences]), rows)
 
     def _belongs(self, muscle: str) -> None:
         """Record that the row being added belongs to ``muscle``, which is not the only one."""

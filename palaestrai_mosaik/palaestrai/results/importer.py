@@ -385,22 +385,26 @@ class _InstanceImport:
                     "ended": max((e.last for e in phase.episodes.values()), default=first) - shift,
                 }
                 session.execute(update(Phase).where(Phase.id == phase.row_id).values(times))
-            rows = [
-                {
-                    "row": phase.row_id,
-                    "w": key.worker,
-                    "n": key.episode,
-                    "e": key.evaluation,
-                    "at": episode.last - shift,
-                }
-                for phase in self.phases
-                for key, episode in phase.episodes.items()
-            ]
-            if rows:
-                table = Base.metadata.tables[Episode.__tablename__]
-                episode = (table.c.phase_id == bindparam("row")) & (table.c.worker == bindparam("w"))
-                episode &= (table.c.episode == bindparam("n")) & (table.c.evaluation == bindparam("e"))
-                session.connection().execute(update(table).where(episode).values(ended=bindparam("at")), rows)
+            if episodes:
+                self._set_episode_ends(session, shift)
+
+    def _set_episode_ends(self, session: Session, shift: timedelta) -> None:
+        """Replace the ends of all episodes with palaestrAI's, minus ``shift``."""
+        rows = [
+            {
+                "row": phase.row_id,
+                "w": key.worker,
+                "n": key.episode,
+                "e": key.evaluation,
+                "at": episode.last - shift,
+            }
+            for phase in self.phases
+            for key, episode in phase.episodes.items()
+        ]
+        table = Base.metadata.tables[Episode.__tablename__]
+        condition = (table.c.phase_id == bindparam("row")) & (table.c.worker == bindparam("w"))
+        condition &= (table.c.episode == bindparam("n")) & (table.c.evaluation == bindparam("e"))
+        session.connection().execute(update(table).where(condition).values(ended=bindparam("at")), rows)
 
 
 def _controllers(document: Mapping[str, Any]) -> list[str]:
