@@ -60,10 +60,17 @@ class BatchMuscle(Muscle, ABC):
 
     @abstractmethod
     def propose_batch(self, batch: BatchReadings) -> tuple[npt.ArrayLike, Sequence[Any] | None]:
-        """Return the set-points (n, set-points), and data for the brain: one for each body, or ``None``.
+        """Return the set-points of many bodies, and data for the brain.
 
-        NaN means no new set-point. The result for a body must equal that of :meth:`propose_actions`, must
+        The result for a body must equal that of :meth:`propose_actions`, must
         not depend on the other bodies, and must draw random numbers only from the body's own generator.
+
+        Args:
+            batch: the observations of ``n`` bodies.
+
+        Returns:
+            The set-points, (n, set-points), with NaN for no new set-point; and data for the brain, one entry
+            for each body, or ``None``.
         """
 
     def update_body(self, body: int, update: Any) -> None:
@@ -75,6 +82,9 @@ class BatchMuscle(Muscle, ABC):
         Args:
             body: the index of the body.
             update: the brain's update for it.
+
+        Raises:
+            NotImplementedError: the class does not override this method.
         """
         raise NotImplementedError(
             f"{type(self).__name__} acts for many bodies, and its brain has an update for each of them: it needs "
@@ -82,9 +92,12 @@ class BatchMuscle(Muscle, ABC):
         )
 
     def reset_bodies(self, bodies: IndexVector) -> None:
-        """Forget the last episode of the bodies with these indices, which start another one.
+        """Prepare some bodies for another episode.
 
         :meth:`reset` is called instead if all of them start an episode of the phase.
+
+        Args:
+            bodies: (n,), the indices of the bodies.
         """
 
 
@@ -110,4 +123,11 @@ class BatchObjective(Objective, ABC):
 
     @abstractmethod
     def internal_rewards(self, rows: BatchRows) -> npt.ArrayLike:
-        """Return the value of each row: (n,); NaN for no value."""
+        """Return the objective's value for each row.
+
+        Args:
+            rows: the newest rows of ``n`` bodies.
+
+        Returns:
+            The values, (n,), with NaN for no value.
+        """

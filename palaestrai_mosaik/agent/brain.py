@@ -24,6 +24,9 @@ def is_update(answer: Any) -> bool:
     """Return whether a brain's result is an update for the muscles, usually ``bool(answer)``.
 
     An array, a tensor or a frame always is, because its truth value says nothing about its meaning.
+
+    Args:
+        answer: the result of :meth:`Brain.thinking` or another method that may return an update.
     """
     if answer is None:
         return False
@@ -125,7 +128,11 @@ class Brain(StatisticsMixin, ABC):
         return list({id(memory): memory for memory in (self._memory, *self._memories.values())}.values())
 
     def memory_of(self, muscle_id: str) -> Memory:
-        """Return the memory with the rows of a muscle."""
+        """Return the memory with the rows of a muscle.
+
+        Args:
+            muscle_id: the uid of the muscle.
+        """
         return self._memories.get(muscle_id, self._memory)
 
     def muscles(self, environment: str | None = None, body: int | None = None) -> list[str]:
@@ -134,6 +141,9 @@ class Brain(StatisticsMixin, ABC):
         Args:
             environment: uid of an environment; ``None``: all.
             body: number of a body; ``None``: all.
+
+        Returns:
+            The uids, in the order of the bodies.
 
         Raises:
             ContractError: the agent has no such body.
@@ -164,6 +174,9 @@ class Brain(StatisticsMixin, ABC):
             n: number of rows.
             environment: uid of an environment; ``None``: all.
             body: number of a body; ``None``: all.
+
+        Returns:
+            At most ``n`` rows.
 
         Raises:
             ContractError: the agent has no such body, or the rows have different sizes.
@@ -213,6 +226,9 @@ class Brain(StatisticsMixin, ABC):
 
         Returns:
             The last update that :meth:`thinking` would have returned; a false value is no update.
+
+        Raises:
+            NotImplementedError: the class does not override this method, and its rows come one by one.
         """
         raise NotImplementedError(f"{type(self).__name__} takes rows one by one")
 
@@ -245,7 +261,17 @@ class Brain(StatisticsMixin, ABC):
             self._statistics = batch_statistics
 
     def pop_batch_statistics(self, muscle_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return the statistics of each row of a batch since the last call, and clear them."""
+        """Return the statistics of each row of a batch since the last call, and clear them.
+
+        Args:
+            muscle_ids: the uids of the muscles, in the order of the rows.
+
+        Returns:
+            The figures by name, by the uid of the muscle.
+
+        Raises:
+            KeyError: the last row has one of the figures that were reported without a ``muscle_id`` already.
+        """
         reported, self._reported = self._reported or {}, None
         if self._statistics:
             last = reported.setdefault(muscle_ids[-1], {})
@@ -262,11 +288,17 @@ class Brain(StatisticsMixin, ABC):
         """
 
     def evaluated(self, metrics: Mapping[str, float]) -> Mapping[str, float] | None:
-        """React to an evaluation's ``metrics``; return further metrics, if any.
+        """React to an evaluation.
 
-        The metrics are described in :class:`~palaestrai_mosaik.simulation.conditions.EvaluationView`.
         Statistics that are added here are recorded with the evaluation: the episode is its number, the
         step is the last one of the first worker.
+
+        Args:
+            metrics: the agent's metrics by name, see
+                :class:`~palaestrai_mosaik.simulation.conditions.EvaluationView`.
+
+        Returns:
+            Further metrics by name, or ``None``.
         """
         return None
 

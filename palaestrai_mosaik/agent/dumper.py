@@ -32,24 +32,45 @@ class BrainDumper(ABC):
 
     @abstractmethod
     def save(self, dump: BinaryIO, tag: str = "") -> None:
-        """Store the content of ``dump`` from its current position on."""
+        """Store a dump.
+
+        Args:
+            dump: a binary stream, whose content is stored from the current position on.
+            tag: distinguishes several dumps of one brain; empty for none.
+        """
 
     def save_all(self, dumps: Mapping[str, bytes]) -> None:
         """Store all dumps of a model, by tag.
 
         A dumper may replace all existing dumps atomically: a reader then finds either the
         old ones or the new ones, never a mixture.
+
+        Args:
+            dumps: the contents by tag.
         """
         for tag, dump in dumps.items():
             self.save(BytesIO(dump), tag)
 
     @abstractmethod
     def load(self, tag: str = "") -> BinaryIO:
-        """Return the dump. :class:`BrainDumpError` names the missing dump and the existing ones."""
+        """Return a dump as a binary stream.
+
+        Args:
+            tag: the tag with which it was saved; empty for none.
+
+        Raises:
+            BrainDumpError: there is no such dump, or it is damaged; the message names the existing ones.
+        """
 
     @staticmethod
     def store_brain_dump(dump: BinaryIO, dumpers: Sequence[BrainDumper], tag: str = "") -> None:
-        """Save ``dump`` with every dumper."""
+        """Save a dump with every dumper.
+
+        Args:
+            dump: a binary stream, whose content is stored from the current position on.
+            dumpers: the ``_dumpers`` of a brain.
+            tag: distinguishes several dumps of one brain; empty for none.
+        """
         start = dump.tell()
         for dumper in dumpers:
             dump.seek(start)
@@ -57,9 +78,14 @@ class BrainDumper(ABC):
 
     @staticmethod
     def load_brain_dump(dumpers: Sequence[BrainDumper], tag: str = "") -> BinaryIO:
-        """Return the dump of the first dumper that has it.
+        """Return the dump of the first dumper that has it, as a binary stream.
 
-        A damaged dump is an error, even if another dumper has an intact one.
+        Args:
+            dumpers: the ``_dumpers`` of a brain or a muscle.
+            tag: the tag with which it was saved; empty for none.
+
+        Raises:
+            BrainDumpError: no dumper has the dump, or it is damaged, even if another dumper has an intact one.
         """
         failures = []
         for dumper in dumpers:
@@ -126,7 +152,13 @@ class FileBrainDumper(BrainDumper):
 
     @staticmethod
     def phases_with_number(base: str | Path, experiment_run: str, number: int) -> list[str]:
-        """Return the names of the phases in ``base`` that had this number when their brains were saved."""
+        """Return the names of the phases that had this number when their brains were saved.
+
+        Args:
+            base: the folder of all dumps.
+            experiment_run: the uid of the run document.
+            number: the number of the phase, from 0.
+        """
         run = Path(base) / _folder("experiment run", experiment_run)
         folders = _folders(run) if run.is_dir() else []
         return [_name("phase", folder.name) for folder in folders if (folder / f"phase.{number}").is_file()]

@@ -62,6 +62,9 @@ class Filter(ABC):
             sensors: the sensors on the environment's side.
             actuators: the actuators on the environment's side.
 
+        Returns:
+            The sensors and the actuators on the muscle's side.
+
         Raises:
             ContractError: the filter cannot work on a channel.
         """
@@ -71,11 +74,25 @@ class Filter(ABC):
         """Called when an episode begins, on the muscle's side only."""
 
     def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
-        """Return the muscle's readings for ``readings``; shapes follow from :meth:`setup`."""
+        """Return the muscle's readings.
+
+        Args:
+            readings: (readings,), those on the environment's side.
+
+        Returns:
+            The readings on the muscle's side, of the length that :meth:`setup` has declared.
+        """
         return readings
 
     def muscle_post_process(self, setpoints: FloatVector) -> FloatVector:
-        """Return the environment's set-points for the muscle's ``setpoints``."""
+        """Return the environment's set-points.
+
+        Args:
+            setpoints: (set-points,), those on the muscle's side.
+
+        Returns:
+            The set-points on the environment's side, of the length of its actuators.
+        """
         return setpoints
 
     def muscle_inverse(self, setpoints: FloatVector) -> FloatVector:
@@ -84,15 +101,32 @@ class Filter(ABC):
         Optional; used for an agent with ``replay``, since the store has the environment's set-points and
         not the muscle's. :meth:`muscle_post_process` is then called with the result, in the
         same state. A filter that does not override ``muscle_post_process`` need not override this.
+
+        Args:
+            setpoints: (set-points,), those on the environment's side.
+
+        Returns:
+            The set-points on the muscle's side.
         """
         return setpoints
 
     def brain_pre_process(self, experience: Experience) -> Experience:
-        """Return the row that the brain learns from, without changing ``experience``."""
+        """Return the row that the brain learns from.
+
+        Args:
+            experience: a closed row, which must not be changed.
+
+        Returns:
+            The same row or a new one, of the same muscle and with the same end.
+        """
         return experience
 
     def brain_post_process(self, update: Any) -> Any:
-        """Return the muscles' update for the brain's ``update``."""
+        """Return the muscles' update.
+
+        Args:
+            update: the brain's update, which must not be changed.
+        """
         return update
 
     def news(self) -> Any:
@@ -100,7 +134,11 @@ class Filter(ABC):
         return None
 
     def learn(self, news: Any) -> None:
-        """Apply the ``news`` of a muscle's filter."""
+        """Learn from a muscle's filter.
+
+        Args:
+            news: a result of :meth:`news`, not ``None``.
+        """
 
     def state(self) -> dict[str, Any]:
         """Return the learned state: arrays and numbers, always under the same names.
@@ -110,14 +148,28 @@ class Filter(ABC):
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a result of :meth:`state`; numbers may come as arrays of shape ``()``."""
+        """Restore a learned state.
+
+        Args:
+            state: a result of :meth:`state`; numbers may be arrays of shape ``()``.
+        """
 
 
 class FilterChain:
     """The filters of an agent in order, the first one next to the environment.
 
     Readings and rows pass from the first filter to the last one, set-points and updates
-    from the last one to the first. ``sensors`` and ``actuators`` are the channels on the muscle's side.
+    from the last one to the first. The attributes ``sensors`` and ``actuators`` are the channels on the
+    muscle's side.
+
+    Args:
+        filters: the filters, which are set up here.
+        sensors: the sensors on the environment's side.
+        actuators: the actuators on the environment's side.
+
+    Raises:
+        ContractError: an element of ``filters`` is no filter, or its ``setup`` does not return two layouts with
+            unique ids.
     """
 
     def __init__(self, filters: Sequence[Filter], sensors: Layout, actuators: Layout):
@@ -167,7 +219,14 @@ class FilterChain:
             item.reset()
 
     def pre(self, readings: FloatVector) -> FloatVector:
-        """Return the muscle's readings, read-only; ``readings`` is not changed."""
+        """Return the muscle's readings, read-only.
+
+        Args:
+            readings: (readings,), those of the environment, which are not changed.
+
+        Raises:
+            ContractError: a filter returns a vector of another shape than declared.
+        """
         if not self._pre:
             return readings
         for process, shape, item in self._pre:
@@ -178,9 +237,14 @@ class FilterChain:
         return readings
 
     def post(self, setpoints: FloatVector) -> FloatVector:
-        """Return the environment's set-points; ``setpoints`` is not changed.
+        """Return the environment's set-points.
 
-        Raises :class:`ActionError` if the result is outside an actuator's space.
+        Args:
+            setpoints: (set-points,), those of the muscle, which are not changed.
+
+        Raises:
+            ContractError: a filter returns a vector of another shape than declared.
+            ActionError: a set-point is outside its actuator's space.
         """
         if not self._post:
             return setpoints
@@ -209,6 +273,9 @@ class FilterChain:
 
         The filters process that action as in :meth:`post`. For chains without
         :attr:`irreversible` filters.
+
+        Args:
+            setpoints: (set-points,), those of the environment.
         """
         for process, _, item in reversed(self._post):
             setpoints = item.muscle_inverse(setpoints)
@@ -216,13 +283,21 @@ class FilterChain:
         return setpoints
 
     def brain_pre(self, experience: Experience) -> Experience:
-        """Return the row that the brain learns from; ``experience`` is not changed."""
+        """Return the row that the brain learns from.
+
+        Args:
+            experience: a closed row, which is not changed.
+        """
         for item in self._brain_pre:
             experience = item.brain_pre_process(experience)
         return experience
 
     def brain_post(self, update: Any) -> Any:
-        """Return the muscles' update."""
+        """Return the muscles' update.
+
+        Args:
+            update: the brain's update.
+        """
         for item in self._brain_post:
             update = item.brain_post_process(update)
         return update
@@ -235,7 +310,14 @@ class FilterChain:
         return None if all(item is None for item in news) else news
 
     def learn(self, news: Sequence[Any] | None) -> None:
-        """Apply the news of a muscle's chain."""
+        """Learn from a muscle's chain.
+
+        Args:
+            news: a result of :meth:`news`.
+
+        Raises:
+            ContractError: it comes from another number of filters.
+        """
         if news is not None:
             self._check_length(news)
             for member, item in zip(self.filters, news, strict=True):
@@ -247,9 +329,13 @@ class FilterChain:
         return [item.state() for item in self.filters]
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Restore the result of :meth:`state` of a chain of the same filters.
+        """Restore the learned state of each filter.
 
-        Raises :class:`ContractError` if it comes from other filters.
+        Args:
+            state: a result of :meth:`state`.
+
+        Raises:
+            ContractError: it comes from other filters.
         """
         self._check_length(state)
         for member, names, item in zip(self.filters, self._names, state, strict=True):

@@ -16,16 +16,20 @@ from palaestrai_mosaik.types.arrays import FloatVector
 class Experience:
     """One closed row of one muscle.
 
-    ``terminated`` and ``truncated`` may both be true, if the world ended in the step in which time ran out.
-
     Attributes:
+        muscle: the uid of the muscle.
         readings: (readings,), those of the environment.
         setpoints: (setpoints,), those of the environment.
         rewards: (rewards,), those of the environment.
         observations: the muscle's observations; equal to the readings without filters.
         actions: the muscle's actions; equal to the set-points without filters.
         objective: the objective's value, NaN without one.
+        data: the second result of ``propose_actions``.
+        terminated: whether the world ended with this row.
+        truncated: whether the episode was cut after this row. Both are true if the world ended in the step in which
+            time ran out.
         final_observations: the muscle's next observations, only if the episode ended with this row.
+        step: the row's number in its episode, from 0.
     """
 
     muscle: str
@@ -39,7 +43,6 @@ class Experience:
     terminated: bool = False
     truncated: bool = False
     final_observations: FloatVector | None = None
-    #: the row's number in its episode
     step: int = 0
 
     @property
@@ -141,7 +144,7 @@ class Columns:
 
 
 class MemoryShard:
-    """Some rows of a memory. Arrays are read-only.
+    """Some rows of a memory, as :meth:`Memory.tail` and :meth:`Memory.sample` return them. Arrays are read-only.
 
     ======================= ========================= =====================================
     ``sensor_readings``     (n, readings) float64     readings of the environment
@@ -272,6 +275,9 @@ class Memory:
         size_limit: the number of rows that are kept, the newest ones; the buffers hold up to a quarter more,
             so that the tail is always one contiguous view.
         rng: the generator of :meth:`sample`; set by the framework.
+
+    Raises:
+        ValueError: ``size_limit`` is less than 1.
     """
 
     def __init__(self, size_limit: int = 100_000, rng: np.random.Generator | None = None):
@@ -367,7 +373,14 @@ class Memory:
             self._start += 1
 
     def append_experience(self, experience: Experience) -> None:
-        """Add ``experience`` as a row, and its end if the episode ended with it."""
+        """Add a row, and its end if the episode ended with it.
+
+        Args:
+            experience: the row, whose arrays are copied.
+
+        Raises:
+            ValueError: a length differs from that of the rows in the memory.
+        """
         e = experience
         self.append(
             e.readings,
@@ -390,31 +403,26 @@ class Memory:
     def append_experiences(self, experiences: Sequence[Experience]) -> None:
         """Add rows and their ends, like :meth:`append_experience` with one after the other.
 
-        All must have the same lengths.
+        Args:
+            experiences: the rows, oldest first. All must have the same lengths.
+
+        Raises:
+            ValueError: a length differs from that of the rows in the memory.
         """
-        rows = [(e.readings, e.setpoints, e.rewards) for e in experiences]
-        if not rows:
+        if not experiences:
             return
-        readings, setpoints, rewards = (np.array(column) for column in zip(*rows, strict=True))
-        widths = (readings.shape[1], setpoints.shape[1], rewards.shape[1])
-        n = len(rows)
-        if self._end + n > self._capacity or widths != self._widths:
-            self._make_room(widths, n)
+        names = ("readings", "setpoints", "rewards")
+        arrays = {name: np.array([getattr(e, name) for e in experiences]) for name in names}
+        readings, setpoints, rewards = (arrays[name].shape[1] for name in names)
+        n = len(experiences)
+        if self._end + n > self._capacity or (readings, setpoints, rewards) != self._widths:
+            self._make_room((readings, setpoints, rewards), n)
         first, end = self._end, self._end + n
-        rows_slice = slice(first, end)
-        columns = self._columns
-        columns.readings[rows_slice] = readings
-        columns.setpoints[rows_slice] = setpoints
-        columns.rewards[rows_slice] = rewards
-        columns.objective[rows_slice] = [e.objective for e in experiences]
-        if columns.observations is not columns.readings or any(
-            e.observations is not e.readings for e in experiences
-        ):
-            self._fill(
-                "observations", "readings", np.array([e.observations for e in experiences]), rows_slice
-            )
-        if columns.actions is not columns.setpoints or any(e.actions is not e.setpoints for e in experiences):
-            self._fill("actions", "setpoints", np.array([e.actions for e in experiences]), rows_slice)
+        rows = slice(first, end)
+        for name, values in arrays.items():
+            getattr(self._columns, name)[rows] = values
+        self._columns.objective[rows] = [e.objective for e in experiences]
+        self._fill_filtered(experiences, rows)
         for e in experiences:
             if e.muscle != self._only:
                 self._belongs(e.muscle)
@@ -426,7 +434,14 @@ class Memory:
                 self._ends(index, (e.terminated, e.truncated), e.final_observations)
 
     def close(self, objective: float) -> None:
-        """Set the objective of the newest row."""
+        """Set the objective of the newest row.
+
+        Args:
+            objective: its value; NaN for no value.
+
+        Raises:
+            IndexError: the memory is empty.
+        """
         if self._end == self._start:
             raise IndexError("the memory is empty: there is no row to close")
         self._columns.objective[self._end - 1] = objective
@@ -449,6 +464,9 @@ class Memory:
             muscle: the uid of the muscle with the row; ``None``: the newest row of all.
             final_observations: the muscle's next observations, of the length of a row's observations;
                 ``None`` if unknown.
+
+        Raises:
+            ValueError: ``final_observations`` has another length.
         """
         index = self._end - 1 if muscle is None else self._newest_of(muscle)
         self._ends(index, (terminated, truncated), final_observations)
@@ -459,6 +477,10 @@ class Memory:
         Args:
             n: number of rows; there may be fewer in the memory.
             include_only: count and return only rows of muscles with these ids; ``None``: all.
+
+        Raises:
+            ValueError: ``n`` is negative.
+            TypeError: ``include_only`` is a text instead of a list.
         """
         if n < 0:
             raise ValueError(f"n must not be negative, not {n}")
@@ -478,6 +500,8 @@ class Memory:
 
         Raises:
             RuntimeError: there is no :attr:`rng`.
+            ValueError: ``n`` is negative.
+            TypeError: ``include_only`` is a text instead of a list.
         """
         if self.rng is None:
             raise RuntimeError("this memory has no generator to sample with: set memory.rng")
@@ -497,7 +521,14 @@ class Memory:
         return MemoryShard(self._seen, indices, self._end)
 
     def truncate(self, n: int) -> None:
-        """Drop all but the last ``n`` rows; ``n`` must not be negative."""
+        """Drop all but the newest rows.
+
+        Args:
+            n: number of rows to keep.
+
+        Raises:
+            ValueError: ``n`` is negative.
+        """
         if n < 0:
             raise ValueError(f"n must not be negative, not {n}")
         self._start = max(self._start, self._end - n)
@@ -588,6 +619,14 @@ class Memory:
             new: dict[str, Any] = {name: column}
             self._install(replace(self._columns, **new))
         column[places] = values
+
+    def _fill_filtered(self, experiences: Sequence[Experience], rows: slice) -> None:
+        """Write observations and actions, unless all rows so far share them with readings and set-points."""
+        for name, common in (("observations", "readings"), ("actions", "setpoints")):
+            if getattr(self._columns, name) is not getattr(self._columns, common) or any(
+                getattr(e, name) is not getattr(e, common) for e in experiences
+            ):
+                self._fill(name, common, np.array([getattr(e, name) for e in experiences]), rows)
 
     def _belongs(self, muscle: str) -> None:
         """Record that the row being added belongs to ``muscle``, which is not the only one."""

@@ -68,11 +68,16 @@ class Muscle(StatisticsMixin, ABC):
                 new set-point.
 
         Returns:
-            The actuators, and data for the brain's ``thinking`` (or ``None``).
+            The actuators, and data for the brain's ``thinking``, or ``None``.
         """
 
     def update(self, update: Any) -> None:
-        """Apply an update of the brain."""
+        """Apply an update of the brain.
+
+        Args:
+            update: the result of :meth:`Brain.thinking`. It may be shared with other muscles, so it must not be
+                changed.
+        """
 
     def reset(self) -> None:
         """Prepare for another episode. Called when an episode has ended and another one follows."""
@@ -105,5 +110,12 @@ class Muscle(StatisticsMixin, ABC):
         """Hook for adapters: receive the brain's model (:meth:`Brain._test_model`); called after :meth:`setup`."""
 
     def load(self, tag: str = "") -> Any:
-        """Return the dump that the document's ``load`` refers to, a binary stream."""
+        """Return the dump that the document's ``load`` refers to, a binary stream.
+
+        Args:
+            tag: the tag with which the brain saved it; empty for none.
+
+        Raises:
+            BrainDumpError: there is no such dump, or it is damaged.
+        """
         return BrainDumper.load_brain_dump(self._dumpers, tag)

@@ -11,7 +11,11 @@ from .muscle import Muscle
 
 
 class Objective(ABC):
-    """Computes the agent's success from its memory. ``internal_reward`` is mandatory."""
+    """Computes the agent's success from its memory. ``internal_reward`` is mandatory.
+
+    Args:
+        params: parameters of the objective by name, kept as :attr:`params`; empty by default.
+    """
 
     def __init__(self, params: dict[str, Any] | None = None):
         self.params: dict[str, Any] = {} if params is None else params
@@ -19,8 +23,8 @@ class Objective(ABC):
     def setup(self, reward_names: Sequence[str]) -> None:
         """Receive the names of the rewards in memory. Called once before the first episode.
 
-        A name is ``<environment uid>.<reward>``; the order is that of the columns of
-        :attr:`MemoryShard.rewards`.
+        Args:
+            reward_names: ``<environment uid>.<reward>`` for each column of :attr:`MemoryShard.rewards`.
         """
 
     def _introduce(self, agent: str, seed: int, muscle: Muscle) -> None:
@@ -32,7 +36,13 @@ class Objective(ABC):
 
     @abstractmethod
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float | None:
-        """Return the objective's value for the newest row of ``memory``.
+        """Return the objective's value for the newest row of the memory.
 
-        ``None`` means that this step has no value, and the brain does not learn from it.
+        Args:
+            memory: the rows of the muscle, oldest first. It must not be changed.
+            kwargs: nothing at present; takes arguments of later releases.
+
+        Returns:
+            A number, the higher the better; or ``None`` if this step has no value, so that the brain does not
+            learn from it.
         """

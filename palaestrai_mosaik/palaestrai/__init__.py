@@ -11,7 +11,9 @@ spaces, memory and dumpers. palaestrAI is only required if a document names such
 ``filter``                  filters
 ``environment``             environments, rewards and state transformers
 ``condition``               termination conditions
-``memory``, ``translate``   palaestrAI's memory; its spaces, information objects and times
+``lazy_memory``             palaestrAI's memory, with columns that are created on first access
+``memory``                  our memories, whose rows are also appended to palaestrAI's
+``translate``               palaestrAI's spaces, information objects and times
 ``mosaik_environment``      mosaik worlds that were made for palaestrai-mosaik
 ``results``                 import of a results database
 ==========================  ====================================================================

@@ -29,18 +29,18 @@ _ADAPTERS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def adapted(found: type, topic: str) -> type | None:
-    """Return a subclass of our contract that wraps ``found``, or ``None`` if it is not a palaestrAI class.
+def adapted(cls: type, topic: str) -> type | None:
+    """Return a subclass of our contract that wraps ``cls``, or ``None`` if it is not a palaestrAI class.
 
-    The class also derives from the adapter of ``topic``. Its attribute ``wrapped_class`` is ``found``, and its
+    The class also derives from the adapter of ``topic``. Its attribute ``wrapped_class`` is ``cls``, and its
     constructor takes the document's ``params``. Repeated calls return the same class, and its objects can be pickled.
     """
     module, name, _ = _ADAPTERS[topic]
     # a subclass of a palaestrAI class has already imported it
     base = getattr(sys.modules.get(module), name, None)
-    if base is None or not issubclass(found, base):
+    if base is None or not issubclass(cls, base):
         return None
-    return _adapter(found, topic)
+    return _adapter(cls, topic)
 
 
 @cache
@@ -51,7 +51,7 @@ def _adapter(cls: type, topic: str) -> type:
         "wrapped_class": cls,
         "__module__": cls.__module__,
         "__doc__": cls.__doc__,
-        "__signature__": _signature(cls, getattr(kind, "given", ())),
+        "__signature__": _signature(cls, getattr(kind, "injected", ())),
         "__reduce_ex__": lambda self, protocol: (_blank, (cls, topic), self.__getstate__()),
     }
     adapter = type(cls.__name__, (kind,), members)

@@ -21,7 +21,8 @@ from palaestrai_mosaik.types.vectors import Layout
 
 from .base import Adapted, MuscleData, numeric_statistics, their_mode
 from .filter import AdaptedFilter, post_processed, pre_processed
-from .memory import BrainMemory, LazyMemory
+from .lazy_memory import LazyMemory
+from .memory import BrainMemory
 from .translate import PalaestraiChannels
 
 #: default number of rows in palaestrAI's memory
@@ -119,7 +120,7 @@ class AdaptedBrain(Adapted, Brain):
             raise
 
     def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
-        if not cast(BrainMemory, self.memory_of(muscle_id)).handed_on:
+        if not cast(BrainMemory, self.memory_of(muscle_id)).has_objective:
             return None
         data = data_from_muscle.data if isinstance(data_from_muscle, MuscleData) else data_from_muscle
         if self.filters:

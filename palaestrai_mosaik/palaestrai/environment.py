@@ -188,7 +188,7 @@ class AdaptedEnvironment(Environment):
 
     wrapped_class: ClassVar[type]
     #: parameters of the constructor that the adapter passes
-    given: ClassVar[tuple[str, ...]] = ("uid", "broker_uri", "seed")
+    injected: ClassVar[tuple[str, ...]] = ("uid", "broker_uri", "seed")
     hold_setpoints = False
 
     def __init__(self, **params: Any):

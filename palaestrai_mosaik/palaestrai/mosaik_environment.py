@@ -72,28 +72,28 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 }
 
 
-def read_ticks(found: Any, name: str) -> int:
+def read_ticks(value: Any, name: str) -> int:
     """Return a number of ticks, from a number or a text such as ``15*60*96``, rounded towards zero.
 
     ``name`` is the parameter's name for messages. Raises :class:`ContractError` for any other value.
     """
     try:
-        value = _evaluate(ast.parse(found.strip(), mode="eval").body) if isinstance(found, str) else found
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        ticks = _evaluate(ast.parse(value.strip(), mode="eval").body) if isinstance(value, str) else value
+        if isinstance(ticks, bool) or not isinstance(ticks, int | float):
             raise ValueError
-        return int(value)
+        return int(ticks)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
         raise ContractError(
             f"{name} must be a number of ticks, or a product or sum of numbers such as '15*60*96', found "
-            + shorten(repr(found), _SHOWN)
+            + shorten(repr(value), _SHOWN)
         ) from None
 
 
-def read_seconds(found: Any, name: str) -> float:
+def read_seconds(value: Any, name: str) -> float:
     """Return a positive number of seconds; ``name`` is the parameter. Raises :class:`ContractError` otherwise."""
-    if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:
-        raise ContractError(f"{name} must be a positive number of seconds, found {found!r}")
-    return float(found)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ContractError(f"{name} must be a positive number of seconds, found {value!r}")
+    return float(value)
 
 
 def _evaluate(node: ast.AST) -> Any:
@@ -170,13 +170,7 @@ def _parts(item: Any, kind: str, index: int, keys: Sequence[tuple[str, str]]) ->
     """Return uid, space and value of one sensor or actuator."""
     where = f"the description of {kind} {index}"
     if isinstance(item, Mapping):
-        allowed = [key for pair in keys for key in pair]
-        for key in item:
-            if key not in allowed:
-                raise ContractError(
-                    f"{where}: unknown key {key!r}{did_you_mean(str(key), allowed)}; allowed: {', '.join(allowed)}"
-                )
-        uid, space, value = (next((item[key] for key in pair if key in item), None) for pair in keys)
+        uid, space, value = _entries(item, keys, where)
     else:
         uid, space, value = (getattr(item, name, None) for name in ("uid", "space", "value"))
     if not isinstance(uid, str) or uid.count(".") < 2 or not all(uid.split(".")):
@@ -189,6 +183,17 @@ def _parts(item: Any, kind: str, index: int, keys: Sequence[tuple[str, str]]) ->
         return uid, _space(space), value
     except SpaceError as error:
         raise ContractError(f"the description of {kind} {uid!r}: {error}") from None
+
+
+def _entries(item: Mapping[str, Any], keys: Sequence[tuple[str, str]], where: str) -> list[Any]:
+    """Return the value of each of ``keys`` in a dictionary, under either of its two names, or ``None``."""
+    allowed = [key for pair in keys for key in pair]
+    for key in item:
+        if key not in allowed:
+            raise ContractError(
+                f"{where}: unknown key {key!r}{did_you_mean(str(key), allowed)}; allowed: {', '.join(allowed)}"
+            )
+    return [next((item[key] for key in pair if key in item), None) for pair in keys]
 
 
 def _space(source: Any) -> Space:
@@ -269,7 +274,7 @@ def settable(value: Any) -> Any:
 
 
 #: parameters without effect, because no second process has to be reached
-_PLACES = ("arl_sync_host", "arl_sync_port")
+_IGNORED = ("arl_sync_host", "arl_sync_port")
 
 
 class MosaikEnvironment(CoSimulation):
@@ -296,9 +301,11 @@ class MosaikEnvironment(CoSimulation):
             episode), ``end`` (exclusive), ``arl_sync_freq``, ``silent`` and, if there is a date, ``start_date``.
         terminal_condition: ``module:function`` that is called with the sensors at the end of an episode. Returns
             (terminated, truncated); ``None`` keeps the default.
+        ignored: ``arl_sync_host`` and ``arl_sync_port``, which have no effect here.
 
     Raises:
-        ContractError, NameResolutionError: if the parameters are invalid, or a name in them does not exist.
+        ContractError: a parameter is invalid.
+        NameResolutionError: a name in the parameters does not exist.
     """
 
     def __init__(  # noqa: PLR0913 (the names are those of palaestrai-mosaik)
@@ -316,10 +323,10 @@ class MosaikEnvironment(CoSimulation):
         simulation_timeout: float = 600,
         params: Mapping[str, Any] | None = None,
         terminal_condition: str | Callable[..., Any] | None = None,
-        **places: Any,
+        **ignored: Any,
     ):
-        for name in places:
-            if name not in _PLACES:
+        for name in ignored:
+            if name not in _IGNORED:
                 parameters = inspect.signature(MosaikEnvironment).parameters
                 raise ContractError(
                     f"MosaikEnvironment has no parameter {name!r}{did_you_mean(name, parameters)}"

@@ -20,7 +20,8 @@ from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorRea
 from .base import COMPUTED_NAN, Adapted, MuscleData, numeric_statistics, their_mode
 from .brain import PalaestraiDumper
 from .filter import AdaptedFilter
-from .memory import LazyMemory, MirroredMemory
+from .lazy_memory import LazyMemory
+from .memory import RolloutMemory
 from .translate import PalaestraiChannels, vector_of
 
 #: immutable types, which need no copy
@@ -61,7 +62,7 @@ class AdaptedMuscle(Adapted, Muscle):
         """Set the agent, the seed, and whether the muscle loads a model and has a palaestrAI brain."""
         self.agent, self.seed, self.loads, self.taught = agent, seed, loads, taught
 
-    def _memory_for(self, channels: Channels) -> MirroredMemory:
+    def _memory_for(self, channels: Channels) -> RolloutMemory:
         """Create the memory of a body with this muscle."""
         return rollout_memory(channels, self.uid)
 
@@ -91,7 +92,7 @@ class AdaptedMuscle(Adapted, Muscle):
         self._make(self.seed)
         part = self.part
         part._uid, part._mode = self.agent, their_mode(self._mode)
-        part._memory = cast(MirroredMemory, self._memory).mirror
+        part._memory = cast(RolloutMemory, self._memory).mirror
         self._dumper = PalaestraiDumper(self._ours, self.agent)
         part._model_loaders = [self._dumper] if self.loads else []
         if self.loads and self._mode is Mode.TEST:
@@ -163,9 +164,9 @@ class AdaptedMuscle(Adapted, Muscle):
         self._their_actuators = PalaestraiChannels(actuators, palaestrai.agent.ActuatorInformation)
 
 
-def rollout_memory(channels: Channels, tag: str) -> MirroredMemory:
+def rollout_memory(channels: Channels, tag: str) -> RolloutMemory:
     """Create the memory of a body with a palaestrAI muscle or objective."""
-    return MirroredMemory(channels, LazyMemory(MUSCLE_MEMORY), MUSCLE_MEMORY, tag)
+    return RolloutMemory(channels, LazyMemory(MUSCLE_MEMORY), MUSCLE_MEMORY, tag)
 
 
 class AdaptedObjective(Adapted, Objective):
@@ -183,7 +184,7 @@ class AdaptedObjective(Adapted, Objective):
     def _introduce(self, agent: str, seed: int, muscle: Muscle) -> None:
         self.agent, self.seed, self.muscle = agent, seed, muscle
 
-    def _memory_for(self, channels: Channels) -> MirroredMemory:
+    def _memory_for(self, channels: Channels) -> RolloutMemory:
         """Create the memory of a body with this objective."""
         return rollout_memory(channels, self.agent)
 
@@ -193,7 +194,7 @@ class AdaptedObjective(Adapted, Objective):
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float | None:
         self.generators.renew(self.muscle.rng, "objective")
         with self.generators:
-            answer = self.part.internal_reward(cast(MirroredMemory, memory).mirror)
+            answer = self.part.internal_reward(cast(RolloutMemory, memory).mirror)
         if answer is None or (isinstance(answer, np.ndarray) and not answer.size):
             return None
         try:

@@ -183,8 +183,8 @@ class PalaestraiInfos(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return iter(self._all())
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._all()[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._all()[index]
 
     def __repr__(self) -> str:
         return repr(self._all())

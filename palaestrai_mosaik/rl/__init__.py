@@ -39,9 +39,12 @@ def make(document: Any, **options: Any) -> RunEnv:
         options: those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`: ``agent``, ``phase``, ``seed``,
             ...
 
+    Returns:
+        The environment, before its first ``reset()``. Close it to end its simulators.
+
     Raises:
         DocumentError: the document cannot be run.
-        ContractError: an option or a name in one does not exist.
+        ContractError: an option or a name in one does not exist, or the agent has several bodies.
     """
     from .driver import check_options
     from .gymnasium_env import RunEnv
@@ -58,6 +61,10 @@ def make_vec(document: Any, num_envs: int = 1, **options: Any) -> VectorEnv[Any,
         num_envs: the number of copies.
         options: those of :func:`~palaestrai_mosaik.rl.vector_env.vector_env`: ``backend``, ``agent``,
             ``max_episode_steps``, ...
+
+    Returns:
+        The vector environment, before its first ``reset()``: observations and actions are batches with one row
+        for each copy.
 
     Raises:
         DocumentError: the document cannot be run.
@@ -76,9 +83,12 @@ def parallel_env(document: Any, **options: Any) -> RunParallelEnv:
         options: those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`: ``agents``, ``phase``,
             ``seed``, ...
 
+    Returns:
+        The environment, before its first ``reset()``: all of the caller's agents act in each step.
+
     Raises:
         DocumentError: the document cannot be run.
-        ContractError: an option or a name in one does not exist.
+        ContractError: an option or a name in one does not exist, or the agents take turns.
     """
     from .pettingzoo_env import RunParallelEnv
 
@@ -92,6 +102,9 @@ def aec_env(document: Any, **options: Any) -> AECEnv[Any, Any, Any]:
         document: the path of a file, plain data, or a loaded document.
         options: those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`: ``agents``, ``phase``,
             ``seed``, ...
+
+    Returns:
+        The environment, before its first ``reset()``. Calls in the wrong order raise PettingZoo's errors.
 
     Raises:
         DocumentError: the document cannot be run.

@@ -47,31 +47,42 @@ class Sizes:
     max_steps: int | None = None
 
 
-def batched(document: RunDocument, phase: PhaseSpec, own: str, sizes: Sizes) -> tuple[RunDocument, PhaseSpec]:
+def batched(
+    document: RunDocument, phase: PhaseSpec, controlled: str, sizes: Sizes
+) -> tuple[RunDocument, PhaseSpec]:
     """Return the document and ``phase`` with copies of its environment and of every agent's body.
 
-    ``own`` is the caller's agent, and any muscle of it will do. Raises :class:`NotBatchable` if a copy would not
+    ``controlled`` is the agent that the caller controls. Raises :class:`NotBatchable` if a copy would not
     behave as it does alone.
     """
     if len(phase.environments) > 1:
         raise NotBatchable(f"there are {len(phase.environments)} environments, which end together")
     if phase.simulation.controller == "taking_turns" and len(phase.agents) > 1:
         raise NotBatchable("agents take turns, and those of a batch have them at the same time")
-    conditions = [*phase.simulation.conditions, *document.conditions]
-    for spec in conditions:
-        if not _ends_with_environments(spec) and _hook(spec) is not TerminationCondition.episode_flow_control:
-            raise NotBatchable(f"the condition {spec.name} may end the episode of all at once")
+    phase_conditions, run_conditions = map(_kept, (phase.simulation.conditions, document.conditions))
     environment = _batched_environment(phase.environments[0], sizes)
     # an environment that was a batch before has its number in the channel names already
     native = environment.name == phase.environments[0].name
-    agents = tuple(_batched_agent(spec, native, sizes.copies, spec.name == own) for spec in phase.agents)
-    phase_conditions = tuple(
-        spec for spec in phase.simulation.conditions if not _ends_with_environments(spec)
-    )
+    for spec in phase.agents:
+        _check_agent(spec, native, controlled=spec.name == controlled)
+    agents = tuple(_batched_agent(spec, native, sizes.copies) for spec in phase.agents)
     simulation = replace(phase.simulation, conditions=(*phase_conditions, _NEVER_ENDS))
     batch_phase = replace(phase, environments=(environment,), agents=agents, simulation=simulation)
-    of_run = tuple(spec for spec in document.conditions if not _ends_with_environments(spec))
-    return replace(document, conditions=of_run), batch_phase
+    return replace(document, conditions=run_conditions), batch_phase
+
+
+def _kept(conditions: Sequence[ClassSpec]) -> tuple[ClassSpec, ...]:
+    """Return the conditions other than those that end an episode with its environments."""
+    kept = []
+    for spec in conditions:
+        condition: Any = resolve(spec.name, "condition")
+        hook = condition.episode_flow_control
+        if hook is EnvironmentTerminationCondition.episode_flow_control:
+            continue
+        if hook is not TerminationCondition.episode_flow_control:
+            raise NotBatchable(f"the condition {spec.name} may end the episode of all at once")
+        kept.append(spec)
+    return tuple(kept)
 
 
 def _batched_environment(spec: EnvironmentSpec, sizes: Sizes) -> EnvironmentSpec:
@@ -110,24 +121,37 @@ def _step_limit(environment_class: type, spec: EnvironmentSpec, most: int) -> in
     return min(limit, most) if isinstance(limit, int) else most
 
 
-def _batched_agent(agent: AgentSpec, native: bool, copies: int, is_own: bool) -> AgentSpec:
-    """Return the agent with a body in every copy."""
-    bodies = agent.bodies or (
+def _bodies(agent: AgentSpec) -> Sequence[BodySpec]:
+    return agent.bodies or (
         BodySpec(agent.muscle, agent.objective, agent.sensors, agent.actuators, agent.filters),
     )
-    body = bodies[0]
-    if len(bodies) > 1 or body.first or (body.count > 1 and not native) or (native and not agent.bodies):
+
+
+def _check_agent(agent: AgentSpec, native: bool, *, controlled: bool) -> None:
+    """Raise :class:`NotBatchable` unless the agent can have equal bodies that act as one batch.
+
+    Args:
+        agent: the agent of the document.
+        native: whether its environment is a batch in the document.
+        controlled: whether the caller acts for the agent, and not its muscle.
+    """
+    body, *others = _bodies(agent)
+    if others or body.first or (native and not agent.bodies) or (body.count > 1 and not native):
         raise NotBatchable(f"the bodies of agent {agent.name!r} are not one for each copy")
-    if not native:
-        body = replace(body, sensors=_numbered(body.sensors), actuators=_numbered(body.actuators))
-    body = replace(body, count=copies)
     if body.filters:
         raise NotBatchable(f"agent {agent.name!r} has filters")
     objective = body.objective
     if objective is not None and not issubclass(resolve(objective.name, "objective"), BatchObjective):
         raise NotBatchable(f"the objective of agent {agent.name!r} is no BatchObjective")
-    if not is_own and not issubclass(resolve(body.muscle.name, "muscle"), BatchMuscle):
+    if not controlled and not issubclass(resolve(body.muscle.name, "muscle"), BatchMuscle):
         raise NotBatchable(f"the muscle of agent {agent.name!r} is no BatchMuscle")
+
+
+def _batched_agent(agent: AgentSpec, native: bool, copies: int) -> AgentSpec:
+    """Return the agent with a body in every copy."""
+    body = replace(_bodies(agent)[0], count=copies)
+    if not native:
+        body = replace(body, sensors=_numbered(body.sensors), actuators=_numbered(body.actuators))
     return replace(agent, bodies=(body,), sensors=(), actuators=())
 
 
@@ -140,12 +164,3 @@ def _numbered(names: Sequence[str]) -> tuple[str, ...]:
             raise NotBatchable(f"{name!r} does not begin with the uid of the environment, or names a body")
         numbered.append(f"{uid}.{BODY_NUMBER}.{local}")
     return tuple(numbered)
-
-
-def _ends_with_environments(spec: ClassSpec) -> bool:
-    return _hook(spec) is EnvironmentTerminationCondition.episode_flow_control
-
-
-def _hook(spec: ClassSpec) -> Any:
-    condition: Any = resolve(spec.name, "condition")
-    return condition.episode_flow_control

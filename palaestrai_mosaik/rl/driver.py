@@ -311,6 +311,12 @@ def check_options(made_by: Callable[..., Any], options: Mapping[str, Any]) -> No
         choose(allowed, name, "option")
 
 
+def refuse_options(options: Mapping[str, Any] | None) -> None:
+    """Raise :class:`ContractError` for options of a reset, because there are none."""
+    if options:
+        raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
+
+
 def checked_seed(seed: Any) -> int:
     """Return ``seed`` as an int. It must be an integer of at least 0, as in Gymnasium; numpy's are allowed."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:

@@ -17,7 +17,7 @@ from palaestrai_mosaik.experiment import AgentSpec, AnyDocument, EnvironmentSpec
 from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.types.vectors import SensorReadings
 
-from .driver import Options, check_copy, checked_seed, choose, find_phase
+from .driver import Options, check_copy, checked_seed, choose, find_phase, refuse_options
 from .session import OBJECTIVE, Player, Session, Turn, add_info
 from .spaces import ChannelSpace
 
@@ -135,13 +135,9 @@ class RunEnv(Env[Any, Any], EzPickle):
             run_document = _with_frames(run_document)
         spec = only_agent(find_phase(run_document, phase).agents, agent)
         with open_store(store) as opened:
+            options = Options(others_learn, opened, seed)
             self.session = Session(
-                run_document,
-                phase=phase,
-                learners=[spec.name],
-                seed=seed,
-                reward=reward,
-                options=Options(others_learn, opened),
+                run_document, phase=phase, learners=[spec.name], reward=reward, options=options
             )
         players = list(self.session.players.values())
         try:
@@ -183,9 +179,19 @@ class RunEnv(Env[Any, Any], EzPickle):
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode and return the first observation. There are no ``options``."""
-        if options:
-            raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
+        """Start an episode.
+
+        Args:
+            seed: restarts at the first episode of a run with this seed; ``None``: the next episode.
+            options: must be empty.
+
+        Returns:
+            The first observation, and the ``info``.
+
+        Raises:
+            ContractError: ``seed`` is no whole number of at least 0, or there are ``options``.
+        """
+        refuse_options(options)
         seed = None if seed is None else checked_seed(seed)
         super().reset(seed=seed)
         self._turn = None
@@ -196,7 +202,17 @@ class RunEnv(Env[Any, Any], EzPickle):
         return self._seen.value(turn.readings[player.name]), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act, and run the world until the agent must act again or the episode is over."""
+        """Act, and run the world until the agent must act again or the episode is over.
+
+        Args:
+            action: a value of :attr:`action_space`.
+
+        Returns:
+            The observation, the reward, ``terminated``, ``truncated``, and the ``info``.
+
+        Raises:
+            ActionError: the action is outside its space; nothing has been done then.
+        """
         name, turn = self.player.name, self._turn
         if turn is None or name not in turn.acting:
             raise error.ResetNeeded("the episode is over, or was never begun: call reset")

@@ -51,11 +51,11 @@ class ControlledAgent:
         """The last readings, as a value of its observation space."""
         return self.seen.value(self.readings)
 
-    def info(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``given`` with its action mask, if it has one."""
+    def info(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the info of a turn: its ``results``, and the action mask, if the agent has one."""
         if self._mask is None:
-            return dict(given)
-        return {**given, "action_mask": self.readings[self._mask].astype(np.int8)}
+            return dict(results)
+        return {**results, "action_mask": self.readings[self._mask].astype(np.int8)}
 
 
 def _mask_of(player: Player) -> slice | None:
@@ -122,14 +122,8 @@ class RunGame:
     ):
         loaded = as_document(document)
         with open_store(store) as opened:
-            self.session = Session(
-                loaded,
-                phase=phase,
-                learners=agents,
-                seed=seed,
-                reward=reward,
-                options=Options(others_learn, opened),
-            )
+            options = Options(others_learn, opened, seed)
+            self.session = Session(loaded, phase=phase, learners=agents, reward=reward, options=options)
         try:
             self._controlled = {
                 name: ControlledAgent(player, flatten, dtype) for name, player in self.session.players.items()

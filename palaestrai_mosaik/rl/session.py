@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -179,9 +179,9 @@ class Session:
     ``document``: a file, plain data, or a loaded document. ``phase``: its name or number (``None``:
     the first one). ``learners``: the caller's agents (``None``: all). Their ``filters`` remain
     between them and the environments, but do not learn; their objective is the reward, unless ``reward`` names
-    one of an environment. ``seed`` replaces the document's. Nothing is recorded.
+    one of an environment. Nothing is recorded.
 
-    The other agents act in the mode of the phase. ``options`` has their learning and their store.
+    The other agents act in the mode of the phase. ``options`` has their learning, their store, and the seed.
 
     Only one episode runs at a time. It is ended, with its simulators, when the session is closed or
     garbage-collected, or when the interpreter exits.
@@ -195,14 +195,10 @@ class Session:
         *,
         phase: str | int | None = None,
         learners: Sequence[str] | None = None,
-        seed: int | None = None,
         reward: str = OBJECTIVE,
         options: Options | None = None,
     ):
         self.document = as_document(document)
-        options = Options() if options is None else options
-        if seed is not None:
-            options = replace(options, seed=seed)
         phase_spec = find_phase(self.document, phase)
         names = [spec.name for spec in phase_spec.agents]
         controlled = names if learners is None else [choose(names, name, "agent") for name in learners]

@@ -59,7 +59,7 @@ class ChannelSpace:
         self.space = self._flat_space(dtype) if flatten else self._dict()
         self._shape = self.space.shape
         self._dtype = self.space.dtype
-        self._one = isinstance(self.space, spaces.Discrete)
+        self._single = isinstance(self.space, spaces.Discrete)
         slack = self._slack()
         with np.errstate(over="ignore"):
             self._lowest, self._highest = layout.low - slack, layout.high + slack
@@ -67,7 +67,7 @@ class ChannelSpace:
     def value(self, vector: FloatVector) -> Any:
         """Convert the flat ``vector`` (numbers,) to a new value, which the caller may modify."""
         if self.flatten:
-            if self._one:
+            if self._single:
                 return np.int64(vector[0])
             if self._dtype == vector.dtype:
                 return vector.copy()
@@ -95,7 +95,7 @@ class ChannelSpace:
                     f"the action has the shape {np.shape(value)}, but {self.space} has {self._shape}: one number for each "
                     f"of {', '.join(layout.uids)}"
                 )
-            if not self._one:
+            if not self._single:
                 vector += self._start
         else:
             vector = self._joined(value)
@@ -105,7 +105,7 @@ class ChannelSpace:
 
     def values(self, matrix: FloatMatrix) -> Any:
         """Convert flat vectors (n, numbers) to a new batch of flat values, which the caller may modify."""
-        if self._one:
+        if self._single:
             return matrix[:, 0].astype(np.int64)
         return matrix.copy() if self._dtype == matrix.dtype else (matrix - self._start).astype(self._dtype)
 
@@ -122,7 +122,7 @@ class ChannelSpace:
                 f"the actions have the shape {matrix.shape}, but a batch of {self.space} has {shape}"
             )
         matrix = matrix.reshape(shape[0], -1)
-        if not self._one:
+        if not self._single:
             # also if it is 0, which turns -0 into 0
             matrix += self._start
         return self._rounded_back(matrix)
@@ -178,27 +178,32 @@ class ChannelSpace:
     def _flat_space(self, dtype: npt.DTypeLike | None) -> spaces.Space[Any]:
         layout = self.layout
         low, high = layout.low, layout.high
-        countable = (Discrete, MultiDiscrete, MultiBinary)
-        if layout.uids and all(isinstance(space, countable) for space in layout.spaces):
-            if len(layout.spaces) == 1 and isinstance(layout.spaces[0], Discrete):
-                return gymnasium_space(layout.spaces[0])
-            if all(isinstance(space, MultiBinary) for space in layout.spaces):
-                return spaces.MultiBinary(layout.size)
-            self._start = low
-            return spaces.MultiDiscrete((high - low + 1).astype(np.int64))
-        whole = layout.any_integral and bool(layout.integral.all())
-        if self.kind == "actuator" and layout.any_integral and not whole:
+        if layout.uids and all(
+            isinstance(space, Discrete | MultiDiscrete | MultiBinary) for space in layout.spaces
+        ):
+            return self._countable_space()
+        if self.kind == "actuator" and layout.any_integral and not layout.all_integral:
             raise ContractError(
                 "these actuators are partly whole numbers and partly real ones, which no flat space has: make the "
                 f"environment with flatten=False ({', '.join(layout.uids)})"
             )
-        if whole:
+        if layout.all_integral:
             return spaces.Box(low.astype(np.int64), high.astype(np.int64), dtype=np.int64)
         kind = _common_type(layout) if dtype is None else np.dtype(dtype)
         if kind.kind != "f":
             raise ContractError(f"dtype must be a floating-point type, not {kind}")
         inwards = self.kind == "actuator"
         return spaces.Box(*_rounded(low, high, kind, inwards=inwards), dtype=kind.type)
+
+    def _countable_space(self) -> spaces.Space[Any]:
+        """Return the flat space of channels with finitely many values."""
+        layout = self.layout
+        if len(layout.spaces) == 1 and isinstance(layout.spaces[0], Discrete):
+            return gymnasium_space(layout.spaces[0])
+        if all(isinstance(space, MultiBinary) for space in layout.spaces):
+            return spaces.MultiBinary(layout.size)
+        self._start = layout.low
+        return spaces.MultiDiscrete((layout.high - layout.low + 1).astype(np.int64))
 
 
 def _common_type(layout: Layout) -> np.dtype[Any]:

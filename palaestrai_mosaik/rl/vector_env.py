@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.types.arrays import FloatMatrix
 
 from .batched import NotBatchable, Sizes, batched
-from .driver import Driver, Options, check_copy, check_options, checked_seed, find_phase
+from .driver import Driver, Options, check_copy, check_options, checked_seed, find_phase, refuse_options
 from .gymnasium_env import RunEnv, only_agent
 from .session import OBJECTIVE, ExternalMuscle, reward_column
 from .spaces import ChannelSpace
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
 
-#: the places of the copies: one world, worlds in this process, worlds in other processes
+#: how copies are executed: in one world, in several worlds of this process, or in other processes
 BACKENDS = ("world", "sync", "async")
 
 
@@ -67,7 +67,12 @@ def vector_env(
             each (both are Gymnasium's own). ``None``: one world if possible, otherwise ``"sync"``.
         options: those of :class:`RunVectorEnv`.
 
+    Returns:
+        Observations are a batch, (num_envs, numbers) or (num_envs,) for a ``Discrete``; rewards, ``terminated``
+        and ``truncated`` are (num_envs,).
+
     Raises:
+        DocumentError: the document cannot be run.
         ContractError: ``"world"`` is impossible (the message has the reason), or an option does not
             exist.
     """
@@ -79,19 +84,30 @@ def vector_env(
     for name, value in (("num_envs", num_envs), ("max_episode_steps", options.get("max_episode_steps", 1))):
         if (isinstance(value, bool) or not isinstance(value, int) or value < 1) and value is not None:
             raise ContractError(f"{name} must be a whole number of at least 1, not {value!r}")
-    found = as_document(document)
+    run_document = as_document(document)
     if backend in (None, "world"):
         try:
-            return RunVectorEnv(found, num_envs, **options)
+            return RunVectorEnv(run_document, num_envs, **options)
         except NotBatchable as reason:
             if backend == "world":
                 raise ContractError(f"the copies cannot share a world: {reason}") from reason
-    steps = options.pop("max_episode_steps", None)
-    first, seed = options.pop("first", 0), options.pop("seed", None)
-    seed = found.seed if seed is None else checked_seed(seed)
+    factories = _copies(run_document, num_envs, **options)
+    return AsyncVectorEnv(factories) if backend == "async" else SyncVectorEnv(factories)
+
+
+def _copies(
+    document: RunDocument,
+    num_envs: int,
+    *,
+    first: int = 0,
+    seed: int | None = None,
+    max_episode_steps: int | None = None,
+    **options: Any,
+) -> list[Callable[[], Env[Any, Any]]]:
+    """Return a function for each copy that makes its environment, in a world of its own."""
+    seed = document.seed if seed is None else checked_seed(seed)
     seeds = [seeding.integer_seed(seed, "copy", first + k) for k in range(num_envs)]
-    makers = [partial(_limited, found, steps, seed=own, **options) for own in seeds]
-    return AsyncVectorEnv(makers) if backend == "async" else SyncVectorEnv(makers)
+    return [partial(_limited, document, max_episode_steps, seed=seed, **options) for seed in seeds]
 
 
 def _limited(document: RunDocument, steps: int | None, **options: Any) -> Env[Any, Any]:
@@ -154,23 +170,26 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         max_episode_steps: int | None = None,
         render_mode: str | None = None,
     ):
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        self._made_with = given
+        self._arguments = {
+            name: value for name, value in locals().items() if name not in ("self", "__class__")
+        }
         if not flatten or render_mode is not None:
             raise NotBatchable("observations are not flat, or are to be shown")
-        found = as_document(document)
-        one = find_phase(found, phase)
-        own = only_agent(one.agents, agent).name
-        found, many = batched(found, one, own, Sizes(num_envs, first, max_episode_steps))
+        run_document = as_document(document)
+        phase_spec = find_phase(run_document, phase)
+        agent = only_agent(phase_spec.agents, agent).name
+        sizes = Sizes(num_envs, first, max_episode_steps)
+        run_document, phase_spec = batched(run_document, phase_spec, agent, sizes)
         muscle = ClassSpec(f"{__name__}:{ExternalBatchMuscle.__name__}")
         with open_store(store) as opened:
-            self._driver = Driver(found, many, {own: muscle}, Options(others_learn, opened, seed))
+            options = Options(others_learn, opened, seed)
+            self._driver = Driver(run_document, phase_spec, {agent: muscle}, options)
         self._driver.close_with(self)
         try:
-            self._bodies = [one for one in self._driver.worker.bodies if isinstance(one, BatchBody)]
-            (body,) = (one for one in self._bodies if one.agent == own)
-            self._body = body
-            self._column = reward_column(reward, body.reward_names, own)
+            self._bodies = [body for body in self._driver.worker.bodies if isinstance(body, BatchBody)]
+            (self._body,) = (body for body in self._bodies if body.agent == agent)
+            body = self._body
+            self._column = reward_column(reward, body.reward_names, agent)
             start = f"{body.handle.uid}."
             #: the reward names without the number of a copy
             self._names = [start + name[len(start) :].split(".", 1)[1] for name in body.reward_names]
@@ -191,24 +210,45 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         check_copy(not self._driver.over)
         # like Gymnasium's EzPickle, with the arguments of the constructor
-        return partial(type(self), **self._made_with), ()
+        return partial(type(self), **self._arguments), ()
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode in all copies. One ``seed`` is for all of them, and there are no ``options``."""
+        """Start an episode in all copies.
+
+        Args:
+            seed: restarts all copies at the first episode of a run with this seed; ``None``: the next episode.
+            options: must be empty.
+
+        Returns:
+            The observations, and the ``info`` with ``time``.
+
+        Raises:
+            ContractError: ``seed`` is no whole number of at least 0, or there are ``options``.
+        """
         if isinstance(seed, Sequence) and not isinstance(seed, str):
             raise ContractError("the copies of one world have one seed: a whole number, or None")
         seed = None if seed is None else checked_seed(seed)
         super().reset(seed=seed)
-        if options:
-            raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
+        refuse_options(options)
         self._driver.reset(seed)
         self._began[:] = 0
         return self._observed(), self._timed()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Act in all copies; those that have ended restart."""
+        """Act in all copies; those that have ended restart.
+
+        Args:
+            actions: one for each copy, a value of ``action_space``.
+
+        Returns:
+            The observations, rewards (num_envs,), ``terminated`` (num_envs,), ``truncated`` (num_envs,), and the
+            ``info``.
+
+        Raises:
+            ActionError: an action is outside its space; nothing has been done then.
+        """
         driver, body = self._driver, self._body
         if driver.over:
             raise error.ResetNeeded("there is no episode: call reset")
@@ -277,7 +317,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
                 copy = int(np.argmax(failing))
                 try:
                     self._set.check(matrix[copy])
-                except ActionError as found:
-                    found.add_note(f"in copy {copy}")
+                except ActionError as error:
+                    error.add_note(f"in copy {copy}")
                     raise
         return matrix

@@ -24,7 +24,6 @@ from palaestrai_mosaik.types import (
     Space,
 )
 from palaestrai_mosaik.types.arrays import FloatVector
-from palaestrai_mosaik.types.spaces import parse_space
 
 if TYPE_CHECKING:
     from .agent import Agent, Sensors
@@ -338,7 +337,7 @@ def _attributes(where: str, kind: str, channels: Any) -> Iterator[tuple[Any, str
 
 def _space(where: str, attribute: str, space: Any) -> Space:
     if isinstance(space, str):
-        space = parse_space(space)
+        space = Space.from_string(space)
     if not isinstance(space, Space):
         raise ContractError(f"{where}: {attribute!r} needs a space such as Box(0, 1), found {space!r}")
     if isinstance(space, Box) and space.shape == (1,):

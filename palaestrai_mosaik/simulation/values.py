@@ -298,7 +298,7 @@ class ValueCheck:
         """Build the error for the first ``wrong`` value; both are (incarnations, numbers)."""
         domain, layout = self._domain, self._rules.layout
         incarnation, index = map(int, np.argwhere(wrong)[0])
-        channel = self._rules.channel_of(index)
+        channel = layout.channel_of(index)
         value = float(rows[incarnation, index])
         is_sensor = channel < self._sensors
         local = layout.uids[channel]

@@ -64,19 +64,12 @@ def check_muscle(
             for _ in range(2)
         ]
         for episode in range(episodes):
-            rng = seeding.generator(seed, "readings", episode)
             for actor in pair:
                 actor.begin(seed, episode)
+            rng = seeding.generator(seed, "readings", episode)
             for step in range(steps):
                 when = f"{mode.value} mode, episode {episode}, step {step}"
-                readings = sample_flat(sensors, rng)
-                answers = [actor.act(readings, when) for actor in pair]
-                if not same(*(setpoints for setpoints, _ in answers)):
-                    findings.add("two instances differ, given the same readings and generators", when)
-                elif not same(*(data for _, data in answers)):
-                    findings.add("two instances send different data to their brains", when)
-                for actor, (setpoints, data) in zip(pair, answers, strict=True):
-                    actor.remember(readings, setpoints, float(step), data)
+                _compare_answers(findings, pair, sample_flat(sensors, rng), float(step), when)
             for actor in pair:
                 with findings.calling("reset"):
                     actor.muscle.reset()
@@ -84,13 +77,22 @@ def check_muscle(
             with findings.calling("teardown"):
                 actor.muscle.teardown()
         if isinstance(first, BatchMuscle):
-            check_batch_muscle(
-                *(findings, factory, (sensors, actuators), mode),
-                steps=steps,
-                seed=seed,
-                rounding=rounding,
-            )
+            bodies = _Bodies(findings, factory, (sensors, actuators), mode)
+            bodies.check(steps=steps, seed=seed, rounding=rounding)
     findings.raise_found()
+
+
+def _compare_answers(
+    findings: Findings, pair: Sequence[_CheckedMuscle], readings: FloatVector, reward: float, when: str
+) -> None:
+    """Check that two muscles answer the same readings equally."""
+    answers = [actor.act(readings, when) for actor in pair]
+    if not same(*(setpoints for setpoints, _ in answers)):
+        findings.add("two instances differ, given the same readings and generators", when)
+    elif not same(*(data for _, data in answers)):
+        findings.add("two instances send different data to their brains", when)
+    for actor, (setpoints, data) in zip(pair, answers, strict=True):
+        actor.remember(readings, setpoints, reward, data)
 
 
 def check_brain(
@@ -214,7 +216,7 @@ def check_objective(
         if not same(*values):
             findings.add("two instances differ, given the same memory", f"row {step}: {values}")
     if isinstance(first, BatchObjective):
-        check_batch_objective(findings, first, rows, first_values)
+        _check_batch_objective(findings, first, rows, first_values)
     findings.raise_found()
 
 
@@ -230,10 +232,7 @@ class _CheckedMuscle:
     ):
         self.muscle, self.findings = muscle, findings
         self.sensors, self._actuators = (Layout.of(c) for c in channels)
-        muscle.uid, muscle.mode = _UID, mode
-        muscle._memory = Memory()
-        with findings.calling("setup"):
-            muscle.setup()
+        _set_up(findings, muscle, mode)
 
     def begin(self, seed: int, episode: int) -> None:
         """Begin an episode with its generator."""
@@ -265,6 +264,14 @@ class _CheckedMuscle:
     def remember(self, readings: FloatVector, setpoints: FloatVector, reward: float, data: Any) -> None:
         """Complete the row of the last action."""
         _remember(self.muscle.memory, (readings, setpoints, np.array([reward])), reward, data)
+
+
+def _set_up(findings: Findings, muscle: Muscle, mode: Mode) -> None:
+    """Set a muscle up as the framework does."""
+    muscle.uid, muscle.mode = _UID, mode
+    muscle._memory = Memory()
+    with findings.calling("setup"):
+        muscle.setup()
 
 
 class _MemoryDumper(BrainDumper):
@@ -371,73 +378,113 @@ _EPISODES = 2
 _END_SHARE = 0.2
 
 
-def check_batch_muscle(
-    findings: Findings,
-    factory: Callable[[], Muscle],
-    channels: tuple[Sequence[Any], Sequence[Any]],
-    mode: Mode,
-    *,
-    steps: int,
-    seed: int,
-    rounding: float,
-) -> None:
-    """Check that a :class:`BatchMuscle` gives several bodies the same results as separate muscles.
+class _Bodies:
+    """A batch muscle for several bodies, and a separate muscle for each of them."""
 
-    Some bodies end, pause for one step, and restart. ``rounding`` is the largest relative difference between
-    set-points; 0 requires exact equality.
-    """
-    muscles = [build_another(factory, findings) for _ in range(_BODIES + 1)]
-    whole, singles = muscles[0], muscles[1:]
-    assert isinstance(whole, BatchMuscle)
-    sensors, actuators = (Layout.of(every) for every in channels)
-    for muscle in muscles:
-        muscle.uid, muscle.mode = "agent.0", mode
-        muscle._memory = Memory()
-        with findings.calling("setup"):
-            muscle.setup()
-    for episode in range(_EPISODES):
-        rng = seeding.generator(seed, "together", mode.value, episode)
-        whole.rngs = [seeding.generator(seed, "agent", episode, body) for body in range(_BODIES)]
-        whole.rng = whole.rngs[0]
-        for body, muscle in enumerate(singles):
+    def __init__(
+        self,
+        findings: Findings,
+        factory: Callable[[], Muscle],
+        channels: tuple[Sequence[Any], Sequence[Any]],
+        mode: Mode,
+    ):
+        self.findings, self.mode, self.channels = findings, mode, channels
+        self.sensors, self.actuators = map(Layout.of, channels)
+        self.muscles = [build_another(factory, findings) for _ in range(_BODIES + 1)]
+        for muscle in self.muscles:
+            _set_up(findings, muscle, mode)
+        whole, *self.singles = self.muscles
+        assert isinstance(whole, BatchMuscle)
+        self.whole = whole
+
+    def check(self, *, steps: int, seed: int, rounding: float) -> None:
+        """Check that all bodies get the same results from the batch muscle as from their own muscles.
+
+        Some bodies end, pause for one step, and restart. ``rounding`` is the largest relative difference between
+        set-points; 0 requires exact equality.
+        """
+        findings = self.findings
+        for episode in range(_EPISODES):
+            rng = seeding.generator(seed, "together", self.mode.value, episode)
+            self._begin(seed, episode)
+            ended = np.zeros(_BODIES, dtype=bool)
+            for step in range(steps):
+                begun, ended = ended, rng.random(_BODIES) < _END_SHARE
+                self._restart(np.flatnonzero(begun))
+                indices = np.flatnonzero(~ended)
+                if len(indices):
+                    readings = np.array([sample_flat(self.channels[0], rng) for _ in indices])
+                    when = f"{self.mode.value} mode, episode {episode}, step {step}"
+                    self._compare(readings, indices, when, rounding)
+            for muscle in self.muscles:
+                with findings.calling("reset"):
+                    muscle.reset()
+        for muscle in self.muscles:
+            with findings.calling("teardown"):
+                muscle.teardown()
+
+    def _begin(self, seed: int, episode: int) -> None:
+        """Begin an episode of the phase with its generators."""
+        self.whole.rngs = [seeding.generator(seed, "agent", episode, body) for body in range(_BODIES)]
+        self.whole.rng = self.whole.rngs[0]
+        for body, muscle in enumerate(self.singles):
             muscle.rng = seeding.generator(seed, "agent", episode, body)
-        offered = [actuators.bound(muscle.rng) for muscle in singles]
-        ended = np.zeros(_BODIES, dtype=bool)
-        for step in range(steps):
-            when = f"{mode.value} mode, episode {episode}, step {step}"
-            begun, ended = ended, rng.random(_BODIES) < _END_SHARE
-            _restart_bodies(findings, whole, singles, np.flatnonzero(begun))
-            indices = np.flatnonzero(~ended)
-            if not len(indices):
-                continue
-            readings = np.array([sample_flat(channels[0], rng) for _ in indices])
-            together, data = _proposed(findings, whole, readings, indices, (sensors, actuators), when)
-            for i, index in enumerate(indices.tolist()):
-                with findings.calling(when):
-                    answer, alone_data = singles[index].propose_actions(
-                        SensorReadings(sensors, readings[i].copy()), ActuatorSetpoints(offered[index])
-                    )
-                    singles[index].pop_statistics()
-                expected = collect_setpoints(offered[index], answer)
-                if not _agree(together[i], expected, rounding):
-                    findings.add(
-                        "propose_batch gives a body other set-points than propose_actions",
-                        f"{when}, body {index}: {together[i].tolist()}, alone {expected.tolist()}",
-                    )
-                elif rounding == 0.0 and not same(None if data is None else data[i], alone_data):
-                    findings.add(
-                        "propose_batch sends other data to the brain than propose_actions",
-                        f"{when}, body {index}",
-                    )
-        for muscle in muscles:
-            with findings.calling("reset"):
-                muscle.reset()
-    for muscle in muscles:
-        with findings.calling("teardown"):
-            muscle.teardown()
+        self.offered = [self.actuators.bound(muscle.rng) for muscle in self.singles]
+
+    def _restart(self, indices: IndexVector) -> None:
+        """Restart the bodies with these indices."""
+        if len(indices):
+            with self.findings.calling("reset_bodies"):
+                self.whole.reset_bodies(indices)
+            for index in indices.tolist():
+                with self.findings.calling("reset"):
+                    self.singles[index].reset()
+
+    def _compare(self, readings: FloatArray, indices: IndexVector, when: str, rounding: float) -> None:
+        """Compare the results of one step for the bodies with these indices."""
+        findings = self.findings
+        together, data = self._propose_batch(readings, indices, when)
+        for i, index in enumerate(indices.tolist()):
+            with findings.calling(when):
+                answer, alone_data = self.singles[index].propose_actions(
+                    SensorReadings(self.sensors, readings[i].copy()), ActuatorSetpoints(self.offered[index])
+                )
+                self.singles[index].pop_statistics()
+            expected = collect_setpoints(self.offered[index], answer)
+            if not _agree(together[i], expected, rounding):
+                findings.add(
+                    "propose_batch gives a body other set-points than propose_actions",
+                    f"{when}, body {index}: {together[i].tolist()}, alone {expected.tolist()}",
+                )
+            elif rounding == 0.0 and not same(None if data is None else data[i], alone_data):
+                findings.add(
+                    "propose_batch sends other data to the brain than propose_actions",
+                    f"{when}, body {index}",
+                )
+
+    def _propose_batch(self, readings: FloatArray, indices: IndexVector, when: str) -> tuple[FloatArray, Any]:
+        """Return the batch muscle's set-points (n, set-points) and data, after checking their shapes."""
+        findings, shown = self.findings, readings.copy()
+        with findings.calling(when):
+            answer = self.whole.propose_batch(BatchReadings(shown, indices, self.sensors, self.actuators))
+            self.whole.pop_statistics()
+        if not same(shown, readings):
+            findings.add("changes the readings that it is given", when)
+        if not isinstance(answer, tuple | list) or len(answer) != 2:
+            raise findings.stop("propose_batch does not return (set-points, data)", f"{when}: {answer!r}")
+        setpoints, data = np.array(answer[0], dtype=np.float64), answer[1]
+        expected = (len(indices), self.actuators.size)
+        if setpoints.shape != expected:
+            raise findings.stop(
+                "propose_batch returns set-points of another shape",
+                f"{when}: {setpoints.shape}, not {expected}",
+            )
+        if data is not None and len(data) != len(indices):
+            raise findings.stop("propose_batch does not return data for each body", f"{when}: {len(data)}")
+        return setpoints, data
 
 
-def check_batch_objective(
+def _check_batch_objective(
     findings: Findings,
     objective: Objective,
     rows: Sequence[tuple[FloatVector, FloatVector, FloatVector]],
@@ -462,44 +509,6 @@ def check_batch_objective(
             "internal_rewards gives a row another value than internal_reward",
             f"row {index}: {answer[index]!r}, alone {values[index]!r}",
         )
-
-
-def _restart_bodies(
-    findings: Findings, whole: BatchMuscle, singles: Sequence[Muscle], indices: IndexVector
-) -> None:
-    if len(indices):
-        with findings.calling("reset_bodies"):
-            whole.reset_bodies(indices)
-        for index in indices.tolist():
-            with findings.calling("reset"):
-                singles[index].reset()
-
-
-def _proposed(
-    findings: Findings,
-    muscle: BatchMuscle,
-    readings: FloatArray,
-    indices: IndexVector,
-    layouts: tuple[Layout, Layout],
-    when: str,
-) -> tuple[FloatArray, Any]:
-    shown = readings.copy()
-    with findings.calling(when):
-        answer = muscle.propose_batch(BatchReadings(shown, indices, *layouts))
-        muscle.pop_statistics()
-    if not same(shown, readings):
-        findings.add("changes the readings that it is given", when)
-    if not isinstance(answer, tuple | list) or len(answer) != 2:
-        raise findings.stop("propose_batch does not return (set-points, data)", f"{when}: {answer!r}")
-    setpoints, data = np.array(answer[0], dtype=np.float64), answer[1]
-    expected = (len(indices), layouts[1].size)
-    if setpoints.shape != expected:
-        raise findings.stop(
-            "propose_batch returns set-points of another shape", f"{when}: {setpoints.shape}, not {expected}"
-        )
-    if data is not None and len(data) != len(indices):
-        raise findings.stop("propose_batch does not return data for each body", f"{when}: {len(data)}")
-    return setpoints, data
 
 
 def _agree(a: FloatVector, b: FloatVector, rounding: float) -> bool:

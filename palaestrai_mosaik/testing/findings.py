@@ -20,7 +20,12 @@ T = TypeVar("T")
 
 
 class ConformanceError(PalaestraiMosaikError, AssertionError):
-    """A part breaks its contract; ``findings`` lists all broken rules."""
+    """A part breaks its contract.
+
+    Attributes:
+        subject: the name of the part's class.
+        findings: all broken rules, each with its first violation.
+    """
 
     def __init__(self, subject: str, findings: Sequence[str]):
         self.subject = subject

@@ -70,8 +70,13 @@ class SensorInformation:
 class ActuatorInformation:
     """A set-point (``value``) of the actuator ``uid``, which must lie in ``space``.
 
-    Assigning a value outside the space raises :class:`~palaestrai_mosaik.errors.ActionError`;
-    ``None`` means no set-point.
+    Args:
+        value: the set-point; ``None`` for none.
+        space: the space of the set-points.
+        uid: the id of the actuator.
+
+    Raises:
+        ActionError: there is no space, or a value outside of it is passed, or assigned later.
     """
 
     __slots__ = ("_space", "_value", "uid")
@@ -137,8 +142,12 @@ class ActuatorInformation:
 class RewardInformation:
     """A reward (``value``) named ``uid``, which lies in ``space``.
 
-    ``may_be_missing``: whether a step may lack this reward, which is NaN then. It is declared only by adapters of
-    libraries in which an environment may leave rewards out; everywhere else, a reward of NaN is an error.
+    Attributes:
+        value: the reward, a number.
+        space: the space of the rewards.
+        uid: the name of the reward.
+        may_be_missing: whether a step may lack this reward, which is NaN then. It is declared only by adapters of
+            libraries in which an environment may leave rewards out; everywhere else, a reward of NaN is an error.
     """
 
     __slots__ = ("may_be_missing", "space", "uid", "value")

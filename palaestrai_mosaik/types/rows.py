@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from .arrays import BoolVector, FloatMatrix, FloatVector
 
-IntVector = npt.NDArray[np.integer]
+#: of integers of any size
+IntegerVector = npt.NDArray[np.integer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,10 @@ class AgentRows:
 
     worker: int
     episode: int
-    time: IntVector
-    step: IntVector
-    body: IntVector
-    environment_episode: IntVector
+    time: IntegerVector
+    step: IntegerVector
+    body: IntegerVector
+    environment_episode: IntegerVector
     readings: FloatMatrix
     setpoints: FloatMatrix
     rewards: FloatMatrix
@@ -51,8 +52,8 @@ class EnvironmentRows:
     episode: int
     time: int
     step: int
-    incarnation: IntVector
-    environment_episode: IntVector
+    incarnation: IntegerVector
+    environment_episode: IntegerVector
     readings: FloatMatrix
     rewards: FloatMatrix
     terminated: BoolVector

@@ -37,6 +37,13 @@ from palaestrai_mosaik.text import shorten
 
 from .arrays import FloatVector
 
+__all__ = ["Box", "Discrete", "MultiBinary", "MultiDiscrete", "Space", "Tuple"]
+
+#: beyond this, float64 does not distinguish neighbouring integers
+LARGEST_INTEGER = 2**53
+#: with fewer values than this, :meth:`Discrete.sample` draws from a float64
+_FEW = 2**32
+
 
 class Space(ABC):
     """A set of values; the base of all spaces.
@@ -97,7 +104,11 @@ class Space(ABC):
         return Space.from_string, (self.to_string(),)
 
     def bound(self, rng: np.random.Generator) -> Self:
-        """Return an equal space that samples from ``rng`` by default."""
+        """Return an equal space that samples from another generator by default.
+
+        Args:
+            rng: the generator.
+        """
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.__dict__["rng"] = rng
@@ -113,46 +124,75 @@ class Space(ABC):
 
     @abstractmethod
     def contains(self, value: Any) -> bool:
-        """Return whether ``value`` is a member, by the rules of :mod:`.spaces`. Never raises."""
+        """Return whether ``value`` is a member, by the rules of :mod:`.spaces`.
+
+        Args:
+            value: any object; one that is no value of a space is no member, and raises nothing.
+        """
 
     def __contains__(self, value: Any) -> bool:
         return self.contains(value)
 
     @abstractmethod
     def sample(self, rng: np.random.Generator | None = None) -> Any:
-        """Return a random member, drawn from ``rng`` or else from the bound generator.
+        """Return a random member.
+
+        Args:
+            rng: the generator to draw from; ``None``: the bound one, :attr:`rng`.
 
         Raises:
-            SpaceError: if there is no generator; a global one is never used.
+            SpaceError: there is no generator; a global one is never used.
         """
 
     @abstractmethod
     def flatten(self, value: Any) -> FloatVector:
-        """Return ``value`` as a new float64 vector of shape ``(size,)``.
+        """Return a value as a new float64 vector of shape ``(size,)``.
 
         Bounds are not checked, since a reading may lie outside its space.
 
+        Args:
+            value: a number, an array or nested lists of the space's shape; of a ``Tuple``, one value for each of
+                its spaces.
+
         Raises:
-            SpaceError: if ``value`` does not consist of numbers or has another shape.
+            SpaceError: ``value`` does not consist of numbers or has another shape.
         """
 
     @abstractmethod
     def unflatten(self, vector: npt.ArrayLike) -> Any:
-        """Convert a flat vector to a value, the inverse of :meth:`flatten`.
+        """Convert a flat vector to a value, the inverse of :meth:`flatten`. Bounds are not checked.
 
-        A single number is returned as ``int`` or ``float``, others as arrays of the
-        space's shape and dtype, a ``Tuple``'s as a tuple. Bounds are not checked.
+        Args:
+            vector: ``(size,)``, numbers.
+
+        Returns:
+            A single number as ``int`` or ``float``, otherwise an array of the space's shape and dtype, or a tuple
+            for a ``Tuple``.
 
         Raises:
-            SpaceError: if ``vector`` has another shape than ``(size,)``, or a fraction for an integer.
+            SpaceError: ``vector`` has another shape, or a fraction for an integer.
         """
 
     def to_number(self, value: Any) -> float:
-        """Return the only number of ``value`` in a space of size 1, like ``flatten(value)[0]`` but faster."""
+        """Return the only number of a value, like ``flatten(value)[0]`` but faster.
+
+        Args:
+            value: a value of a space of size 1.
+
+        Raises:
+            SpaceError: ``value`` is not a single number.
+        """
         return float(self.flatten(value)[0])
 
     def from_number(self, number: float) -> Any:
-        """Return the value with this only number, like ``unflatten([number])`` but faster."""
+        """Return the value with this only number, like ``unflatten([number])`` but faster.
+
+        Args:
+            number: the number, in a space of size 1.
+
+        Raises:
+            SpaceError: it is a fraction, in a space of integers.
+        """
         return self.unflatten((number,))
 
     @abstractmethod
@@ -170,13 +210,17 @@ class Space(ABC):
         ``inf`` or ``np.inf``, ``float32`` or ``np.float32``, nested lists and tuples.
         Nothing is evaluated. On a subclass, only that kind of space is accepted.
 
+        Args:
+            text: the text form, such as :meth:`to_string` returns.
+
         Raises:
-            SpaceError: if the text cannot be parsed; the message has the position, the text found there and
+            SpaceError: the text cannot be parsed; the message has the position, the text found there and
                 the allowed ones.
         """
-
+        if not isinstance(text, str):
+            raise SpaceError(f"the text of a space must be a string, found {text!r}")
         try:
-            space = parse_space(text)
+            space = _Reader(text).read()
         except MemoryError as error:
             raise SpaceError(f"the space {text!r} is too large for the memory: {error}") from error
         if not isinstance(space, cls):
@@ -282,34 +326,24 @@ class ArraySpace(Space):
         return array.item() if self.shape == () else array.reshape(self.shape)
 
 
-__all__ = ["Box", "Discrete", "MultiBinary", "MultiDiscrete", "Space", "Tuple"]
-
-#: beyond this, float64 does not distinguish neighbouring integers
-LARGEST_INTEGER = 2**53
-#: with fewer values than this, :meth:`Discrete.sample` draws from a float64
-_FEW = 2**32
-
-
 class Box(ArraySpace):
     """Arrays (or, with shape ``()``, single numbers) within inclusive bounds.
 
     Args:
-        low, high: bounds: one number for all elements, or an array of the box's shape. Floating-point boxes may
-            be unbounded (``-inf``, ``inf``). For integer types, infinity stands for the type's limit, or for
-            2**53 if that is nearer to zero, beyond which float64 vectors do not represent every
-            integer.
+        low, high: inclusive bounds, either one number for all elements or an array of the box's shape.
+            Floating-point boxes may be unbounded, ``-inf`` and ``inf``. For integer types, infinity stands for the
+            type's limit, or for 2**53 if that is nearer to zero, because float64 vectors do not represent every
+            integer beyond it.
         shape: by default, that of ``low`` or ``high``, or ``(1,)`` if both are numbers.
         dtype: any floating-point (up to 64 bits) or integer type.
 
     Raises:
-        SpaceError: if the bounds do not fit the shape or the type, cross, or are NaN.
+        SpaceError: the bounds do not fit the shape or the type, cross, or are NaN.
     """
 
     low: npt.NDArray[Any]
     high: npt.NDArray[Any]
     _takes_bool: ClassVar[bool] = False
-    _has_low: npt.NDArray[np.bool_]
-    _has_high: npt.NDArray[np.bool_]
     _half_low: FloatVector
     _half_span: FloatVector
     _bounded: bool
@@ -341,28 +375,26 @@ class Box(ArraySpace):
             lower, upper = _integer_bounds(lower, upper, kind)
             lows, highs = lower.astype(kind), upper.astype(kind)
             self._define(extent, kind, lower, upper)
-        half_low, half_high = self.flat_low / 2, self.flat_high / 2
+        # half the width, because the full width may overflow
+        half_low = self.flat_low / 2
+        half_span = self.flat_high / 2 - half_low
+        half_span[~np.isfinite(half_span)] = 0.0
         self._set(
             low=lows,
             high=highs,
-            _has_low=np.isfinite(self.flat_low),
-            _has_high=np.isfinite(self.flat_high),
-            # half the width, because the full width may overflow
             _half_low=half_low,
-            _half_span=np.where(np.isfinite(half_high - half_low), half_high - half_low, 0.0),
-        )
-        self._set(
-            _bounded=bool((self._has_low & self._has_high).all()),
+            _half_span=half_span,
+            _bounded=bool(np.isfinite([self.flat_low, self.flat_high]).all()),
             # Python numbers for spaces of size 1, because they are faster
             _single_half_low=self._low / 2,
-            _single_half_span=float(self._half_span[0]),
+            _single_half_span=float(half_span[0]),
         )
 
     def sample(self, rng: np.random.Generator | None = None) -> Any:
         """Return a random member, with independent elements.
 
-        As in Gymnasium: uniform between two bounds, exponential (scale 1) away from a
-        single bound, standard normal without bounds; integers are uniform.
+        As in Gymnasium, the distribution of an element is uniform between two bounds, exponential with scale 1
+        away from a single bound, and standard normal without bounds; integers are uniform.
         """
         rng = rng or self.rng or self._generator(rng)
         if self._integral:
@@ -384,7 +416,7 @@ class Box(ArraySpace):
     def _sample_unbounded(self, rng: np.random.Generator) -> FloatVector:
         """Draw flat elements, some of them without a bound."""
         elements = np.empty(self.size)
-        has_low, has_high = self._has_low, self._has_high
+        has_low, has_high = np.isfinite(self.flat_low), np.isfinite(self.flat_high)
         both, neither = has_low & has_high, ~has_low & ~has_high
         below, above = has_low & ~has_high, ~has_low & has_high
         elements[neither] = rng.standard_normal(int(neither.sum()))
@@ -449,7 +481,14 @@ class Discrete(ArraySpace):
 
 
 class MultiDiscrete(ArraySpace):
-    """Arrays of integers; the element at index ``i`` is 0, 1, ..., or ``nvec[i] - 1``."""
+    """Arrays of integers; the element at index ``i`` is 0, 1, ..., or ``nvec[i] - 1``.
+
+    Args:
+        nvec: the number of values of each element, at least 1: an array or nested lists, of the shape of a value.
+
+    Raises:
+        SpaceError: ``nvec`` is empty or a single number, or has other than whole numbers from 1 to 2**53.
+    """
 
     nvec: npt.NDArray[np.int64]
 
@@ -471,7 +510,14 @@ class MultiDiscrete(ArraySpace):
 
 
 class MultiBinary(ArraySpace):
-    """Arrays of zeros and ones, of length ``n``, or of the shape ``n`` if it is a sequence."""
+    """Arrays of zeros and ones.
+
+    Args:
+        n: the length of the arrays, or their shape.
+
+    Raises:
+        SpaceError: ``n`` is not made of whole numbers of at least 1.
+    """
 
     def __init__(self, n: SupportsInt | Sequence[int]):
         shape = _shape([n] if np.ndim(n) == 0 else n)  # type: ignore[arg-type, list-item]
@@ -493,7 +539,14 @@ class MultiBinary(ArraySpace):
 
 
 class Tuple(Space):
-    """Tuples with one value from each of ``spaces``: ``Tuple(a, b)`` or ``Tuple([a, b])``."""
+    """Tuples with one value from each of several spaces.
+
+    Args:
+        spaces: the spaces, as arguments or as one list: ``Tuple(a, b)`` or ``Tuple([a, b])``.
+
+    Raises:
+        SpaceError: there is none, or one of them is no :class:`Space`.
+    """
 
     spaces: tuple[Space, ...]
 
@@ -616,11 +669,7 @@ def _integer_bounds(
 
 
 _KINDS: dict[str, type[Space]] = {
-    "Box": Box,
-    "Discrete": Discrete,
-    "MultiDiscrete": MultiDiscrete,
-    "MultiBinary": MultiBinary,
-    "Tuple": Tuple,
+    kind.__name__: kind for kind in (Box, Discrete, MultiDiscrete, MultiBinary, Tuple)
 }
 #: arguments in positional order, then the number of mandatory ones
 _ARGUMENTS: dict[str, tuple[tuple[str, ...], int]] = {
@@ -630,14 +679,11 @@ _ARGUMENTS: dict[str, tuple[tuple[str, ...], int]] = {
     "MultiBinary": (("n",), 1),
 }
 _DTYPES: dict[str, type[np.generic]] = {
-    **{t.__name__: t for t in (np.float16, np.float32, np.float64)},
-    **{t.__name__: t for t in (np.int8, np.int16, np.int32, np.int64)},
+    **{t.__name__: t for t in (np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64)},
     **{t.__name__: t for t in (np.uint8, np.uint16, np.uint32, np.uint64)},
     **{"half": np.float16, "single": np.float32, "double": np.float64, "float": np.float64, "int": np.int64},
 }
-_NUMPY = ("np", "numpy")
-#: longest text in messages
-_SHOWN = 100
+_EXPECTED = f"one of {', '.join(_KINDS)} with its arguments in parentheses"
 
 
 class _Reader:
@@ -647,21 +693,20 @@ class _Reader:
         self.text = text
 
     def error(self, message: str, node: ast.AST | None = None) -> SpaceError:
-        shown = shorten(self.text, _SHOWN)
-        place = ""
+        position = ""
         if isinstance(node, ast.expr | ast.keyword):
             line = f"line {node.lineno}, " if node.lineno > 1 else ""
-            place = f"{line}column {node.col_offset + 1}: "
-        return SpaceError(f"cannot read the space {shown!r}: {place}{message}")
+            position = f"{line}column {node.col_offset + 1}: "
+        return SpaceError(f"cannot read the space {shorten(self.text, 100)!r}: {position}{message}")
 
     def read(self) -> Space:
         try:
             tree = ast.parse(self.text.strip(), mode="eval")
         except SyntaxError as error:
-            place = f" at column {error.offset}" if error.offset else ""
-            raise self.error(f"{error.msg}{place}; expected {_expected()}") from error
+            position = f" at column {error.offset}" if error.offset else ""
+            raise self.error(f"{error.msg}{position}; expected {_EXPECTED}") from error
         except (ValueError, RecursionError, MemoryError) as error:
-            raise self.error(f"{str(error) or type(error).__name__}; expected {_expected()}") from error
+            raise self.error(f"{str(error) or type(error).__name__}; expected {_EXPECTED}") from error
         try:
             return self.space(tree.body)
         except RecursionError as error:
@@ -669,7 +714,7 @@ class _Reader:
 
     def space(self, node: ast.expr) -> Space:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            raise self.error(f"found {ast.unparse(node)!r}, expected {_expected()}", node)
+            raise self.error(f"found {ast.unparse(node)!r}, expected {_EXPECTED}", node)
         name = node.func.id
         if name not in _KINDS:
             raise self.error(
@@ -733,9 +778,9 @@ class _Reader:
     def dtype(self, node: ast.expr) -> type[np.generic]:
         name = node.value if isinstance(node, ast.Constant) else _plain_name(node)
         if name not in _DTYPES:
-            found = ast.unparse(node)
             hint = did_you_mean(str(name), _DTYPES)
-            raise self.error(f"unknown dtype {found!r}{hint}; allowed: {', '.join(_DTYPES)}", node)
+            allowed = ", ".join(_DTYPES)
+            raise self.error(f"unknown dtype {ast.unparse(node)!r}{hint}; allowed: {allowed}", node)
         return _DTYPES[name]
 
 
@@ -743,22 +788,10 @@ def _plain_name(node: ast.expr) -> str | None:
     """Return ``x`` for ``x`` and ``np.x``, else None."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in _NUMPY:
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("np", "numpy")
+    ):
         return node.attr
     return None
-
-
-def _expected() -> str:
-    return f"one of {', '.join(_KINDS)} with its arguments in parentheses"
-
-
-def parse_space(text: str) -> Space:
-    """Parse the text of a space.
-
-    Raises:
-        SpaceError: if the text cannot be parsed; the message has the column, the text found there and the
-            allowed ones.
-    """
-    if not isinstance(text, str):
-        raise SpaceError(f"the text of a space must be a string, found {text!r}")
-    return _Reader(text).read()

@@ -81,6 +81,11 @@ class Topology:
     they are the recorded ones (``grid.bus-3.vm_pu``). A channel of several numbers has one
     uid for each: ``levels[0]``, ``levels[1]``.
 
+    Args:
+        nodes: the nodes.
+        edges: the connections of two nodes each.
+        devices: the devices at the nodes.
+
     Raises:
         ContractError: an id occurs twice, or an edge or device refers to a missing node.
     """
@@ -92,26 +97,29 @@ class Topology:
     def __post_init__(self) -> None:
         for name in ("nodes", "edges", "devices"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        known = _ids("node", self.nodes)
+        node_ids = _ids("node", self.nodes)
         _ids("edge", self.edges)
         _ids("device", self.devices)
         for edge in self.edges:
             for end, node in (("source", edge.source), ("target", edge.target)):
-                _check(node, known, f"topology: {end} of edge {edge.id!r}", "node")
+                _check(node, node_ids, f"topology: {end} of edge {edge.id!r}", "node")
         for device in self.devices:
-            _check(device.node, known, f"topology: device {device.id!r}", "node")
+            _check(device.node, node_ids, f"topology: device {device.id!r}", "node")
 
     def check(self, sensors: Iterable[str], actuators: Iterable[str], who: str) -> None:
-        """Raise :class:`ContractError` if the topology refers to a channel that ``who`` lacks.
+        """Check that the topology refers only to channels of an environment.
 
         Args:
             sensors: uids of all sensors of the environment.
             actuators: uids of all its actuators.
             who: the environment, for the message.
+
+        Raises:
+            ContractError: the environment lacks a channel.
         """
-        known = {"sensor": dict.fromkeys(sensors), "actuator": dict.fromkeys(actuators)}
+        uids = {"sensor": dict.fromkeys(sensors), "actuator": dict.fromkeys(actuators)}
         for kind, part, uid in self._channels():
-            _check(uid, known[kind], f"{who}: topology: {part}", kind)
+            _check(uid, uids[kind], f"{who}: topology: {part}", kind)
 
     def _channels(self) -> Iterable[tuple[str, str, str]]:
         """Yield the kind, owner and uid of each channel in the topology."""
@@ -127,14 +135,18 @@ class Topology:
             yield from (("actuator", f"device {device.id!r}", uid) for uid in device.actuators)
 
     def renamed(self, rename: Callable[[str], str]) -> Topology:
-        """Return the same topology with other uids of sensors and actuators."""
+        """Return the same topology with other uids of sensors and actuators.
 
-        def one(uid: str | None) -> str | None:
+        Args:
+            rename: returns the new uid for an old one.
+        """
+
+        def renamed(uid: str | None) -> str | None:
             return None if uid is None else rename(uid)
 
         return Topology(
-            tuple(replace(node, sensor=one(node.sensor)) for node in self.nodes),
-            tuple(replace(e, sensor=one(e.sensor), actuator=one(e.actuator)) for e in self.edges),
+            tuple(replace(node, sensor=renamed(node.sensor)) for node in self.nodes),
+            tuple(replace(e, sensor=renamed(e.sensor), actuator=renamed(e.actuator)) for e in self.edges),
             tuple(
                 replace(d, sensors=tuple(map(rename, d.sensors)), actuators=tuple(map(rename, d.actuators)))
                 for d in self.devices
@@ -154,7 +166,11 @@ class Topology:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Topology:
-        """Rebuild a topology from the result of :meth:`to_data`."""
+        """Rebuild a topology.
+
+        Args:
+            data: the result of :meth:`to_data`.
+        """
         devices = [
             Device(**{**entry, "sensors": tuple(entry["sensors"]), "actuators": tuple(entry["actuators"])})
             for entry in data["devices"]

@@ -70,10 +70,6 @@ class ValueRules:
             )
         return distance
 
-    def channel_of(self, place: int) -> int:
-        """Return the index of the channel of the number at ``place`` in a vector."""
-        return next(i for i, part in enumerate(self.layout.slices) if part.start <= place < part.stop)
-
 
 def _slack(space: Space) -> FloatVector:
     """Return the tolerance of each bound for rounding to the space's type, shape ``(size,)``."""

@@ -7,6 +7,7 @@ For an agent that works on vectors, no objects are created; an agent that works 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
@@ -75,6 +76,10 @@ class Layout:
         layout.spaces = tuple(space.bound(rng) for space in self.spaces)
         return layout
 
+    def channel_of(self, index: int) -> int:
+        """Return the channel of the number at ``index`` in a vector."""
+        return next(i for i, part in enumerate(self.slices) if part.start <= index < part.stop)
+
     def as_integers(self, vector: FloatVector) -> npt.NDArray[Any]:
         """Return ``vector`` as read-only int64 if all channels are integers without NaN, else unchanged."""
         if not self.all_integral or np.isnan(vector).any():
@@ -96,8 +101,7 @@ class Layout:
         """Raise :class:`ActionError` naming the first set-point outside its space; NaN means no set-point."""
         wrong = self.outside(vector)
         if wrong.any():
-            index = int(np.argmax(wrong))
-            channel = next(i for i, part in enumerate(self.slices) if part.start <= index < part.stop)
+            channel = self.channel_of(int(np.argmax(wrong)))
             raise ActionError(
                 f"set-point {vector[self.slices[channel]].tolist()!r} of actuator "
                 f"{self.uids[channel]!r} is not in {self.spaces[channel]}"
@@ -131,7 +135,11 @@ class _Channels(Sequence[T], Generic[T]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class SensorReadings(_Channels[SensorInformation]):
-    """The readings of an agent; ``vector`` has them flat (read-only)."""
+    """The readings of an agent, a sequence of :class:`SensorInformation`.
+
+    Attributes:
+        vector: the readings as one read-only vector, (readings,) float64.
+    """
 
     _layout: Layout
     vector: FloatVector
@@ -156,9 +164,13 @@ class SensorReadings(_Channels[SensorInformation]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ActuatorSetpoints(_Channels[ActuatorInformation]):
-    """The actuators that an agent may set: assign ``vector``, or each actuator's ``value``.
+    """The actuators that an agent may set, a sequence of :class:`ActuatorInformation`.
 
-    ``vector``: shape ``(n_setpoints,)``; NaN means that there is no new set-point.
+    Assign ``vector``, or the ``value`` of each actuator.
+
+    Attributes:
+        vector: all set-points as one vector, (set-points,) float64, with NaN for no new set-point; ``None`` before
+            it is assigned.
     """
 
     _layout: Layout
@@ -193,37 +205,42 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
         ActionError: a value is outside its space.
         ContractError: an actuator does not belong to the agent.
     """
-    if isinstance(actions, ActuatorSetpoints):
-        if actions.vector is not None:
-            try:
-                vector = np.array(actions.vector, dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise ContractError(f"a set-point vector must have numbers only: {error}") from error
-            if vector.shape != (layout.size,):
-                raise ContractError(
-                    f"the vector of set-points has shape {vector.shape}, expected is ({layout.size},) for "
-                    f"{listed(layout.uids, 10)}"
-                )
-            layout.check(vector)
-            return vector
-        objects: Any = actions._objects or ()
-        if layout.scalar and objects:
-            values = [a._value for a in objects]
-            # None becomes NaN in a float array; values that are not plain numbers are flattened below
-            try:
-                vector = np.array(values, dtype=np.float64)
-            except (TypeError, ValueError):
-                pass
-            else:
-                if vector.shape == (layout.size,):
-                    return vector
-    else:
-        objects = actions
-        if not isinstance(objects, Iterable) or isinstance(objects, np.ndarray | str):
+    if not isinstance(actions, ActuatorSetpoints):
+        if not isinstance(actions, Iterable) or isinstance(actions, np.ndarray | str):
             raise ContractError(f"propose_actions must return actuators, not {actions!r}{_REMEDY}")
+        return _from_objects(layout, actions)
+    if actions.vector is not None:
+        return _from_vector(layout, actions.vector)
+    objects = actions._objects or ()
+    if layout.scalar and objects:
+        # None becomes NaN in a float array; values that are not plain numbers are flattened
+        with suppress(TypeError, ValueError):
+            vector = np.array([a._value for a in objects], dtype=np.float64)
+            if vector.shape == (layout.size,):
+                return vector
+    return _from_objects(layout, objects)
+
+
+def _from_vector(layout: Layout, setpoints: Any) -> FloatVector:
+    """Return a copy of a vector that a muscle assigned, after checking it."""
+    try:
+        vector = np.array(setpoints, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ContractError(f"a set-point vector must have numbers only: {error}") from error
+    if vector.shape != (layout.size,):
+        raise ContractError(
+            f"the vector of set-points has shape {vector.shape}, expected is ({layout.size},) for "
+            f"{listed(layout.uids, 10)}"
+        )
+    layout.check(vector)
+    return vector
+
+
+def _from_objects(layout: Layout, actuators: Iterable[Any]) -> FloatVector:
+    """Return the set-points of actuators, after checking them."""
     vector = np.full(layout.size, np.nan)
     seen: set[str] = set()
-    for actuator in objects:
+    for actuator in actuators:
         if not isinstance(actuator, ActuatorInformation):
             raise ContractError(f"propose_actions must return actuators, not {actuator!r}{_REMEDY}")
         channel = layout.index.get(actuator.uid)

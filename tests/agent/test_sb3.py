@@ -32,11 +32,11 @@ from palaestrai_mosaik.agent.library.sb3.buffers import Rollouts, Row, fill_repl
 from palaestrai_mosaik.agent.library.sb3.model import (
     _READS_SAFELY,
     from_bytes,
-    make_recipe,
     networks_of,
     to_bytes,
 )
 from palaestrai_mosaik.agent.library.sb3.random_states import PrivateRandomness
+from palaestrai_mosaik.agent.library.sb3.recipe import make_recipe
 from palaestrai_mosaik.agent.library.sb3.spaces import action_space, observation_space
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiBinary, MultiDiscrete

@@ -36,6 +36,7 @@ NEED = {
     "palaestrai.condition": "palaestrai",
     "palaestrai.environment": "palaestrai",
     "palaestrai.filter": "palaestrai",
+    "palaestrai.lazy_memory": "palaestrai",
     "palaestrai.memory": "palaestrai",
     "palaestrai.muscle": "palaestrai",
     "palaestrai.translate": "gymnasium",

@@ -187,7 +187,7 @@ def test_an_episode_is_that_of_the_run(tmp_path):
     other = episode(session, seed=7)
     assert other.tobytes() != first.tobytes()
     session.close()
-    seven = Session(found, learners=["a"], seed=7)
+    seven = Session(found, learners=["a"], options=Options(seed=7))
     assert episode(seven).tobytes() == other.tobytes()
     seven.close()
 

@@ -18,6 +18,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv  # noqa: E402
 from gymnasium.wrappers.vector import DictInfoToList  # noqa: E402
 
 import palaestrai_mosaik  # noqa: E402
+from palaestrai_mosaik.rl.driver import Options  # noqa: E402
 from palaestrai_mosaik.rl.session import Session  # noqa: E402
 from palaestrai_mosaik.rl.vector_env import RunVectorEnv  # noqa: E402
 
@@ -219,7 +220,7 @@ def test_options_that_there_are_not():
 def test_seeds_are_whole_numbers(seed):
     found = dummies()
     for make in (
-        Session,
+        lambda document, seed: Session(document, options=Options(seed=seed)),
         lambda document, **keys: palaestrai_mosaik.make_vec(document, 2, agent="a", **keys),
     ):
         with pytest.raises(ContractError, match="seed must be a whole number of at least 0, not "):

@@ -25,26 +25,26 @@ def real_box(space: Space, low: npt.ArrayLike, high: npt.ArrayLike) -> Box:
     return Box(bounds[0].reshape(shape), bounds[1].reshape(shape), shape=shape)
 
 
-def require_boxes(one: Filter, layout: Layout, *, bounded: bool = False) -> None:
+def require_boxes(owner: Filter, layout: Layout, *, bounded: bool = False) -> None:
     """Raise :class:`ContractError` for the first actuator that is not a (``bounded``) ``Box``."""
     for uid, space in zip(layout.uids, layout.spaces, strict=True):
         if not isinstance(space, Box):
-            raise space_error(one, uid, space, "a Box")
+            raise space_error(owner, uid, space, "a Box")
         if bounded:
-            require_bounds(one, uid, space)
+            require_bounds(owner, uid, space)
 
 
-def require_bounds(one: Filter, uid: str, space: Space) -> None:
+def require_bounds(owner: Filter, uid: str, space: Space) -> None:
     """Raise :class:`ContractError` if any bound of an actuator's space is infinite."""
     with np.errstate(over="ignore"):
         if not np.isfinite(space.flat_high - space.flat_low).all():
-            raise space_error(one, uid, space, "bounded")
+            raise space_error(owner, uid, space, "bounded")
 
 
-def space_error(one: Filter, uid: str, space: Space, wanted: str) -> ContractError:
+def space_error(owner: Filter, uid: str, space: Space, wanted: str) -> ContractError:
     """Build the error for an actuator that the filter does not support."""
     return ContractError(
-        f"filter {type(one).__name__}: the space of actuator {uid!r} must be {wanted}, not {space}"
+        f"filter {type(owner).__name__}: the space of actuator {uid!r} must be {wanted}, not {space}"
     )
 
 
@@ -53,7 +53,7 @@ def nearest_to_zero(layout: Layout) -> FloatVector:
     return np.clip(np.zeros(layout.size), layout.low, layout.high)
 
 
-def chosen_sensors(one: Filter, uids: Sequence[str] | None, layout: Layout) -> list[int]:
+def chosen_sensors(owner: Filter, uids: Sequence[str] | None, layout: Layout) -> list[int]:
     """Return the indices of the sensors ``uids`` in the layout's order; ``None`` means all.
 
     Raises :class:`ContractError` if ``uids`` is not a list of names, is empty, or has an unknown or
@@ -61,7 +61,7 @@ def chosen_sensors(one: Filter, uids: Sequence[str] | None, layout: Layout) -> l
     """
     if uids is None:
         return list(range(len(layout.uids)))
-    name = type(one).__name__
+    name = type(owner).__name__
     if not isinstance(uids, list | tuple) or not uids or not all(isinstance(uid, str) for uid in uids):
         raise ContractError(
             f"filter {name}: the sensors must be a list of one or more uids, not {uids!r}; leave the parameter "
@@ -82,17 +82,17 @@ def flat_indices(layout: Layout, channels: Sequence[int]) -> npt.NDArray[np.intp
     return np.array([i for c in channels for i in range(layout.slices[c].start, layout.slices[c].stop)], int)
 
 
-def whole_number(one: Filter, name: str, value: int, *, least: int = 1) -> int:
+def whole_number(owner: Filter, name: str, value: int, *, least: int = 1) -> int:
     """Check that the parameter ``value`` is an integer of at least ``least``, and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ContractError(
-            f"filter {type(one).__name__}: {name} must be a whole number of at least {least}, not {value!r}"
+            f"filter {type(owner).__name__}: {name} must be a whole number of at least {least}, not {value!r}"
         )
     return value
 
 
 def number(
-    one: Filter,
+    owner: Filter,
     name: str,
     value: float,
     *,
@@ -108,7 +108,7 @@ def number(
     if not is_number or not (value > least if above else value >= least) or not _held(value, infinite):
         kind = "number" if infinite else "finite number"
         limit = "" if least == -math.inf else f" {'of more than' if above else 'of at least'} {least:g}"
-        raise ContractError(f"filter {type(one).__name__}: {name} must be a {kind}{limit}, not {value!r}")
+        raise ContractError(f"filter {type(owner).__name__}: {name} must be a {kind}{limit}, not {value!r}")
     return float(value)
 
 
@@ -120,8 +120,8 @@ def _held(value: float, infinite: bool) -> bool:
         return False
 
 
-def flag(one: Filter, name: str, value: bool) -> bool:
+def flag(owner: Filter, name: str, value: bool) -> bool:
     """Check that the parameter ``value`` is a boolean, and return it."""
     if not isinstance(value, bool):
-        raise ContractError(f"filter {type(one).__name__}: {name} must be true or false, not {value!r}")
+        raise ContractError(f"filter {type(owner).__name__}: {name} must be true or false, not {value!r}")
     return value

@@ -121,6 +121,25 @@ class ScriptedMuscle(BatchMuscle):
         The first row sets nothing.
         """
         uids = [actuator.uid for actuator in actuators]
+        columns = self._columns_of(uids)
+        for actuator in actuators:
+            if actuator.uid not in columns:
+                raise ContractError(f"{self.file}: actuator {actuator.uid!r} of {self.uid!r} has no column")
+            if actuator.space.size != 1:
+                raise ContractError(
+                    f"{self.file}: actuator {actuator.uid!r} takes several numbers: {actuator.space}"
+                )
+        table = self._rows[:, [columns[uid] for uid in uids]]
+        for line, row in zip(self._lines, table, strict=True):
+            for actuator, value in zip(actuators, row, strict=True):
+                if not math.isnan(value) and not actuator.space.contains(value):
+                    raise ContractError(
+                        f"{self.file}:{line}: {value:g} for {actuator.uid!r} is not in {actuator.space}"
+                    )
+        return np.concatenate([np.full((1, table.shape[1]), np.nan), table])
+
+    def _columns_of(self, uids: Sequence[str]) -> dict[str, int]:
+        """Return the index of the column of each actuator that has one."""
         columns: dict[str, int] = {}
         for i, name in enumerate(self._columns[1:], 1):
             pattern = re.escape(name).replace(re.escape(_BODY), r"\d+")
@@ -134,21 +153,7 @@ class ScriptedMuscle(BatchMuscle):
                     f"actuators are {listed(uids, _LISTED)}"
                 )
             columns |= dict.fromkeys(matching, i)
-        for actuator in actuators:
-            if actuator.uid not in columns:
-                raise ContractError(f"{self.file}: actuator {actuator.uid!r} of {self.uid!r} has no column")
-            if actuator.space.size != 1:
-                raise ContractError(
-                    f"{self.file}: actuator {actuator.uid!r} takes several numbers: {actuator.space}"
-                )
-        table = self._rows[:, [columns[uid] for uid in uids]]
-        for i, row in enumerate(table):
-            for actuator, value in zip(actuators, row, strict=True):
-                if not math.isnan(value) and not actuator.space.contains(value):
-                    raise ContractError(
-                        f"{self.file}:{self._lines[i]}: {value:g} for {actuator.uid!r} is not in {actuator.space}"
-                    )
-        return np.concatenate([np.full((1, table.shape[1]), np.nan), table])
+        return columns
 
 
 def _read(path: Path) -> tuple[list[str], list[int], list[list[float]]]:
@@ -167,22 +172,24 @@ def _read(path: Path) -> tuple[list[str], list[int], list[list[float]]]:
     columns = lines[0][1] if lines else []
     if not columns or columns[0] not in _INDEX:
         raise ContractError(f"{path}:1: the first column must be called step or time")
-    if len(set(columns)) < len(columns):
-        first, second = next(
-            (columns.index(name), i) for i, name in enumerate(columns) if name in columns[:i]
-        )
-        raise ContractError(f"{path}:1: columns {first + 1} and {second + 1} have the same name")
+    for i, name in enumerate(columns):
+        first = columns.index(name)
+        if first < i:
+            raise ContractError(f"{path}:1: columns {first + 1} and {i + 1} have the same name")
     if len(lines) == 1:
         raise ContractError(f"{path}: there are no rows below the column names")
-    numbers = []
-    for line, cells in lines[1:]:
-        if len(cells) != len(columns):
-            raise ContractError(f"{path}:{line}: {len(cells)} cells, but {len(columns)} columns")
-        row = []
-        for number, (name, cell) in enumerate(zip(columns, cells, strict=True), 1):
-            try:
-                row.append(float(cell) if cell or name in _INDEX else math.nan)
-            except ValueError:
-                raise ContractError(f"{path}:{line}: column {number} holds no number") from None
-        numbers.append(row)
+    numbers = [_row(f"{path}:{line}", columns, cells) for line, cells in lines[1:]]
     return columns, [line for line, _ in lines[1:]], numbers
+
+
+def _row(where: str, columns: Sequence[str], cells: Sequence[str]) -> list[float]:
+    """Return the numbers of a row; ``where`` is its line in messages."""
+    if len(cells) != len(columns):
+        raise ContractError(f"{where}: {len(cells)} cells, but {len(columns)} columns")
+    numbers = []
+    for i, (name, cell) in enumerate(zip(columns, cells, strict=True), 1):
+        try:
+            numbers.append(float(cell) if cell or name in _INDEX else math.nan)
+        except ValueError:
+            raise ContractError(f"{where}: column {i} holds no number") from None
+    return numbers

@@ -171,21 +171,12 @@ def _sources(
 ) -> tuple[list[_SourceInstance], list[Imported]]:
     """Return the readable instances, and failures for the others."""
     experiments = {row.id: str(row.name) for row in database.rows("experiments", "id")}
-    runs = list(database.rows("experiment_runs", "id"))
-    if run_uid is not None:
-        uids = [str(run.uid) for run in runs]
-        if run_uid not in uids:
-            hint = did_you_mean(run_uid, uids)
-            raise StoreError(
-                f"{database.name} has no experiment run {run_uid!r}{hint}; it has: {', '.join(uids) or 'none'}"
-            )
-        runs = [run for run in runs if str(run.uid) == run_uid]
+    runs = {run.id: run for run in _runs(database, run_uid)}
     sources, failed = list[_SourceInstance](), list[Imported]()
-    by_id = {run.id: run for run in runs}
     for row, owner in database.ids("experiment_run_instances", "experiment_run_id"):
-        if owner not in by_id:
+        if owner not in runs:
             continue
-        run = by_id[owner]
+        run = runs[owner]
         name = experiments.get(run.experiment_id)
         experiment = None if name is None or name.startswith(_NO_EXPERIMENT) else name
         try:
@@ -195,6 +186,20 @@ def _sources(
         except StoreError as error:
             failed.append(Imported(f"instance {row}", str(run.uid), "failed", problem=str(error)))
     return sources, failed
+
+
+def _runs(database: PalaestraiDatabase, run_uid: str | None) -> list[Any]:
+    """Return the experiment runs with this uid, or all of them."""
+    runs = list(database.rows("experiment_runs", "id"))
+    if run_uid is None:
+        return runs
+    uids = [str(run.uid) for run in runs]
+    if run_uid not in uids:
+        hint = did_you_mean(run_uid, uids)
+        raise StoreError(
+            f"{database.name} has no experiment run {run_uid!r}{hint}; it has: {', '.join(uids) or 'none'}"
+        )
+    return [run for run in runs if str(run.uid) == run_uid]
 
 
 def _import(
@@ -359,9 +364,9 @@ class _InstanceImport:
 
     def _set_times(self, recorder: InstanceRecorder) -> None:
         """Replace the times of the import with palaestrAI's."""
-        episodes = [(phase, key, episode) for phase in self.phases for key, episode in phase.episodes.items()]
+        episodes = [episode for phase in self.phases for episode in phase.episodes.values()]
         started = self.source.created
-        first = min((episode.first for _, _, episode in episodes), default=started)
+        first = min((episode.first for episode in episodes), default=started)
         ends = [
             (max(episode.last for episode in phase.episodes.values()), ended)
             for phase in self.phases
@@ -371,31 +376,35 @@ class _InstanceImport:
         shift = zone_of(started, first, ends) if self.source.dated else timedelta(0)
         started = started if self.source.dated else first
         with self.store.database.writing() as session:
-            owner = Instance.uid == recorder.uid
-            ended = max((episode.last for _, _, episode in episodes), default=first) - shift
-            session.execute(update(Instance).where(owner).values(started=started, ended=ended))
+            ended = max((episode.last for episode in episodes), default=first) - shift
+            instance = update(Instance).where(Instance.uid == recorder.uid)
+            session.execute(instance.values(started=started, ended=ended))
             for phase in self.phases:
-                of_phase = phase.episodes.values()
                 times = {
-                    "started": min((episode.first for episode in of_phase), default=first) - shift,
-                    "ended": max((episode.last for episode in of_phase), default=first) - shift,
+                    "started": min((e.first for e in phase.episodes.values()), default=first) - shift,
+                    "ended": max((e.last for e in phase.episodes.values()), default=first) - shift,
                 }
                 session.execute(update(Phase).where(Phase.id == phase.row_id).values(times))
-            rows = [
-                {
-                    "row": phase.row_id,
-                    "w": key.worker,
-                    "n": key.episode,
-                    "e": key.evaluation,
-                    "at": episode.last - shift,
-                }
-                for phase, key, episode in episodes
-            ]
-            if rows:
-                table = Base.metadata.tables[Episode.__tablename__]
-                episode = (table.c.phase_id == bindparam("row")) & (table.c.worker == bindparam("w"))
-                episode &= (table.c.episode == bindparam("n")) & (table.c.evaluation == bindparam("e"))
-                session.connection().execute(update(table).where(episode).values(ended=bindparam("at")), rows)
+            if episodes:
+                self._set_episode_ends(session, shift)
+
+    def _set_episode_ends(self, session: Session, shift: timedelta) -> None:
+        """Replace the ends of all episodes with palaestrAI's, minus ``shift``."""
+        rows = [
+            {
+                "row": phase.row_id,
+                "w": key.worker,
+                "n": key.episode,
+                "e": key.evaluation,
+                "at": episode.last - shift,
+            }
+            for phase in self.phases
+            for key, episode in phase.episodes.items()
+        ]
+        table = Base.metadata.tables[Episode.__tablename__]
+        condition = (table.c.phase_id == bindparam("row")) & (table.c.worker == bindparam("w"))
+        condition &= (table.c.episode == bindparam("n")) & (table.c.evaluation == bindparam("e"))
+        session.connection().execute(update(table).where(condition).values(ended=bindparam("at")), rows)
 
 
 def _controllers(document: Mapping[str, Any]) -> list[str]:

@@ -48,48 +48,41 @@ class Channels:
 
     def __init__(self) -> None:
         self._spaces: dict[str, tuple[str, int]] = {}
-        self._places: dict[str, slice] = {}
+        self._slices: dict[str, slice] = {}
         self._empty: list[float] = []
 
     def __len__(self) -> int:
         return len(self._spaces)
 
-    def learn(self, found: Iterable[Information]) -> bool:
-        """Add the channels in ``found``; return whether any was new or larger than before."""
-        grown = False
-        for information in found:
+    def learn(self, row: Iterable[Information]) -> None:
+        """Add the channels of a row that are new or larger than before."""
+        for information in row:
             previous = self._spaces.get(information.uid)
             size = max(1, sum(1 for _ in numbers(information.value)))
             if previous is None or size > previous[1]:
                 self._spaces[information.uid] = (_space_text(information.space), size)
-                grown = True
-        if grown:
-            self._empty, self._places = [], {}
-            for uid, (_, size) in self._spaces.items():
-                self._places[uid] = slice(len(self._empty), len(self._empty) + size)
-                self._empty += [math.nan] * size
-        return grown
+        self._empty, self._slices = [], {}
+        for uid, (_, size) in self._spaces.items():
+            self._slices[uid] = slice(len(self._empty), len(self._empty) + size)
+            self._empty += [math.nan] * size
 
-    def vector(self, found: Sequence[Information]) -> list[float]:
-        """Return the numbers of all channels, with NaN for those missing in ``found``.
+    def vector(self, row: Sequence[Information]) -> list[float]:
+        """Return the numbers of all channels, with NaN for those that the row lacks.
 
-        Raises :class:`NewChannel` if ``found`` has new or larger channels, which are added.
+        Raises :class:`NewChannel` if the row has new or larger channels, which are added.
         """
         result = self._empty.copy()
-        for information in found:
-            index_range, value = self._places.get(information.uid), information.value
-            if (
-                index_range is not None
-                and type(value) in (int, float)
-                and index_range.stop - index_range.start == 1
-            ):
-                result[index_range.start] = value if type(value) is float else as_float(value)
+        for information in row:
+            part, value = self._slices.get(information.uid), information.value
+            size = 0 if part is None else part.stop - part.start
+            if part is not None and size == 1 and type(value) in (int, float):
+                result[part.start] = value if type(value) is float else as_float(value)
                 continue
             flat = list(numbers(value))
-            if index_range is None or len(flat) > index_range.stop - index_range.start:
-                self.learn(found)
+            if part is None or len(flat) > size:
+                self.learn(row)
                 raise NewChannel
-            result[index_range.start : index_range.start + len(flat)] = flat
+            result[part.start : part.start + len(flat)] = flat
         return result
 
     def records(self) -> list[ChannelRecord]:
@@ -122,7 +115,7 @@ class EpisodeNumbering:
         self._last: dict[Any, tuple[Any, int | None, bool]] = {}
         self._at: dict[Any, tuple[int, int]] = {}
 
-    def place(self, stream: Any, episode: Any, tick: int | None, done: bool) -> tuple[int, int]:
+    def position(self, stream: Any, episode: Any, tick: int | None, done: bool) -> tuple[int, int]:
         """Return the episode's number, and the number of its earlier rows."""
         last = self._last.get(stream)
         number, step = self._at.get(stream, (0, -1))
@@ -141,15 +134,15 @@ class WorkerNumbers:
 
     def __init__(self, rows: Sequence[Any], evaluates: Mapping[int, bool]):
         self._evaluation = {row.id: evaluates[row.experiment_run_phase_id] for row in rows}
-        self._known: dict[bool, list[str]] = {False: [], True: []}
+        self._muscles: dict[bool, list[str]] = {False: [], True: []}
         for row in rows:
             muscles = plain(row.muscles)
-            self._known[self._evaluation[row.id]] += muscles if isinstance(muscles, list) else []
+            self._muscles[self._evaluation[row.id]] += muscles if isinstance(muscles, list) else []
 
     def worker(self, row: Any) -> tuple[int, bool]:
         """Return the worker's number, and whether it evaluates."""
         evaluation = self._evaluation[row.agent_id] or getattr(row, "mode", None) == EVALUATE
-        muscles, muscle = self._known[evaluation], row.rollout_worker_uid
+        muscles, muscle = self._muscles[evaluation], row.rollout_worker_uid
         if muscle not in muscles:
             muscles.append(muscle)
         return muscles.index(muscle), evaluation
@@ -269,6 +262,14 @@ class _Episode:
     def add_row(self, walltime: datetime, time: int, done: bool) -> None:
         self.first, self.last = min(self.first, walltime), max(self.last, walltime)
         self.ticks, self.done = max(self.ticks, time), self.done or done
+
+    def add_outcome(self, agent: str, objective: float, rewards: Mapping[str, float]) -> None:
+        """Count a row of an agent, with its objective and rewards."""
+        self.rows[agent] += 1
+        total, by_reward = self.outcomes.setdefault(agent, (_Moments(), {}))
+        total.add(objective)
+        for name, value in rewards.items():
+            by_reward.setdefault(name, _Moments()).add(value)
 
 
 class EpisodeKey(NamedTuple):
@@ -410,7 +411,7 @@ class PhaseImport:
             worker, evaluation = workers[row.environment_id]
             tick, done = row.simtime_ticks, bool(row.done)
             tick = None if tick is None else as_int(tick, "the time of a world state")
-            number, step = cuts.place((worker, evaluation), row.episode, tick, done)
+            number, step = cuts.position((worker, evaluation), row.episode, tick, done)
             time = step + 1 if tick is None else tick
             readings = channels.vector(informations(row.state_dump))
             stamp, walltime = getattr(row, "simtime_timestamp", None), as_date(row.walltime)
@@ -429,29 +430,29 @@ class PhaseImport:
             self._channels("agent", name, k) for k in ("sensor", "actuator", "reward")
         )
         proposing, cuts = (self.number, name) in self._layout.proposing, EpisodeNumbering()
-        rewards_of, walls = reward_channels.columns(), dict[Any, datetime]()
+        reward_names = reward_channels.columns()
+        #: by worker, the episode and the date of its newest row
+        newest: dict[int, tuple[EpisodeKey, datetime]] = {}
         for row in self._rows("muscle_actions", "agent_id", rows):
             worker, evaluation = muscles.worker(row)
             done, tick = bool(row.done), tick_of(row.simtimes)
-            number, step = cuts.place((worker, evaluation), row.episode, tick, done)
+            number, step = cuts.position((worker, evaluation), row.episode, tick, done)
             key, time = EpisodeKey(worker, number, evaluation), step if tick is None else tick
             wished, applied = row.actuator_setpoints, getattr(row, "applied_actuator_setpoints", None)
-            if applied not in (None, "null", wished) and not proposing:
+            differs = applied not in (None, "null", wished)
+            if differs and not proposing:
                 self._layout.proposing.add((self.number, name))
                 raise NewChannel
             wishes = informations(wished)
             self.silent[name] += not wishes and len(actuators) > 0
             proposed = actuators.vector(wishes)
-            setpoints = (
-                proposed if applied in (None, "null", wished) else actuators.vector(informations(applied))
-            )
+            setpoints = actuators.vector(informations(applied)) if differs else proposed
             rewards = reward_channels.vector(self._rewards(row))
             objective = _NAN if row.objective is None else as_float(row.objective, "an objective")
             walltime = as_date(row.walltime)
-            wall = (walltime - walls[key]).total_seconds() if key in walls else _NAN
-            walls = {episode_key: at for episode_key, at in walls.items() if episode_key.worker != worker} | {
-                key: walltime
-            }
+            last_key, last_date = newest.get(worker, (None, walltime))
+            newest[worker] = key, walltime
+            wall = (walltime - last_date).total_seconds() if key == last_key else _NAN
             self._recorder.agent(name, evaluation).append(
                 *(worker, number, step, time),
                 *(sensors.vector(informations(row.sensor_readings)), setpoints, rewards, objective),
@@ -461,12 +462,7 @@ class PhaseImport:
             )
             episode = self._episode(key, walltime)
             episode.add_row(walltime, time, done)
-            episode.rows[name] += 1
-            fresh = (_Moments(), {reward: _Moments() for reward in rewards_of})
-            total, each = episode.outcomes.setdefault(name, fresh)
-            total.add(objective)
-            for moments, value in zip(each.values(), rewards, strict=True):
-                moments.add(value)
+            episode.add_outcome(name, objective, dict(zip(reward_names, rewards, strict=True)))
             self._record_statistics(name, key, step, row)
 
     def _record_statistics(self, name: str, key: EpisodeKey, step: int, row: Any) -> None:

@@ -21,19 +21,17 @@ from .buffers import Replay, Rollouts, Row, StoredBuffer, fill_replay, replay_ar
 from .model import (
     acting_part,
     available_device,
-    check_whole,
     describe_space,
     from_bytes,
     make_algorithm,
-    make_recipe,
     networks_of,
-    progress_remaining,
     set_networks,
     to_bytes,
     weights_of,
 )
 from .muscle import ACTING, FORMAT, SB3Update, read_head
 from .random_states import PrivateRandomness
+from .recipe import check_whole, make_recipe, progress_remaining
 from .spaces import action_space, observation_space
 from .transitions import RowReader, check_bodies
 

@@ -19,9 +19,10 @@ from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 
-from .model import ALGORITHMS, Recipe, Weights, acting_part, from_bytes, set_weights
+from .model import Weights, acting_part, from_bytes, set_weights
 from .policy import ActingPolicy, DataVector, acting_networks
 from .random_states import PrivateRandomness, one_thread
+from .recipe import ALGORITHMS, Recipe
 from .spaces import ActionSpace, ObservationSpace, action_space, observation_space
 
 #: format of a dump, and the tag of its part with the policy's acting weights

@@ -13,8 +13,9 @@ import torch
 
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from .model import Recipe, Weights, acting_part, make_policy, set_weights
+from .model import Weights, acting_part, make_policy, set_weights
 from .random_states import PrivateRandomness
+from .recipe import Recipe
 from .spaces import ActionSpace, ObservationSpace
 
 DataVector = npt.NDArray[np.float32]
@@ -126,13 +127,13 @@ class ActingPolicy:
             scaled = np.clip(scaled + self.next_noise(recipe.noise), -1, 1)
         return policy.unscale_action(scaled), scaled.astype(np.float32).reshape(-1)
 
-    def next_noise(self, given: Mapping[str, Any]) -> DataVector:
+    def next_noise(self, settings: Mapping[str, Any]) -> DataVector:
         """Return Gaussian noise, or the next value of an Ornstein-Uhlenbeck process."""
         random, last = self.random.numpy, self._noise
-        mean, sigma = np.full(last.size, given["mean"]), np.full(last.size, given["sigma"])
-        if given["kind"] == "normal":
+        mean, sigma = np.full(last.size, settings["mean"]), np.full(last.size, settings["sigma"])
+        if settings["kind"] == "normal":
             return random.normal(mean, sigma).astype(np.float32)
-        drift, dt = given["theta"] * (mean - last), given["dt"]
+        drift, dt = settings["theta"] * (mean - last), settings["dt"]
         self._noise = last + drift * dt + sigma * np.sqrt(dt) * random.normal(size=last.size)
         return self._noise.astype(np.float32)
 

@@ -16,7 +16,8 @@ from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 from .buffers import Row, as_data
-from .model import ALGORITHMS, Recipe, describe_space
+from .model import describe_space
+from .recipe import ALGORITHMS, Recipe
 from .spaces import ActionSpace, ObservationSpace, action_space, observation_space
 
 #: the largest float32, the type of the networks
