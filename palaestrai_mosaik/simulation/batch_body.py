@@ -293,7 +293,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
     def think(self, ahead: bool) -> None:
         rows = self.pending
         if rows is not None and not rows.learned:
-            self._learn(rows, self.readings_now() if ahead else None)
+            self._learn(rows, self.readings_now() if ahead and self.muscle.looks_ahead else None)
 
     def _end(self, row: BatchBodyRows, *, learns: bool) -> None:
         flags = self.handle.vector[self.channels.rows[row.places], -2:] != 0

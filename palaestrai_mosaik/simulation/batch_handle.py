@@ -36,7 +36,7 @@ class BatchHandle(EnvironmentHandle):
     """
 
     domain: BatchEnvironment
-    alone = False
+    uneventful = False
     sub_environments: Sequence[SubEnvironmentHandle] = ()
 
     def __init__(

@@ -64,8 +64,8 @@ class EnvironmentHandle:
     number = 0
     #: its incarnations with a single body
     sub_environments: Sequence[EnvironmentHandle] = ()
-    #: whether it is one environment, not a batch
-    alone = True
+    #: whether it neither ends nor restarts with the newest state; never known of a batch
+    uneventful = True
     #: the recorded set-points of the last step, if it replays
     recorded: FloatVector | None = None
 

@@ -16,8 +16,8 @@ from palaestrai_mosaik.text import count
 
 from .bridge import CLOCK, COORDINATOR
 from .connections import STATES
-from .episode import WorldBuilder
 from .scheduler.versions import runners
+from .world_builder import WorldBuilder
 
 # more entities than this of one model in one simulator are shown as a group
 _SINGLE = 8

@@ -25,17 +25,18 @@ from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_y
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
 from palaestrai_mosaik.text import count, escape_control_characters, shorten
 
-from . import mosaik_internals as internals
 from .batch_body import BatchBody
 from .batch_handle import open_handle
 from .body import AnyBody, Body
 from .body_placement import place_bodies
 from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
-from .episode import Episode, WorldBuilder
+from .episode import Episode
 from .event_loop import complete
 from .remote_environment import RemoteEnvironment
+from .world_builder import WorldBuilder
 from .world_data import Box, Flow, Summary, graph_of, summary
+from .world_shutdown import shut_down
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,7 +158,7 @@ async def _build(episode: Episode, spec: PhaseSpec) -> nx.MultiDiGraph:
         return graph_of(builder, spec)
     finally:
         if hasattr(builder, "world"):
-            await internals.shut_down(builder.world, builder.children)
+            await shut_down(builder.world, builder.children)
 
 
 FORMATS = (".svg", ".png", ".pdf")

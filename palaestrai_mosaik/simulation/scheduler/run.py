@@ -14,9 +14,10 @@ from mosaik.async_scenario import AsyncWorld
 from mosaik.scenario import World
 
 from . import versions
-from .direct import Schedule, local_simulator
+from .direct import Schedule
 from .general import GeneralSchedule
 from .order import NoOrder
+from .runner import local_simulator
 
 #: the available schedulers: that of this package, and mosaik's ``mosaik.scheduler``
 SCHEDULERS = ("direct", "mosaik")
