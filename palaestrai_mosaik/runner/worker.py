@@ -23,6 +23,7 @@ from palaestrai_mosaik.simulation.frames import FrameSink, RenderedStream
 from palaestrai_mosaik.simulation.learner import ExperienceSink
 from palaestrai_mosaik.simulation.values import Tally
 from palaestrai_mosaik.simulation.world_builder import WorldBuilder
+from palaestrai_mosaik.simulation.world_rewinding import RewindingBuilder
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .factory import WorkerPlan, call_all, make_bodies
@@ -139,7 +140,7 @@ class Worker:
         self._interrupt = interrupt
         self._used = self._closed = False
         #: the world of the last episode, if reusable
-        self._world: WorldBuilder | None = None
+        self._world: RewindingBuilder | None = None
         try:
             self.bodies: list[AnyBody] = [
                 body

@@ -126,7 +126,7 @@ class EpisodeCoordinator:
             handle.values.begin()
 
     def observe(self, time: int, states: Mapping[EnvironmentHandle, FloatVector]) -> Sequence[AnyBody]:
-        """Take the new ``states`` of ``time``, in the order above, and return the bodies that act now, in order.
+        """Take the steps 1 to 4 above for the new ``states`` of ``time``; return the bodies that act now, in order.
 
         After they have acted, or at once without any, :meth:`flush_rows` is due.
         """
@@ -142,10 +142,13 @@ class EpisodeCoordinator:
                 eventful.append((handle, vector))
         if eventful:
             fresh = self._take(eventful)
+
+        # without an end so far, new states of all environments concern every body
         usual = len(states) == len(self.handles) and not self.some_done
         closed = list(filter(_OPEN_ROW, self.bodies)) if usual else self._concerned(fresh)
         for body in closed:
             body.close(fresh)
+
         self.steps += 1
         view: Any = self
         answers = [condition.episode_flow_control(view) for condition in self.conditions]
@@ -155,11 +158,13 @@ class EpisodeCoordinator:
                 break
         if (self.flow or self.some_done or self.interrupt.requested) and self._ends(closed):
             return ()
+
         for body in closed:
             if body.learns:
                 body.think(ahead=not self.taking_turns)
         if self._news or self._filtered:
             self._distribute_updates()
+
         acting = self.bodies if usual and not self.taking_turns else self._acting(fresh)
         self.missing = len(acting)
         return acting
@@ -265,7 +270,7 @@ class EpisodeCoordinator:
             handle.check_state(state)
         n, k = handle.n_readings, handle.n_rewards
         check = handle.values
-        vector: FloatVector = check.rows[check.place]
+        vector: FloatVector = check.rows[check.filled]
         try:
             readings = np.asarray(state.readings)
         except ValueError:
@@ -299,8 +304,8 @@ class EpisodeCoordinator:
         vector.setflags(write=False)
         if not isfinite(vector.dot(check.weights)):
             check.check_finite(vector)
-        check.place += 1
-        if check.place == check.room:
+        check.filled += 1
+        if check.filled == check.room:
             check.count()
         handle.state = state
         handle.uneventful = not (terminated or truncated or handle.done)

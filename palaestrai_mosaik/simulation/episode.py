@@ -1,8 +1,8 @@
 """One episode: runs it in its mosaik world, and shuts the world down.
 
 An episode is one run of a world: simulators are started anew, the domain objects (environments, muscles, brains) are
-kept. :mod:`.world_builder` builds the world. One whose simulators are all in this process is built once and rewound
-for the next episode; simulators of co-simulations are then replaced (:mod:`.world_rewinding`).
+kept. :mod:`.world_builder` builds the world. A world with all its simulators in this process is built once and
+rewound for the next episode; simulators of co-simulations are then replaced (:mod:`.world_rewinding`).
 
 By default the package's own schedule (:mod:`.scheduler`) determines the simulators' steps. If all simulators
 are in this process, it needs an event loop only to build the world; otherwise it runs in one. With
@@ -16,38 +16,23 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
-
-from palaestrai_mosaik import seeding
-
 from . import mosaik_internals as internals
 from .bridge import ordinary
-from .coordinator import EpisodeCoordinator
 from .event_loop import complete
 from .external_control import turns
 from .scheduler import Schedule
-from .world_builder import WorldBuilder
+from .world_builder import EpisodeSettings, WorldBuilder
+from .world_rewinding import RewindingBuilder
 from .world_run import StopRequested, explain, run, standstill
 from .world_shutdown import shut_down
 
 
 @dataclass
-class Episode:
-    """One episode of one worker, about to be run.
+class Episode(EpisodeSettings):
+    """One episode of one worker, about to be run."""
 
-    ``seed_path`` is the path of this worker's episode in the tree of seeds; environments
-    and agents are below it, by name.
-    """
-
-    coordinator: EpisodeCoordinator
-    worker: int
-    number: int
-    seed: int
-    seed_path: tuple[str | int, ...]
-    wants_end: Callable[[], bool] = lambda: False
-    scheduler: str = "direct"
     #: the world of the previous episode, if reusable; after :meth:`run`, that of this one
-    world: WorldBuilder | None = None
+    world: RewindingBuilder | None = None
     #: called with a newly built world, before its first step
     on_built: Callable[[WorldBuilder], None] | None = None
 
@@ -65,7 +50,7 @@ class Episode:
         The caller must decide before it continues. Closing the iterator ends the episode and all that it started.
         """
         before, self.world = self.world, None
-        builder = WorldBuilder(self) if before is None else before.rewind(self)
+        builder = RewindingBuilder(self) if before is None else before.rewind(self)
         if builder is not before:
             try:
                 complete(loop, builder.build())
@@ -94,10 +79,6 @@ class Episode:
                 builder.finalize(hurried=_is_hurried(self, builder))
         if builder.rewinds:
             self.world = builder
-
-    def generator(self, *names: str | int) -> np.random.Generator:
-        """Return the generator of a part of this episode."""
-        return seeding.generator(self.seed, *self.seed_path, *names)
 
 
 def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> Iterator[None]:

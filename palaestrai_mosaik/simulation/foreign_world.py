@@ -55,7 +55,7 @@ def has_run(world: AsyncWorld) -> bool:
 
 
 def was_shut_down(world: AsyncWorld) -> bool:
-    """Return whether ``world`` has been shut down (known since 3.6), or is a part of another one."""
+    """Return whether ``world`` has been shut down, which only 3.6 and later record, or is a part of another one."""
     return bool(getattr(world, "_shutdown_performed", False))
 
 
@@ -84,17 +84,15 @@ def merge(host: AsyncWorld, foreign: AsyncWorld, name: Callable[[str], str]) -> 
     for sid, (proxy, factory) in simulators.items():
         ids |= _rename(factory, sids[sid])
         _answer_requests(proxy, _ImportedRemote(foreign, sids[sid], names))
-    graph = networkx.relabel_nodes(foreign.entity_graph, ids)
-    for sid, factory in imported.factories.items():
-        for entity in factory.entities.values():
-            graph.nodes[entity.full_id]["sid"] = sid
-    host.entity_graph.update(graph)
+    host.entity_graph.update(networkx.relabel_nodes(foreign.entity_graph, ids))
+    for full_id in ids.values():
+        host.entity_graph.nodes[full_id]["sid"] = full_id.partition(".")[0]
     host.max_loop_iterations = max(host.max_loop_iterations, foreign.max_loop_iterations)
     if hasattr(foreign, "_proxies"):
         _move_pending(host, foreign, sids)
     else:
         _move_runners(host, foreign, sids, ids)
-    if any(sid != new for sid, new in sids.items()):
+    if names.differ:
         for sid, new in sids.items():
             _set_proxy(host, new, _Renaming(simulators[sid][0], names))
     _make_part(host, foreign)
@@ -136,6 +134,8 @@ class _Names:
     def __init__(self, host: AsyncWorld, sids: Mapping[str, str]):
         self._host, self._now = host, sids
         self._then = {new: sid for sid, new in sids.items()}
+        #: whether any id has changed
+        self.differ = any(sid != new for sid, new in sids.items())
         self._size: tuple[int, int] | None = None
 
     def inward(self, full_id: str) -> str:

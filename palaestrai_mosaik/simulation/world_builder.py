@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx
 import numpy as np
@@ -48,18 +49,35 @@ from .connections import (
     shared_actuators,
     wire_sensors,
 )
+from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
 from .instance_function import adopt
 from .mosaik_internals import new_sid, starter
-from .scheduler import GeneralSchedule, Runner, Schedule, schedule
-from .world_rewinding import find_replaceable, has_same_world, replace_simulators
+from .scheduler import GeneralSchedule, Schedule, schedule
 from .world_run import StopRequested, answer, describe_start_failure
-from .world_shutdown import finalize_local
-
-if TYPE_CHECKING:
-    from .episode import Episode
 
 _OURS = "ours"
+
+
+@dataclass
+class EpisodeSettings:
+    """The settings of an episode that its world depends on.
+
+    ``seed_path`` is the path of this worker's episode in the tree of seeds; environments
+    and agents are below it, by name.
+    """
+
+    coordinator: EpisodeCoordinator
+    worker: int
+    number: int
+    seed: int
+    seed_path: tuple[str | int, ...]
+    wants_end: Callable[[], bool] = lambda: False
+    scheduler: str = "direct"
+
+    def generator(self, *names: str | int) -> np.random.Generator:
+        """Return the generator of a part of this episode."""
+        return seeding.generator(self.seed, *self.seed_path, *names)
 
 
 class WorldBuilder:
@@ -68,7 +86,7 @@ class WorldBuilder:
     :func:`.world_graph.world_graph` also uses it, to draw a world without running it.
     """
 
-    def __init__(self, episode: Episode, plans: Sequence[CoSimulationPlan | None] | None = None):
+    def __init__(self, episode: EpisodeSettings, plans: Sequence[CoSimulationPlan | None] | None = None):
         self.episode = episode
         self.handles = episode.coordinator.handles
         #: plans of this episode, if the environments have started it already
@@ -96,31 +114,13 @@ class WorldBuilder:
         self.coordinator_inputs: list[Sequence[InputWire]] = []
         #: our own simulators
         self.own_simulators: list[BridgeSimulator] = []
-        #: simulators of co-simulations that can be replaced for another episode, by mosaik's id
-        self.replaceable: dict[str, Runner] = {}
-        #: whether a replacement has failed
-        self.differs = False
-        #: simulators of this episode, until they are finalized
-        self.started: dict[str, Any] = {}
         #: determines the simulators' steps; ``None`` with mosaik's scheduler
         self.schedule: Schedule | GeneralSchedule | None = None
 
     async def build(self) -> None:
         """Start all simulators, create all entities and connect them."""
         links, watching = guarded(self._prepare, "an environment or a muscle")
-        config: dict[str, Any] = {_OURS: internals.HANDED_OVER}
-        for e, plan in enumerate(self.plans):
-            for spec in self.seeded(e, plan).simulators if plan else ():
-                sid = self.sids[e, spec.uid]
-                config[sid] = starter(sid, spec)
-                if spec.cmd or spec.connect:
-                    self.timeouts[sid] = spec.timeout
-        self.world = AsyncWorld(
-            config,
-            mosaik_config={"start_timeout": max([internals.LEAST_START, *self.timeouts.values()])},
-            configure_logging=False,
-            skip_greetings=True,
-        )
+        self.world = self._new_world()
         for e, plan in enumerate(self.plans):
             if plan is None:
                 await self._build_environment(e)
@@ -129,63 +129,34 @@ class WorldBuilder:
             else:
                 await self._build_cosimulation(e, plan)
         await self._build_agents(links, watching)
-        distant = bool(self.timeouts)
-        if distant or self.episode.scheduler == "mosaik":
+        self._make_schedule()
+
+    def _new_world(self) -> AsyncWorld:
+        """Make a world without simulators that knows how to start those of co-simulations."""
+        config: dict[str, Any] = {_OURS: internals.HANDED_OVER}
+        for e, plan in enumerate(self.plans):
+            for spec in self._seeded(e, plan).simulators if plan else ():
+                sid = self.sids[e, spec.uid]
+                config[sid] = starter(sid, spec)
+                if spec.cmd or spec.connect:
+                    self.timeouts[sid] = spec.timeout
+        return AsyncWorld(
+            config,
+            mosaik_config={"start_timeout": max([internals.LEAST_START, *self.timeouts.values()])},
+            configure_logging=False,
+            skip_greetings=True,
+        )
+
+    def _make_schedule(self) -> None:
+        """Make our schedule of the built world, or prepare the world for mosaik's scheduler."""
+        by_mosaik = self.episode.scheduler == "mosaik"
+        if self.timeouts or by_mosaik:
             self.lazy = internals.keep_in_step(self.world, self.coordinator_sid, self.agents)
-        if self.episode.scheduler == "mosaik":
+        if by_mosaik:
             internals.wait_for_agents(self.world, self.agents)
         else:
             internals.compile_world(self.world)
             self.schedule = schedule(self.world, internals.FOREVER, lazy_stepping=self.lazy)
-        self.replaceable = {} if self.differs else find_replaceable(self)
-        self.started = {sid: runner.simulator for sid, runner in self.replaceable.items()}
-        if self.rewinds:
-            internals.needs_no_shutdown(self.world)
-
-    @property
-    def rewinds(self) -> bool:
-        """Whether the world can be used for another episode: all its simulators are ours or can be replaced."""
-        if not isinstance(self.schedule, Schedule):
-            return False
-        return len(self.own_simulators) + len(self.replaceable) == len(self.schedule.runners)
-
-    def rewind(self, episode: Episode) -> WorldBuilder:
-        """Start another episode in the same world, and return this builder.
-
-        If a co-simulation has changed, return a new builder of the world that must be built for it.
-        """
-        assert isinstance(self.schedule, Schedule)
-        self.episode = episode
-        guarded(self._begin_environments, "an environment or a muscle")
-        plans = (
-            guarded(lambda: plans_of(self.handles), "an environment or a muscle")
-            if self.replaceable
-            else self.plans
-        )
-        if not all(map(has_same_world, plans, self.plans)):
-            return WorldBuilder(episode, plans)
-        is_started = False
-        try:
-            if all(replace_simulators(self, e, plan) for e, plan in enumerate(plans) if plan is not None):
-                guarded(self._begin_agents, "an environment or a muscle")
-                is_started = True
-        finally:
-            if not is_started:
-                self.finalize(hurried=True)
-        if not is_started:
-            builder = WorldBuilder(episode, plans)
-            builder.differs = True
-            return builder
-        for simulator in self.own_simulators:
-            simulator.begin()
-        self.schedule.until = internals.FOREVER
-        self.schedule.rewind()
-        return self
-
-    def finalize(self, *, hurried: bool) -> None:
-        """Finalize the simulators of this episode that will be replaced; see :func:`.world_shutdown.shut_down`."""
-        started, self.started = self.started, {}
-        finalize_local(started, hurried=hurried)
 
     def _stop(self, time: int) -> None:
         """End the world after all steps at ``time``."""
@@ -313,14 +284,14 @@ class WorldBuilder:
         factory = await self._start_ours(self.sids[e, ""], simulator)
         self.entities[e, ""] = await factory.Environment(eid=handle.uid)
 
-    def seeded(self, e: int, plan: CoSimulationPlan) -> CoSimulationPlan:
+    def _seeded(self, e: int, plan: CoSimulationPlan) -> CoSimulationPlan:
         """Insert the seeds of this episode into the plan of an environment."""
         episode = self.episode
         path = (*episode.seed_path, "environment", self.handles[e].uid)
         return seeded(plan, partial(seeding.integer_seed, episode.seed, *path))
 
     async def _build_cosimulation(self, e: int, plan: CoSimulationPlan) -> None:
-        plan = self.seeded(e, plan)
+        plan = self._seeded(e, plan)
         for loop in loops_of(plan):
             # mosaik requires simulators that repeat within one time to be in a group
             with self.world.group() if len(loop) > 1 else nullcontext():
@@ -328,30 +299,27 @@ class WorldBuilder:
                     sid = self.sids[e, spec.uid]
                     self.factories[sid] = await self._start_simulator(sid, spec)
         for entity in plan.entities:
-            if entity.parent is not None:
-                children = {child.eid: child for child in self.entities[e, entity.parent].children}
-                if entity.eid not in children:
-                    raise ContractError(
-                        f"environment {self.handles[e].uid!r}: entity {entity.parent!r} has no child {entity.eid!r}; "
-                        f"it has {', '.join(sorted(children)) or 'none'}"
-                        + did_you_mean(str(entity.eid), children)
-                    )
-                self.entities[e, entity.uid] = children[entity.eid]
-            else:
+            if entity.parent is None:
                 self.entities[e, entity.uid] = await self._create(self.sids[e, entity.simulator], entity)
-        for connection in plan.connections:
-            for source, target in connection.attributes:
-                self._connect(
-                    self.entities[e, connection.source],
-                    self.entities[e, connection.target],
-                    (source, target),
-                    connection.time_shifted,
-                    connection.initial.get(source),
-                    weak=connection.weak,
-                )
-            if connection.async_requests:
-                ends = (self.entities[e, name].sid for name in (connection.source, connection.target))
-                internals.allow_requests(self.world, *(self.factories[sid] for sid in ends))
+            else:
+                self.entities[e, entity.uid] = self._child(e, entity.parent, str(entity.eid))
+        for item in plan.connections:
+            source, target = self.entities[e, item.source], self.entities[e, item.target]
+            for names in item.attributes:
+                initial = item.initial.get(names[0])
+                self._connect(source, target, names, item.time_shifted, initial, weak=item.weak)
+            if item.async_requests:
+                internals.allow_requests(self.world, self.factories[source.sid], self.factories[target.sid])
+
+    def _child(self, e: int, parent: str, eid: str) -> Any:
+        """Return the child of an entity with mosaik's id ``eid``."""
+        children = {child.eid: child for child in self.entities[e, parent].children}
+        if eid not in children:
+            raise ContractError(
+                f"environment {self.handles[e].uid!r}: entity {parent!r} has no child {eid!r}; "
+                f"it has {', '.join(sorted(children)) or 'none'}{did_you_mean(eid, children)}"
+            )
+        return children[eid]
 
     async def _adopt(self, e: int, plan: WorldPlan) -> None:
         """Call the user's function that builds the world of an environment."""
@@ -369,23 +337,17 @@ class WorldBuilder:
     async def _build_agents(
         self, links: Sequence[Sequence[MosaikConnection]], watching: Sequence[MosaikConnection]
     ) -> None:
-        """Start the simulators of coordinator and agents; ``links``: for each body, those of its set-points."""
-        coordinator = self.episode.coordinator
-        agents: list[tuple[Any, Any]] = []
-        sources = sorted({link.source for outward in links for link in outward})
+        """Start and connect the simulators of coordinator and agents.
 
+        ``links``: for each body, those of its set-points; ``watching``: those of the coordinator.
+        """
+        coordinator = self.episode.coordinator
         kind = CoordinatorSimulator if coordinator.external_control is None else ExternalControlSimulator
         self.coordinator_sid = self._own_sid("coordinator")
         simulator = kind(coordinator, self._stop, self.coordinator_inputs)
         factory = await self._start_ours(self.coordinator_sid, simulator)
         coordinator_entity = await factory.EpisodeCoordinator(eid=COORDINATOR)
-        for i, (name, bodies) in enumerate(coordinator.agents.items()):
-            sid = self._own_sid(f"agent-{i}")
-            self.agents.append(sid)
-            agent = AgentSimulator(coordinator, name, sources)
-            factory = await self._start_ours(sid, agent)
-            for body in bodies:
-                agents.append((body, await factory.Agent(eid=body.name)))
+        agents = await self._start_agents(sorted({link.source for outward in links for link in outward}))
         for link in watching:
             self._plug(link, coordinator_entity)
         for e, plan in enumerate(self.plans):
@@ -396,6 +358,17 @@ class WorldBuilder:
             self._connect(coordinator_entity, entity, (body.name, STATES), 0)
             for link in outward:
                 self._plug(link, entity, outward=True)
+
+    async def _start_agents(self, attributes: Sequence[str]) -> list[tuple[AnyBody, Any]]:
+        """Start the simulators of the agents; return their bodies with their entities, agent by agent."""
+        coordinator = self.episode.coordinator
+        entities: list[tuple[AnyBody, Any]] = []
+        for i, (name, bodies) in enumerate(coordinator.agents.items()):
+            sid = self._own_sid(f"agent-{i}")
+            self.agents.append(sid)
+            factory = await self._start_ours(sid, AgentSimulator(coordinator, name, attributes))
+            entities += [(body, await factory.Agent(eid=body.name)) for body in bodies]
+        return entities
 
     def _plug(self, link: MosaikConnection, agent: Any, outward: bool = False) -> None:
         """Connect an agent or the coordinator with one of its sensors or actuators."""

@@ -70,15 +70,9 @@ async def run(
     except BaseException as error:
         failure = error
     await _end_tasks(main, world, _GRACE if failure is None and not failures and wants_end() else 0.0)
-    if failure is not None:
-        raise failure
-    if failures:
-        raise failures[0]
-    for sid, exception in _failures(main, world):
-        error_to_raise = explain(sid, exception, remote=sid in timeouts)
-        # Ctrl-C in a terminal reaches the processes of simulators, too
-        if not (wants_end() and isinstance(error_to_raise, SimulatorError)):
-            raise error_to_raise
+    if failure is not None or failures:
+        raise failure or failures[0]
+    _raise_failures(main, world, wants_end, timeouts)
     if not over() and not wants_end():
         raise standstill(world)
 
@@ -143,6 +137,20 @@ async def _end_tasks(main: asyncio.Future[Any], world: AsyncWorld, patience: flo
     await asyncio.gather(*tasks, main, return_exceptions=True)
 
 
+def _raise_failures(
+    main: asyncio.Future[Any],
+    world: AsyncWorld,
+    wants_end: Callable[[], bool],
+    timeouts: Mapping[str, float],
+) -> None:
+    """Raise the first exception of a simulator, if there is any."""
+    for sid, exception in _failures(main, world):
+        error = explain(sid, exception, remote=sid in timeouts)
+        # Ctrl-C in a terminal reaches the processes of simulators, too
+        if not (wants_end() and isinstance(error, SimulatorError)):
+            raise error
+
+
 def _failures(main: asyncio.Future[Any], world: AsyncWorld) -> Iterator[tuple[str, BaseException]]:
     tasks = [(r.sid, r.task) for r in runners(world) if r.task is not None]
     seen: list[BaseException] = []
@@ -203,7 +211,7 @@ def unanswered(world: AsyncWorld) -> dict[str, int]:
 
 
 def disconnected(world: AsyncWorld) -> list[str]:
-    """Return the ids of simulators in other processes whose connections have been closed."""
+    """Return the ids of simulators in other processes with a closed connection."""
     return [sid for sid, proxy in remote_proxies(world) if proxy._channel._receiver_task.done()]
 
 

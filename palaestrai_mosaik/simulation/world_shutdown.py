@@ -49,6 +49,17 @@ async def shut_down(
         await _ended(processes, limits, wants_end)
     except Exception as error:
         failure = error
+    await _end_processes(children)
+    leftovers = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+    for task in leftovers:
+        task.cancel()
+    await asyncio.gather(*leftovers, return_exceptions=True)
+    if failure is not None and not hurried:
+        raise failure
+
+
+async def _end_processes(children: Iterable[psutil.Process]) -> None:
+    """Terminate processes and their descendants; kill those that do not end."""
     alive = [child for child in children if child.is_running()]
     for child in alive:
         for process in (*_descendants(child), child):
@@ -60,12 +71,6 @@ async def shut_down(
     for child in stubborn:
         child.kill()
     await _ends(stubborn)
-    leftovers = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-    for task in leftovers:
-        task.cancel()
-    await asyncio.gather(*leftovers, return_exceptions=True)
-    if failure is not None and not hurried:
-        raise failure
 
 
 async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
@@ -84,7 +89,7 @@ async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
     except (TimeoutError, OSError, EOFError, RuntimeError, asyncio.IncompleteReadError):
         pass
     finally:
-        # 3.6 would complain about a world whose shutdown failed
+        # 3.6 would complain about a failed shutdown
         needs_no_shutdown(world)
     if failures:
         raise failures[0]

@@ -9,7 +9,7 @@ nothing else in this project.
                    :func:`stepwise`, to drive a world from outside
 :mod:`.order`      the order of simulators that may step
 :mod:`.direct`     all simulators in this process: one loop that calls one after the other
-:mod:`.runner`     one of these simulators: how it is called, when it steps, what it receives and sends
+:mod:`.runner`     one of these simulators: its calls, steps, inputs and outputs
 :mod:`.inputs`     collects its inputs
 :mod:`.outputs`    keeps its outputs for the simulators that fetch them
 :mod:`.general`    some in other processes: mosaik's conditions, written out

@@ -11,7 +11,8 @@ import asyncio
 import heapq
 import itertools
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from inspect import isgeneratorfunction
 from operator import attrgetter
 from typing import Any
@@ -42,8 +43,13 @@ class Schedule:
     are generator functions. It therefore needs no event loop; :meth:`advance` drives it up to the next time that
     a simulator waits for an answer from outside.
 
-    Raises :class:`~.order.NoOrder` if the world has no order, and ``ValueError`` if a simulator is not in this
-    process.
+    Args:
+        world: a mosaik ``AsyncWorld`` that mosaik has compiled.
+        until: the end, exclusive, in steps of mosaik's time.
+
+    Raises:
+        NoOrder: simulators wait for each other within one time (:class:`~.order.NoOrder`).
+        ValueError: a simulator is not in this process.
     """
 
     def __init__(self, world: Any, until: int):
@@ -57,7 +63,7 @@ class Schedule:
         if None in simulators:
             raise ValueError("a simulator of this world is in another process")
         self.runners = list(map(Runner, origins, simulators, ranks(origins)))  # type: ignore[arg-type]
-        #: (time, rank, [tier, rank, ...] runner)
+        #: a heap of tuples: time, rank, further pairs of tier and rank, runner
         self._heap: list[Any] = []
         self._count = itertools.count().__next__
         #: simulators that may request outputs of others through mosaik's code
@@ -67,16 +73,21 @@ class Schedule:
         self.asks = any(runner.asks for runner in self.runners)
         runner_of = {runner.origin.sid: runner for runner in self.runners}
         for runner in self.runners:
-            runner.connect(runner_of)
-            runner.inputs = collector(runner, runner_of, self._inputs_with_set_data)
-            messages = sum(len(wires) for _, _, wires in runner.pushes)
-            runner.passes_on = self._pass_on if messages < MANY else without_collector(self._pass_on)
+            self._compile(runner, runner_of)
         self._driven: Any = None
         self._is_set_up = False
         #: when other tasks of the event loop get their next turn
         self._turn = 0.0
         self._beginning = [self._initial(runner) for runner in self.runners]
         self._plan_first()
+
+    def _compile(self, runner: Runner, runner_of: Mapping[str, Runner]) -> None:
+        """Prepare the inputs and outputs of a simulator; ``runner_of`` has all by mosaik's id."""
+        runner.connect(runner_of)
+        outputs_of = {sid: other.outputs for sid, other in runner_of.items()}
+        runner.inputs = collector(runner.origin, outputs_of, partial(self._inputs_with_set_data, runner))
+        messages = sum(len(wires) for _, _, wires in runner.pushes)
+        runner.passes_on = self._pass_on if messages < MANY else without_collector(self._pass_on)
 
     def _inputs_with_set_data(self, runner: Runner, time: int) -> Inputs:
         origin = runner.origin
@@ -139,10 +150,14 @@ class Schedule:
     # -- running
 
     async def run(self, *, among_others: bool = False) -> None:
-        """Run the world until its end, or raise a simulator's exception.
+        """Run the world until its end.
 
-        ``among_others``: whether it runs in an event loop with other tasks, which get a turn from time to time and
-        may pause the world (``world.running``).
+        Args:
+            among_others: whether it runs in an event loop with other tasks, which get a turn from time to time and
+                may pause the world (``world.running``).
+
+        Raises:
+            Exception: that of a simulator, or mosaik's for an invalid time of a step or an output.
         """
         await self._set_up()
         try:
@@ -303,7 +318,10 @@ class Schedule:
             answer: the answer to the last request; ``None`` for the first call.
 
         Returns:
-            The next request (see :class:`Question`), or ``None`` at the end.
+            The next request (see :class:`.Question`), or ``None`` at the end.
+
+        Raises:
+            Exception: see :meth:`run`.
         """
         if self._driven is None:
             self._driven = self.run()
@@ -320,7 +338,7 @@ class Schedule:
     # -- the state of mosaik's own objects
 
     def progress(self) -> float:
-        """Return the mean progress of all simulators, in percent of the time, by mosaik's definition."""
+        """Return the mean progress of all simulators by mosaik's definition: from 0 to 100 percent of the time."""
         return mean_progress([self._reached(runner) for runner in self.runners], self.until)
 
     def _reached(self, runner: Runner) -> int:
@@ -379,6 +397,6 @@ def _after(moment: Any, delay: Any) -> tuple[int, ...]:
 
 
 def _bars(world: Any, runners: Sequence[Runner]) -> list[tuple[Any, Sequence[Runner]]]:
-    """Return the visible progress bars, each with the simulators whose mean it shows."""
+    """Return the visible progress bars, each with the simulators that it shows."""
     bars = [(runner.origin.tqdm, [runner]) for runner in runners] + [(world.tqdm, runners)]
     return [(bar, shown_runners) for bar, shown_runners in bars if not bar.disable]

@@ -44,6 +44,11 @@ class GeneralSchedule:
 
     Also for worlds that have no order (:class:`~.order.NoOrder`), and for those that mosaik watches
     (``debug=True``): simulators in this process are then called one at a time.
+
+    Args:
+        world: a mosaik ``AsyncWorld`` that mosaik has compiled.
+        until: the end, exclusive, in steps of mosaik's time.
+        lazy_stepping: whether a simulator waits for its successors.
     """
 
     def __init__(self, world: Any, until: int, *, lazy_stepping: bool = True):
@@ -66,9 +71,12 @@ class GeneralSchedule:
             accumulate(runner.outputs or {})
 
     async def run(self) -> None:
-        """Run the world until its end, or raise a simulator's exception, the first in the order of events.
+        """Run the world until its end.
 
-        Running steps of simulators in other processes then continue; the caller must end them.
+        Raises:
+            Exception: that of a simulator, the first in the order of events. Running steps of simulators in other
+                processes then continue; the caller must end them.
+            SimulationError: (mosaik's) simulators wait for each other.
         """
         await asyncio.gather(*(asyncio.ensure_future(runner.setup_done()) for runner in self.runners))
         for runner in self.runners:
@@ -87,7 +95,7 @@ class GeneralSchedule:
             )
 
     async def _proceed(self) -> bool:
-        """Make or begin the first step that is possible, or wait for one; return false if there is none."""
+        """Make or begin the first step that is possible, or wait for a running step; return false without any."""
         await self._publish_progress()
         following = min(filter(self._may_step, self.runners), key=self._position, default=None)
         if following is None:

@@ -8,10 +8,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    from .runner import Runner
+from .outputs import OutputCache
 
 #: with this many inputs or outputs, the garbage collector is paused while they are collected
 MANY = 256
@@ -24,13 +23,16 @@ _R = TypeVar("_R")
 
 
 def collector(
-    runner: Runner, runner_of: Mapping[str, Runner], with_set_data: Callable[[Runner, int], Inputs]
+    origin: Any, outputs_of: Mapping[str, OutputCache], with_set_data: Callable[[int], Inputs]
 ) -> Callable[[int], Inputs]:
-    """Build the function that collects the inputs of ``runner`` for a time, like mosaik's ``get_input_data``.
+    """Build the function that collects a simulator's inputs for a time, like mosaik's ``get_input_data``.
 
-    ``with_set_data`` does so if simulators have set data of this one while they stepped.
+    Args:
+        origin: mosaik's ``SimRunner`` of the simulator.
+        outputs_of: the outputs of every simulator, by mosaik's id.
+        with_set_data: collects the inputs if simulators have set data of this one while they stepped.
     """
-    origin, queue, persistent = runner.origin, runner.queue, runner.origin.persistent_inputs
+    queue, persistent = origin.timed_input_buffer.input_queue, origin.persistent_inputs
     ports: dict[tuple[str, str], int] = {}
     pulls = []
     for (source, delay), descriptions in origin.pulled_inputs.items():
@@ -39,7 +41,7 @@ def collector(
             port = ports.setdefault(d.dest_port, len(ports))
             full_id = f"{source.sid}.{d.src_port[0]}"
             wires.append((*d.src_port, effective(d.transform), port, full_id))
-        outputs = runner_of[source.sid].outputs
+        outputs = outputs_of[source.sid]
         outputs.reach = max(outputs.reach, delay.tiers[0])
         pulls.append((outputs, delay.tiers[0], wires, source.sid))
     # the first attribute of each entity, and all later ones
@@ -52,7 +54,7 @@ def collector(
 
     def sent_and_fetched(time: int) -> Inputs:
         if origin.inputs_from_set_data:
-            return with_set_data(runner, time)
+            return with_set_data(time)
         # like mosaik, pass on the dictionaries of persistent inputs, so that sent values stay in them
         data: Inputs = dict(persistent)
         if queue:
@@ -81,7 +83,7 @@ def collector(
 
     def only_sent(time: int) -> Inputs:
         if origin.inputs_from_set_data:
-            return with_set_data(runner, time)
+            return with_set_data(time)
         data: Inputs = {}
         if queue:
             _take_due(queue, time, data)

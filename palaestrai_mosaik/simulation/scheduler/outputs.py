@@ -13,8 +13,6 @@ KEPT = 32
 class OutputCache:
     """A simulator's outputs by time, in mosaik's own dictionary; the output that was written last comes last."""
 
-    __slots__ = ("limit", "newest", "newest_time", "outputs", "reach")
-
     newest_time: int
     newest: Mapping[str, Any]
 

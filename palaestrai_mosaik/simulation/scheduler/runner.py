@@ -36,32 +36,8 @@ def local_simulator(proxy: Any) -> tuple[Any, bool, bool] | None:
 class Runner:
     """The schedule's data about one simulator, derived from mosaik's ``SimRunner`` (``origin``).
 
-    In four parts: how the simulator is called, when it steps, what it receives, and what it sends.
+    In four parts: the calls of the simulator, the times of its steps, its inputs, and its outputs.
     """
-
-    __slots__ = (
-        "advances",
-        "ancestors",
-        "cached",
-        "gives",
-        "inputs",
-        "last",
-        "moment",
-        "must_step",
-        "origin",
-        "outputs",
-        "passes_on",
-        "pending",
-        "pushes",
-        "ranks",
-        "request",
-        "requested",
-        "sets_up",
-        "simulator",
-        "steps",
-        "tiers",
-        "triggers",
-    )
 
     def __init__(self, origin: Any, local: tuple[Any, bool, bool], ranks: tuple[int, ...]):
         self.origin = origin
@@ -102,7 +78,7 @@ class Runner:
 
     @property
     def asks(self) -> bool:
-        """Whether it may request something from mosaik, whose objects must be up to date then."""
+        """Whether it may request something from mosaik: the objects of mosaik must be up to date then."""
         return self.gives or (self.steps and not getattr(self.simulator.step, _ONLY_QUESTIONS, False))
 
     @property
