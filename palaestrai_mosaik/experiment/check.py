@@ -233,9 +233,7 @@ class ModelBuilder:
             given["values"],
         )
 
-    def run_conditions(
-        self, at: Located | None, agents: Collection[str], place: Place
-    ) -> tuple[ClassSpec, ...]:
+    def run_conditions(self, at: Located | None, agents: Collection[str]) -> tuple[ClassSpec, ...]:
         """Read the conditions of ``run_config`` at ``at``; the default condition if ``at`` is ``None``."""
         found = self.found
         if at is None:

@@ -181,7 +181,7 @@ def _document(
     phases = tuple(builder.phase(index, phase, shared.get(phase.name)) for index, phase in enumerate(raw))
     check_sources(found, uid, raw)
     agents = raw[-1].agents if raw else ()
-    conditions = builder.run_conditions(run_config_of(found, parts, definitions), agents, ("run_config",))
+    conditions = builder.run_conditions(run_config_of(found, parts, definitions), agents)
     check_phase_averages(
         found, [items_of(phase.simulation.get("conditions")) for phase in raw], builder.run_condition_items
     )

@@ -18,10 +18,12 @@ from palaestrai_mosaik.simulation.body import AnyBody
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
 from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, EpisodeCoordinator
 from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
-from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
+from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.frames import FrameSink, RenderedStream
 from palaestrai_mosaik.simulation.learner import ExperienceSink
 from palaestrai_mosaik.simulation.values import Tally
+from palaestrai_mosaik.simulation.world_builder import WorldBuilder
+from palaestrai_mosaik.simulation.world_rewinding import RewindingBuilder
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .factory import WorkerPlan, call_all, make_bodies
@@ -138,7 +140,7 @@ class Worker:
         self._interrupt = interrupt
         self._used = self._closed = False
         #: the world of the last episode, if reusable
-        self._world: WorldBuilder | None = None
+        self._world: RewindingBuilder | None = None
         try:
             self.bodies: list[AnyBody] = [
                 body

@@ -66,34 +66,35 @@ class _FromMemory(Objective):
         return self.function(memory)
 
 
-def part_of(agent: str, what: str, given: Part) -> ClassSpec | None:
+def part_of(agent: str, what: str, part: Part) -> ClassSpec | None:
     """Return the specification of an agent's ``muscle``, ``brain`` or ``objective``, or ``None`` if it has none."""
-    if given is None:
+    if part is None:
         return None
-    if isinstance(given, str):
-        return ClassSpec(given)
-    if isinstance(given, Mapping):
-        params = given.get("params") or {}
-        if (
-            set(given) - {"name", "params"}
-            or not isinstance(given.get("name"), str)
-            or not isinstance(params, Mapping)
-        ):
-            raise ContractError(
-                f"agent {agent!r}: {what} is a mapping of name (a text) and params (a mapping), found {dict(given)!r}"
-            )
-        return ClassSpec(given["name"], dict(params))
-    if isinstance(given, type):
-        given = given()
-    elif what == "objective" and callable(given) and not isinstance(given, Objective):
-        given = _FromMemory(given)
-    kind = type(given)
+    if isinstance(part, str):
+        return ClassSpec(part)
+    if isinstance(part, Mapping):
+        return _described(f"agent {agent!r}: {what}", part)
+    if isinstance(part, type):
+        part = part()
+    elif what == "objective" and callable(part) and not isinstance(part, Objective):
+        part = _FromMemory(part)
+    kind = type(part)
     base = {"muscle": Muscle, "brain": Brain, "objective": Objective}[what]
-    if not isinstance(given, base):
+    if not isinstance(part, base):
         raise ContractError(
-            f"agent {agent!r}: {what} is no {base.__name__}, no class of one and no name, but {given!r}"
+            f"agent {agent!r}: {what} is no {base.__name__}, no class of one and no name, but {part!r}"
         )
-    return GivenPart(f"{kind.__module__}:{kind.__qualname__}", part=given)
+    return GivenPart(f"{kind.__module__}:{kind.__qualname__}", part=part)
+
+
+def _described(who: str, part: Mapping[str, Any]) -> ClassSpec:
+    """Return the specification in a mapping with ``name`` and ``params``."""
+    name, params = part.get("name"), part.get("params") or {}
+    if set(part) - {"name", "params"} or not isinstance(name, str) or not isinstance(params, Mapping):
+        raise ContractError(
+            f"{who} is a mapping of name (a text) and params (a mapping), found {dict(part)!r}"
+        )
+    return ClassSpec(name, dict(params))
 
 
 def load_of(agent: Agent, uid: str, phase: str) -> dict[str, str] | None:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from .agent import Agent, Sensors
 
 
-def whole(what: str, given: Any, least: int | None = None) -> int:
-    """Return ``given`` as an integer. Raises :class:`ContractError` for other types, and below ``least``."""
-    integer = isinstance(given, int | np.integer) and not isinstance(given, bool)
-    if not integer or (least is not None and given < least):
+def whole(what: str, value: Any, least: int | None = None) -> int:
+    """Return ``value`` as an integer. Raises :class:`ContractError` for other types, and below ``least``."""
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not integer or (least is not None and value < least):
         bound = "" if least is None else f", at least {least}"
-        raise ContractError(f"{what} must be a whole number{bound}, found {given!r}")
-    return int(given)
+        raise ContractError(f"{what} must be a whole number{bound}, found {value!r}")
+    return int(value)
 
 
 def missing_in(space: Space) -> Any:
@@ -90,6 +90,11 @@ class Readings(Mapping[Any, Any]):
     """The readings at one time: ``readings["Grid-0.bus_1.vm_pu"]``, or ``readings[bus, "vm_pu"]``.
 
     Values are plain numbers, or arrays if a sensor has several elements.
+
+    Args:
+        sensors: for each sensor (``entity.attribute``), its indices in ``vector`` and its space.
+        vector: the readings of all sensors, (readings,).
+        time: mosaik's time, in ticks.
     """
 
     def __init__(self, sensors: Mapping[str, tuple[slice, Space]], vector: FloatVector, time: int):

@@ -14,9 +14,11 @@ from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import BridgeSimulator, guarded
 from palaestrai_mosaik.simulation.connections import MosaikConnection
-from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
+from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.mosaik_internals import new_sid
 from palaestrai_mosaik.simulation.scheduler.versions import runners
+from palaestrai_mosaik.simulation.world_builder import WorldBuilder
+from palaestrai_mosaik.simulation.world_run import explain
 
 from .environment import Scenario
 
@@ -110,7 +112,7 @@ def _raise_failure(main: asyncio.Future[Any]) -> None:
     if error is not None:
         # an error in a remote simulator, which mosaik's run would only log
         sid = getattr(error, "source", None)
-        raise error if sid is None else internals.explain(sid, error, remote=True)
+        raise error if sid is None else explain(sid, error, remote=True)
 
 
 async def _end_tasks(main: asyncio.Future[Any], world: Any, patience: float) -> None:
@@ -132,5 +134,5 @@ def _cause(world: Any) -> BaseException:
         task = runner.task
         error = task.exception() if task is not None and task.done() and not task.cancelled() else None
         if error is not None:
-            return internals.explain(runner.sid, error, remote=True)
+            return explain(runner.sid, error, remote=True)
     return SimulationError("the world ended before its end was reached; was it interrupted?")

@@ -25,8 +25,8 @@ from palaestrai_mosaik.types.vectors import Layout
 
 from .batch_handle import BatchHandle
 from .body import BaseBody, BodyIdentity
-from .connections import STATES, EnvironmentPlans, MosaikConnection, places
-from .environment_handle import EnvironmentHandle
+from .connections import STATES, EnvironmentPlans, MosaikConnection
+from .environment_handle import EnvironmentHandle, places
 from .learner import ExperienceSink, check_statistics
 
 _NO_REWARDS = np.empty(0)
@@ -48,9 +48,9 @@ class BatchChannels:
         self.sensors, self.take = handle.select("sensors", sensors, rows[0])
         self.actuators, self.put = handle.select("actuators", actuators, rows[0])
 
-    def actuators_of(self, place: int) -> Layout:
-        """Return the actuators of the body at index ``place``."""
-        return self.handle.select("actuators", self._actuators, int(self.rows[place]))[0]
+    def actuators_of(self, index: int) -> Layout:
+        """Return the actuators of the body at index ``index``."""
+        return self.handle.select("actuators", self._actuators, int(self.rows[index]))[0]
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +112,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
         first = identity.number or 0
         self.numbers = np.arange(first, first + len(channels.rows), dtype=np.int32)
         self._muscles = tuple(muscles)
-        self._place_of = {uid: place for place, uid in enumerate(muscles)}
+        self._index_of = {uid: index for index, uid in enumerate(muscles)}
         self.muscle = muscle
         self.channels = channels
         self.sensors, self.actuators = channels.sensors, channels.actuators
@@ -134,7 +134,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
         return int(self._steps.max()) - 1
 
     def update_of(self, muscle: str, update: Any) -> None:
-        self.muscle.update_body(self._place_of[muscle], update)
+        self.muscle.update_body(self._index_of[muscle], update)
 
     def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
         # one packet holds all set-points
@@ -233,8 +233,8 @@ class BatchBody(BaseBody[BatchBodyRows]):
                 f"{count} bodies, {layout.size} set-points"
             )
         if data is not None and (not hasattr(data, "__len__") or len(data) != count):
-            found = f"for {len(data)} bodies" if hasattr(data, "__len__") else f"that is {data!r}"
-            raise ContractError(f"{who} returned data {found}; expected is one for each of {count}")
+            result = f"for {len(data)} bodies" if hasattr(data, "__len__") else f"that is {data!r}"
+            raise ContractError(f"{who} returned data {result}; expected is one for each of {count}")
         wrong = layout.outside(setpoints)
         if np.count_nonzero(wrong):
             row = int(np.argmax(wrong.any(axis=1)))
@@ -293,7 +293,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
     def think(self, ahead: bool) -> None:
         rows = self.pending
         if rows is not None and not rows.learned:
-            self._learn(rows, self.readings_now() if ahead else None)
+            self._learn(rows, self.readings_now() if ahead and self.muscle.looks_ahead else None)
 
     def _end(self, row: BatchBodyRows, *, learns: bool) -> None:
         flags = self.handle.vector[self.channels.rows[row.places], -2:] != 0
@@ -304,9 +304,9 @@ class BatchBody(BaseBody[BatchBodyRows]):
             if learns:
                 self._learn(row, final)
             else:
-                for i, place in enumerate(row.places.tolist()):
+                for i, index in enumerate(row.places.tolist()):
                     flags = bool(row.terminated[i]), bool(row.truncated[i])
-                    self.learner.mark_end(self.muscles[place], *flags, final[place])
+                    self.learner.mark_end(self.muscles[index], *flags, final[index])
         self._write(row)
 
     def readings_now(self) -> FloatMatrix:
@@ -332,7 +332,7 @@ class BatchBody(BaseBody[BatchBodyRows]):
         )
         experiences = [
             Experience(
-                self.muscles[place],
+                self.muscles[index],
                 readings,
                 setpoints,
                 rewards,
@@ -342,17 +342,17 @@ class BatchBody(BaseBody[BatchBodyRows]):
                 setpoints,
                 terminated,
                 truncated,
-                None if final is None else final[place],
+                None if final is None else final[index],
                 step,
             )
-            for place, readings, setpoints, rewards, objective, data, terminated, truncated, step in columns
+            for index, readings, setpoints, rewards, objective, data, terminated, truncated, step in columns
         ]
         before = learner.updates
         update = learner.learn_batch(experiences)
         steps = dict(zip(rows.places.tolist(), rows.step.tolist(), strict=True))
         for uid, statistics in learner.statistics_by_muscle.items():
             check_statistics(self.agent, rows.statistics, statistics)
-            self._reported.append((steps[self._place_of[uid]], statistics))
+            self._reported.append((steps[self._index_of[uid]], statistics))
         if update is None:
             return
         if learner.shared_updates:

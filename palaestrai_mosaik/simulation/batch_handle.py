@@ -21,8 +21,7 @@ from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.rows import EnvironmentRows
 from palaestrai_mosaik.types.vectors import Layout
 
-from .connections import Places, places
-from .environment_handle import EnvironmentHandle, matching
+from .environment_handle import EnvironmentHandle, Places, matching, places
 from .values import ValueCheck
 
 _NOBODY = np.empty(0, dtype=np.intp)
@@ -36,7 +35,7 @@ class BatchHandle(EnvironmentHandle):
     """
 
     domain: BatchEnvironment
-    alone = False
+    uneventful = False
     sub_environments: Sequence[SubEnvironmentHandle] = ()
 
     def __init__(
@@ -142,7 +141,7 @@ class BatchHandle(EnvironmentHandle):
         n, rewards = self.n_readings, state.rewards
         if self.reward is not None:
             rewards = np.stack([self._reward_of(state, k) for k in range(self.batch)])
-        matrix: FloatMatrix = self.values.rows[self.values.place]
+        matrix: FloatMatrix = self.values.rows[self.values.filled]
         matrix[:, :n] = state.readings
         matrix[:, n:-2] = rewards
         matrix[:, -2] = state.terminated

@@ -178,7 +178,11 @@ class BaseBody(ABC, Generic[RowT]):
 
     @abstractmethod
     def think(self, ahead: bool) -> None:
-        """Pass the last closed row to the brain; ``ahead``: with the muscle's next observation."""
+        """Pass the last closed row to the brain.
+
+        ``ahead``: whether the muscle acts on the current states, so that a muscle that looks ahead can add its
+        next observation.
+        """
 
     @abstractmethod
     def end_episode(self, closed: list[Any]) -> None:
@@ -507,7 +511,7 @@ class Body(BaseBody[Row]):
 
     def think(self, ahead: bool = False, final: FloatVector | None = None) -> None:
         """See :class:`BaseBody`; ``final``: the final observation, if the episode ended with the row."""
-        if ahead:
+        if ahead and self.muscle.looks_ahead:
             final = self.look_ahead()
         row, learner = self.closed, self.learner
         assert row is not None and learner is not None

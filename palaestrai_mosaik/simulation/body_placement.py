@@ -56,17 +56,17 @@ class BodyGroup:
         """The incarnations of the bodies."""
         return range(self.spec.first, self.spec.first + self.spec.count)
 
-    def names(self, place: int = 0) -> Names:
-        """Return the full ids of the sensors and the actuators of the body at index ``place``."""
+    def names(self, index: int = 0) -> Names:
+        """Return the full ids of the sensors and the actuators of the body at index ``index``."""
         if self.batch is None:
-            return self.ids[place]
-        start = f"{self.batch.uid}.{self.spec.first + place}."
+            return self.ids[index]
+        start = f"{self.batch.uid}.{self.spec.first + index}."
         sensors, actuators = (tuple(start + name for name in names) for names in self.local)
         return sensors, actuators
 
-    def channels(self, place: int = 0) -> Channels:
+    def channels(self, index: int = 0) -> Channels:
         """Return the channels of a body."""
-        return Channels(self.handles, *self.names(place))
+        return Channels(self.handles, *self.names(index))
 
     @property
     def at_once(self) -> bool:
@@ -83,9 +83,9 @@ class BodyGroup:
         assert self.batch is not None
         return BatchChannels(self.batch, self.incarnations, *self.local)
 
-    def identity(self, place: int = 0) -> BodyIdentity:
-        """Return the identity of the body at index ``place``."""
-        number = self.first + place if self.numbered else None
+    def identity(self, index: int = 0) -> BodyIdentity:
+        """Return the identity of the body at index ``index``."""
+        number = self.first + index if self.numbered else None
         return BodyIdentity(self.agent, number, self.index, self.reward_names)
 
     @cached_property
@@ -163,12 +163,12 @@ class _Placing:
         agent: str,
         handles: Sequence[EnvironmentHandle],
         spec: BodySpec,
-        place: tuple[str | int, ...],
+        path: tuple[str | int, ...],
         faults: list[Fault],
         complete: bool,
     ):
         self.agent, self.handles, self.spec = agent, handles, spec
-        self.place, self.faults, self.complete = place, faults, complete
+        self.path, self.faults, self.complete = path, faults, complete
 
     def group(self, index: int, first: int, numbered: bool) -> BodyGroup | None:
         """Return the group, or ``None`` if it has a problem."""
@@ -226,7 +226,7 @@ class _Placing:
             self.faults.append(
                 (
                     f"{which}, but environment {batch.uid!r} has {batch.batch} (0 to {batch.batch - 1})",
-                    (*self.place, "count"),
+                    (*self.path, "count"),
                 )
             )
             return (), ()
@@ -246,7 +246,7 @@ class _Placing:
                 if means_all(handles, name) or any(handle.match(kind, name) for handle in handles):
                     continue
                 if self.complete or any(name.startswith(f"{handle.uid}.") for handle in handles):
-                    self.faults.append((self._unknown(kind, name), (*self.place, kind, k)))
+                    self.faults.append((self._unknown(kind, name), (*self.path, kind, k)))
         return match_all(handles, "sensors", names["sensors"]), match_all(
             handles, "actuators", names["actuators"]
         )
@@ -259,7 +259,7 @@ class _Placing:
                     f"body {number} would be in {len(uids)} environments ({', '.join(uids[:4])}"
                     f"{', ...' if len(uids) > 4 else ''}); a body is one incarnation of its agent in one environment: "
                     "give each of them an entry of its own",
-                    self.place,
+                    self.path,
                 )
             )
 

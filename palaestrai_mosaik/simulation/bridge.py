@@ -21,12 +21,14 @@ import mosaik_api_v3
 import numpy as np
 
 from palaestrai_mosaik.environment.batch import BatchStepper
+from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import PalaestraiMosaikError, SimulationError
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .batch_handle import BatchHandle
 from .body import AnyBody, Packet
-from .connections import STATES
+from .connections import STATES, InputWire, read
 from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
 from .scheduler import only_questions
@@ -269,9 +271,20 @@ class CoordinatorSimulator(BridgeSimulator):
     """Leads the episode: collects the new states, and passes them to every acting agent."""
 
     def __init__(
-        self, coordinator: EpisodeCoordinator, stop: Callable[[int], None], attributes: Sequence[str]
+        self,
+        coordinator: EpisodeCoordinator,
+        stop: Callable[[int], None],
+        wires: Sequence[Sequence[InputWire]],
     ):
+        """Prepare for episodes.
+
+        Args:
+            coordinator: decides who acts.
+            stop: ends the world after a time.
+            wires: for each environment, its inputs.
+        """
         names = [body.name for body in coordinator.bodies]
+        attributes = sorted({wire.attribute for own_wires in wires for wire in own_wires})
         super().__init__(
             {"EpisodeCoordinator": [*attributes, CLOCK, *names]},
             "an objective, a brain or a condition",
@@ -279,6 +292,11 @@ class CoordinatorSimulator(BridgeSimulator):
         )
         self.coordinator = coordinator
         self.stop = stop
+        #: for each environment: its inputs, and the co-simulation that makes a state of them, if it is one
+        self.sources = [
+            (handle, own_wires, handle.domain if isinstance(handle.domain, CoSimulation) else None)
+            for handle, own_wires in zip(coordinator.handles, wires, strict=True)
+        ]
         #: whether any simulator has the time of the last step as an input
         self.clocked = False
         #: the bodies that act now
@@ -286,8 +304,17 @@ class CoordinatorSimulator(BridgeSimulator):
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         coordinator = self.coordinator
+        received = inputs.get(COORDINATOR, {})
+        states: dict[EnvironmentHandle, FloatVector] = {}
         try:
-            self.acting = coordinator.observe(time, inputs.get(COORDINATOR, {}))
+            for handle, wires, cosimulation in self.sources:
+                if not handle.stopped and time % handle.step_size == 0:
+                    if cosimulation is None:
+                        (states[handle],) = received[wires[0].attribute].values()
+                    else:
+                        readings = read(wires, received, handle.n_readings)
+                        states[handle] = coordinator.pack(handle, cosimulation.judge(time, readings))
+            self.acting = coordinator.observe(time, states)
             if not self.acting:
                 coordinator.flush_rows()
         except BaseException as error:
@@ -302,7 +329,8 @@ class CoordinatorSimulator(BridgeSimulator):
         if coordinator.over:
             self.stop(time)
             return None
-        return coordinator.following
+        steps = [p.step_size for p in coordinator.handles if not p.stopped]
+        return min([time - time % step + step for step in steps], default=None)
 
 
 class ExternalControlSimulator(CoordinatorSimulator):

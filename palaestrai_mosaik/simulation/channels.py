@@ -10,8 +10,7 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
-from .connections import Places, places
-from .environment_handle import EnvironmentHandle
+from .environment_handle import EnvironmentHandle, Places, places
 
 
 class Channels:
@@ -32,13 +31,12 @@ class Channels:
         #: for each environment, the indices of readings in its state and in the agent's vector
         self._places: list[tuple[Places, Places]] = []
         for handle in self.handles:
-            own_sensors = [i for i, p in enumerate(read) if p is handle]
-            take = [
-                k
-                for i in own_sensors
-                for k in _range(handle.sensors.slices[handle.sensors.index[self.sensors.uids[i]]])
-            ]
-            put = [k for i in own_sensors for k in _range(self.sensors.slices[i])]
+            take: list[int] = []
+            put: list[int] = []
+            for uid, source, part in zip(sensors, read, self.sensors.slices, strict=True):
+                if source is handle:
+                    take += _range(handle.sensors.slices[handle.sensors.index[uid]])
+                    put += _range(part)
             self._places.append((places(take), places(put)))
         #: the indices of all readings in the environment's state, if there is only one environment
         self.alone = self._places[0][0] if len(self.handles) == 1 else None

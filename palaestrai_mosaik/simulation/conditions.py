@@ -56,7 +56,7 @@ class EpisodeOutcome:
     objectives: Mapping[str, npt.NDArray[np.float64]]
 
     def mean_objective(self, agent: str) -> float:
-        """Return the mean over the episode's steps; NaN if the agent never acted."""
+        """Return the mean of an agent's objective over the episode's steps; NaN if the agent never acted."""
         values = self.objectives.get(agent)
         return float(np.mean(values)) if values is not None and len(values) else float("nan")
 
@@ -123,18 +123,43 @@ class TerminationCondition:
     _place: int = 0
 
     def beside(self, conditions: Sequence[TerminationCondition]) -> None:
-        """Receive all conditions of the phase and the run, including this one. Called once, before all others."""
+        """Learn about the other conditions. Called once, before all other methods.
+
+        Args:
+            conditions: all conditions of the phase and the run, including this one.
+        """
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
-        """Decide after a step. ``RESET`` ends the episode, ``STOP_PHASE`` also the phase."""
+        """Decide after a step.
+
+        Args:
+            view: the running episode.
+
+        Returns:
+            ``CONTINUE``; ``RESET`` to end the episode; ``STOP_PHASE`` to end the phase, too.
+        """
         return SimulationFlowControl.CONTINUE
 
     def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
-        """Decide after an episode. ``STOP_PHASE`` ends the phase."""
+        """Decide after an episode.
+
+        Args:
+            view: the phase with its finished episodes.
+
+        Returns:
+            ``CONTINUE``, or ``STOP_PHASE`` to end the phase.
+        """
         return SimulationFlowControl.CONTINUE
 
     def evaluation_flow_control(self, view: EvaluationView) -> SimulationFlowControl:
-        """Decide after an evaluation. ``STOP_PHASE`` ends the phase."""
+        """Decide after an evaluation.
+
+        Args:
+            view: the newest evaluation.
+
+        Returns:
+            ``CONTINUE``, or ``STOP_PHASE`` to end the phase.
+        """
         return SimulationFlowControl.CONTINUE
 
     def _hooks(self) -> list[str]:
@@ -144,16 +169,28 @@ class TerminationCondition:
         ]
 
     def can_end_phase(self, episodes: int | None) -> bool:
-        """Return whether this condition (in ``run_config``) could ever end a phase by its episodes.
+        """Return whether this condition could ever end a phase by its episodes, as a part of ``run_config``.
 
         An override of :meth:`evaluation_flow_control` is detected separately.
+
+        Args:
+            episodes: the number of episodes in the document; ``None`` without one.
         """
         overridden = type(self).phase_flow_control is not TerminationCondition.phase_flow_control
         return overridden
 
 
 def check_flow(condition: TerminationCondition, hook: str, answer: Any) -> None:
-    """Raise :class:`ContractError` unless the method ``hook`` of a condition returned a flow control value."""
+    """Check the result of a condition's method.
+
+    Args:
+        condition: the condition.
+        hook: the name of the method.
+        answer: its result.
+
+    Raises:
+        ContractError: the result is no flow control value.
+    """
     if isinstance(answer, SimulationFlowControl):
         return
     result = "None (is a return missing?)" if answer is None else shorten(repr(answer), 60)

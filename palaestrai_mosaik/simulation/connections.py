@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.environment.cosimulation import CoSimulation, CoSimulationPlan
@@ -16,21 +15,10 @@ from palaestrai_mosaik.errors import ContractError, SpaceError
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.spaces import Space
 
-from .environment_handle import EnvironmentHandle
+from .environment_handle import EnvironmentHandle, Places, places
 
 #: the attribute of an agent with the newest states of its environments; with the @, it cannot be a channel's name
 STATES = "@states"
-
-#: indices in a vector, as a slice if they are adjacent, which is faster
-Places = npt.NDArray[np.intp] | slice
-
-
-def places(indices: Sequence[int]) -> Places:
-    """Return ``indices`` as a slice if they are consecutive, otherwise as an array."""
-    first = indices[0] if indices else 0
-    if list(indices) == list(range(first, first + len(indices))):
-        return slice(first, first + len(indices))
-    return np.array(indices, dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,23 +26,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.types import SimulationFlowControl
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .body import AnyBody
 from .conditions import TerminationCondition, check_flow
-from .connections import InputWire, read
 from .environment_handle import EnvironmentHandle
 from .external_control import ExternalControl
 
 _FLAG = (bool, np.bool_)
+_OPEN_ROW = attrgetter("open")
 
 #: the reason of an episode that the user ended
 INTERRUPTED = "interrupted"
@@ -72,24 +73,24 @@ class EpisodeCoordinator:
         self.conditions = tuple(conditions)
         self.environments_reset = False
         self.taking_turns = taking_turns
-        self.interrupt = interrupt
+        never: Any = SimpleNamespace(requested=False)
+        self.interrupt: Interruptible = interrupt or never
         #: called after every step with the number of environment steps, for the progress
         self.on_step = on_step
         #: the bodies under external control
         self.external_control: ExternalControl | None = None
         self.worker = self.episode = self.steps = -1
         self.time = 0
-        self.over = self.interrupted = False
+        self.over = False
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
         #: the pair (terminated, truncated) of every environment's newest state, and the number of its ends
         self.ended: dict[str, tuple[bool, bool]] = {}
         self.endings: dict[str, int] = {}
-        self.fresh: Sequence[EnvironmentHandle] = ()
+        #: the environments with a new state
+        self.fresh: Collection[EnvironmentHandle] = ()
         #: number of bodies still to act at this time; after the last one, :meth:`flush_rows` is due
         self.missing = 0
-        #: the next time at which an environment has a new state
-        self.following: int | None = None
         #: the bodies of every agent
         self.agents: dict[str, list[AnyBody]] = {}
         #: new updates of brains, for all bodies of the agent
@@ -103,16 +104,9 @@ class EpisodeCoordinator:
             if len(same_agent) > 1:
                 self._share(same_agent)
 
-    def begin(self, worker: int, episode: int, wires: Sequence[Sequence[InputWire]]) -> None:
-        """Start an episode. ``wires``: for each environment, those to the coordinator."""
+    def begin(self, worker: int, episode: int) -> None:
+        """Start an episode."""
         self.worker, self.episode = worker, episode
-        #: for each environment: its input, or the function that makes a state from several inputs
-        self.sources: dict[EnvironmentHandle, tuple[str, Callable[..., FloatVector] | None]] = {}
-        for handle, laid in zip(self.handles, wires, strict=True):
-            if isinstance(handle.domain, CoSimulation):
-                self.sources[handle] = "", partial(self._judged, handle, handle.domain, laid)
-            else:
-                self.sources[handle] = laid[0].attribute, None
         self.time = 0
         #: environment steps so far; the first state is not a step
         self.steps = -1
@@ -120,7 +114,6 @@ class EpisodeCoordinator:
         self.turn = 0
         self.stepped: set[EnvironmentHandle] = set()
         self.over = False
-        self.interrupted = False
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
         names = [name for handle in self.handles for name in handle.names]
@@ -132,54 +125,47 @@ class EpisodeCoordinator:
         for handle in self.handles:
             handle.values.begin()
 
-    def observe(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[AnyBody]:
-        """Store the states of ``time`` and return the bodies that act now, in order.
+    def observe(self, time: int, states: Mapping[EnvironmentHandle, FloatVector]) -> Sequence[AnyBody]:
+        """Take the steps 1 to 4 above for the new ``states`` of ``time``; return the bodies that act now, in order.
 
         After they have acted, or at once without any, :meth:`flush_rows` is due.
         """
         self.time = time
-        fresh: Collection[EnvironmentHandle]
-        fresh = self.fresh = [p for p in self.handles if not p.stopped and time % p.step_size == 0]
-        eventful: list[tuple[EnvironmentHandle, FloatVector]] = []
-        for handle in fresh:
-            attribute, make = self.sources[handle]
-            if make is None:
-                (vector,) = inputs[attribute].values()
-            else:
-                vector = make(time, inputs)
-            if handle.alone and not (handle.done or vector[-2] or vector[-1]):
+        self.fresh = states
+        fresh: Collection[EnvironmentHandle] = states
+        eventful = []
+        for handle, vector in states.items():
+            if handle.uneventful:
                 handle.vector = vector
                 handle.steps += 1
             else:
                 eventful.append((handle, vector))
         if eventful:
             fresh = self._take(eventful)
-        self.following = min(
-            [time - time % p.step_size + p.step_size for p in self.handles if not p.stopped], default=None
-        )
-        everyone = len(self.fresh) == len(self.handles)
-        closed = [b for b in self.bodies if b.open is not None] if everyone else self._concerned(fresh)
+
+        # without an end so far, new states of all environments concern every body
+        usual = len(states) == len(self.handles) and not self.some_done
+        closed = list(filter(_OPEN_ROW, self.bodies)) if usual else self._concerned(fresh)
         for body in closed:
             body.close(fresh)
+
         self.steps += 1
-        self.flow, self.ended_by = SimulationFlowControl.CONTINUE, ""
         view: Any = self
         answers = [condition.episode_flow_control(view) for condition in self.conditions]
         for answer in answers:
             if answer is not SimulationFlowControl.CONTINUE:
                 self.flow, self.ended_by = strongest(self.conditions, "episode_flow_control", answers)
                 break
-        interrupted = self.interrupt is not None and self.interrupt.requested
-        if (self.flow or self.some_done or interrupted) and self._ends(interrupted, closed):
+        if (self.flow or self.some_done or self.interrupt.requested) and self._ends(closed):
             return ()
+
         for body in closed:
             if body.learns:
-                # taking turns, it acts on a later state
-                body.think(ahead=body.muscle.looks_ahead and not self.taking_turns)
+                body.think(ahead=not self.taking_turns)
         if self._news or self._filtered:
             self._distribute_updates()
-        simple = everyone and not (self.taking_turns or self.some_done)
-        acting = self.bodies if simple else self._acting(fresh)
+
+        acting = self.bodies if usual and not self.taking_turns else self._acting(fresh)
         self.missing = len(acting)
         return acting
 
@@ -212,11 +198,15 @@ class EpisodeCoordinator:
                     body.collect(fresh)
         return concerned
 
-    def _ends(self, interrupted: bool, closed: list[AnyBody]) -> bool:
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the episode."""
+        return self.ended_by == INTERRUPTED
+
+    def _ends(self, closed: list[AnyBody]) -> bool:
         """Return whether the episode is over after the conditions; end it for all bodies concerned."""
-        if interrupted:
-            self.interrupted = self.over = True
-            self.ended_by = INTERRUPTED
+        if self.interrupt.requested:
+            self.ended_by, self.over = INTERRUPTED, True
         elif self.flow:
             self.over = True
         elif all(handle.stopped for handle in self.handles):
@@ -280,7 +270,7 @@ class EpisodeCoordinator:
             handle.check_state(state)
         n, k = handle.n_readings, handle.n_rewards
         check = handle.values
-        vector: FloatVector = check.rows[check.place]
+        vector: FloatVector = check.rows[check.filled]
         try:
             readings = np.asarray(state.readings)
         except ValueError:
@@ -314,10 +304,11 @@ class EpisodeCoordinator:
         vector.setflags(write=False)
         if not isfinite(vector.dot(check.weights)):
             check.check_finite(vector)
-        check.place += 1
-        if check.place == check.room:
+        check.filled += 1
+        if check.filled == check.room:
             check.count()
         handle.state = state
+        handle.uneventful = not (terminated or truncated or handle.done)
         return vector
 
     def abandon(self, reason: str) -> None:
@@ -326,7 +317,6 @@ class EpisodeCoordinator:
         Rows with a reward are recorded; the last actions have none yet.
         """
         self.over = True
-        self.interrupted = reason == INTERRUPTED
         self.ended_by = reason
         for body in self.bodies:
             body.finish(learns=False)
@@ -356,16 +346,6 @@ class EpisodeCoordinator:
                 table = body.history()
                 tables.append(table[:, [0, 1, 3 + body.reward_names.index(name)]])
         return _in_order(tables)[:, 2]
-
-    def _judged(
-        self,
-        handle: EnvironmentHandle,
-        domain: CoSimulation,
-        wires: Sequence[InputWire],
-        time: int,
-        inputs: Mapping[str, Mapping[str, Any]],
-    ) -> FloatVector:
-        return self.pack(handle, domain.judge(time, read(wires, inputs, handle.n_readings)))
 
     def _acting(self, fresh: Collection[EnvironmentHandle]) -> Sequence[AnyBody]:
         """Return the bodies that act now."""

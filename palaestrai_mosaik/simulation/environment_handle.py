@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import (
@@ -33,6 +34,9 @@ from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 from palaestrai_mosaik.types.vectors import Layout
 
 from .values import ValueCheck
+
+#: indices in a vector, as a slice if they are adjacent, which is faster
+Places = npt.NDArray[np.intp] | slice
 
 Rows_contra = TypeVar("Rows_contra", contravariant=True)
 
@@ -64,8 +68,8 @@ class EnvironmentHandle:
     number = 0
     #: its incarnations with a single body
     sub_environments: Sequence[EnvironmentHandle] = ()
-    #: whether it is one environment, not a batch
-    alone = True
+    #: whether it neither ends nor restarts with the newest state; never known of a batch
+    uneventful = True
     #: the recorded set-points of the last step, if it replays
     recorded: FloatVector | None = None
 
@@ -154,10 +158,10 @@ class EnvironmentHandle:
         """Raise :class:`ContractError` if ``state`` is not a valid state; its rewards are not checked."""
         self._check(state_faults(state, self.baseline.sensors), self._method())
 
-    def check_rewards(self, given: Any) -> None:
-        """Raise :class:`ContractError` if ``given`` does not match the declared rewards."""
+    def check_rewards(self, rewards: Any) -> None:
+        """Raise :class:`ContractError` if ``rewards`` do not match the declared rewards."""
         method = self._method() if self.reward is None else "__call__"
-        self._check(reward_faults(given, self.rewards), method, self.reward)
+        self._check(reward_faults(rewards, self.rewards), method, self.reward)
 
     def _method(self) -> str:
         """Return the name of the environment's method that returns the next state."""
@@ -246,6 +250,14 @@ class EnvironmentHandle:
             0,
             self.episodes,
         )
+
+
+def places(indices: Sequence[int]) -> Places:
+    """Return ``indices`` as a slice if they are consecutive, otherwise as an array."""
+    first = indices[0] if indices else 0
+    if list(indices) == list(range(first, first + len(indices))):
+        return slice(first, first + len(indices))
+    return np.array(indices, dtype=np.intp)
 
 
 def channel_names(channels: Iterable[Any]) -> list[str]:

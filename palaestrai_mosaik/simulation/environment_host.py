@@ -246,8 +246,8 @@ def main() -> None:
     logger: Any = getattr(mosaik_api_v3, "logger", None)
     if logger is not None:
         logger.disable(mosaik_api_v3.__name__)
-    known = inspect.signature(mosaik_api_v3.start_simulation).parameters
-    silent = {"configure_logging": False} if "configure_logging" in known else {}
+    parameters = inspect.signature(mosaik_api_v3.start_simulation).parameters
+    silent = {"configure_logging": False} if "configure_logging" in parameters else {}
     # the process that started this one has ended
     with suppress(EndOfRequests):
         mosaik_api_v3.start_simulation(EnvironmentHost(), "One environment of a run document.", **silent)

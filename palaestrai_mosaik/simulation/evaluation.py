@@ -29,12 +29,12 @@ class _Progress:
     streak: int = 0
     stalled: int = 0
     best: float | None = None
-    known: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
     def take(self, metrics: Mapping[str, float]) -> None:
         """Add one evaluation; a missing or infinite metric only ends the streak."""
         values = {name: float(metrics.get(name, math.nan)) for name in self.rules.metrics}
-        self.known.update(metrics)
+        self.reported.update(metrics)
         if not all(map(math.isfinite, values.values())):
             self.streak = 0
             return
@@ -90,9 +90,7 @@ class AgentEvaluationObjectiveTerminationCondition(VanillaRunGovernorTermination
     def __init__(self, agents: Mapping[str, Mapping[str, Any]]):
         rules, faults = read_rules(agents)
         if faults:
-            texts = (
-                ": ".join([".".join(map(str, place)), text]) if place else text for place, text in faults
-            )
+            texts = (": ".join([".".join(map(str, path)), text]) if path else text for path, text in faults)
             raise ContractError("; ".join(texts))
         self._progress = {
             agent: _Progress(of_agent, deque(maxlen=of_agent.plateau.window if of_agent.plateau else 1))
@@ -126,12 +124,12 @@ class AgentEvaluationObjectiveTerminationCondition(VanillaRunGovernorTermination
             return
         for agent, progress in self._progress.items():
             metrics = view.metrics[agent]
-            for name in progress.rules.metrics:
-                if name not in metrics and name not in progress.known:
-                    raise ContractError(
-                        f"agent {agent!r} has no evaluation metric {name!r}{did_you_mean(name, metrics)}; "
-                        f"there are {', '.join(metrics)}"
-                    )
+            missing = [name for name in progress.rules.metrics if name not in {*metrics, *progress.reported}]
+            if missing:
+                raise ContractError(
+                    f"agent {agent!r} has no evaluation metric {missing[0]!r}{did_you_mean(missing[0], metrics)}; "
+                    f"there are {', '.join(metrics)}"
+                )
             progress.take(metrics)
         if all(progress.succeeded for progress in self._progress.values()):
             self.termination_reason = "success"

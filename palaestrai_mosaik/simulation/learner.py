@@ -125,14 +125,7 @@ class Learner:
         brain, filters = self.brain, self.filters
         memory = brain._memories.get(experiences[0].muscle, brain._memory)
         if not self._thinks_in_batches or memory.size_limit < len(experiences):
-            newest = None
-            for experience in experiences:
-                update = self.learn(experience)
-                if self.statistics:
-                    self.statistics_by_muscle[experience.muscle] = self.statistics
-                if update is not None:
-                    newest = update
-            return newest
+            return self._learn_in_turn(experiences)
         rows = experiences if filters is None else [filters.brain_pre(item) for item in experiences]
         muscles = [row.muscle for row in rows]
         brain.rows_waiting = max(brain.rows_waiting - len(rows), 0)
@@ -147,6 +140,16 @@ class Learner:
         self.updates += 1
         self.shared = (self.updates, update)
         return update
+
+    def _learn_in_turn(self, experiences: Sequence[Experience]) -> Any:
+        newest = None
+        for experience in experiences:
+            update = self.learn(experience)
+            if self.statistics:
+                self.statistics_by_muscle[experience.muscle] = self.statistics
+            if update is not None:
+                newest = update
+        return newest
 
     def hand_out(self, update: Any) -> None:
         """Store an update from before the first row, for all muscles."""

@@ -429,20 +429,20 @@ def find_interpreter(name: str) -> str:
         f"expected is a Python interpreter (at least {_LEAST[0]}.{_LEAST[1]}), such as other/bin/python"
     )
     if os.sep not in name and "/" not in name:
-        found = shutil.which(name)
-        if found is not None:
-            return found
+        command = shutil.which(name)
+        if command is not None:
+            return command
         if not os.path.exists(name):
             raise ContractError(
                 f"interpreter: there is no command {name!r} in the folders of PATH; {expected}"
             )
     path = Path(name).expanduser()
     if not path.exists():
-        place = "" if path.is_absolute() else f" in the working directory {os.getcwd()}"
-        raise ContractError(f"interpreter: there is no file {name!r}{place}; {expected}")
+        where = "" if path.is_absolute() else f" in the working directory {os.getcwd()}"
+        raise ContractError(f"interpreter: there is no file {name!r}{where}; {expected}")
     if path.is_dir():
-        inside = next((one for one in ("bin/python", "Scripts/python.exe") if (path / one).exists()), None)
-        hint = "" if inside is None else f" (did you mean {os.path.join(name, inside)!r}?)"
+        inside = [program for program in ("bin/python", "Scripts/python.exe") if (path / program).exists()]
+        hint = f" (did you mean {os.path.join(name, inside[0])!r}?)" if inside else ""
         raise ContractError(f"interpreter: {name!r} is a folder{hint}; {expected}")
     if not os.access(path, os.X_OK):
         raise ContractError(f"interpreter: {name!r} may not be executed (chmod +x); {expected}")

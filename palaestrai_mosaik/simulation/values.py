@@ -43,7 +43,7 @@ class Moment:
 class Outside:
     """The count of one sensor's or reward's values outside of its space.
 
-    ``kind`` is ``sensor`` or ``reward``, ``place`` the index of the worst value in its reading (-1: a
+    ``kind`` is ``sensor`` or ``reward``, ``index`` that of the worst value in its reading (-1: a
     reading is one number), ``excess`` its distance from the space, ``moment`` its time.
     """
 
@@ -52,7 +52,7 @@ class Outside:
     space: str
     count: int
     worst: float
-    place: int
+    index: int
     excess: float
     moment: Moment
 
@@ -65,7 +65,7 @@ class Outside:
         """Describe the count for a user; there were ``total`` values."""
         values = "reading" if self.kind == "sensor" else "value"
         are = "is" if self.count == 1 else "are"
-        where = "" if self.place < 0 else f" in {self.uid}[{self.place}]"
+        where = "" if self.index < 0 else f" in {self.uid}[{self.index}]"
         return (
             f"{self.count:,} of {counted(total, values)} of {self.kind} {self.uid!r} {are} outside of {self.space}; "
             f"the worst is {self.worst!r}{where} ({self.moment})"
@@ -101,7 +101,7 @@ class Tally:
 class ValueCheck:
     """Checks the states of one environment of a worker, and holds the buffer for them.
 
-    A new state vector (in a batch, a matrix) is written to ``rows[place]``, and not changed after that.
+    A new state vector (in a batch, a matrix) is written to ``rows[filled]``, and not changed after that.
     Its values are checked for finiteness immediately, and compared with their spaces when the buffer is full
     (:meth:`count`). With ``strict``, the buffer holds one state.
     """
@@ -168,15 +168,15 @@ class ValueCheck:
     def _make_room(self) -> None:
         self.rows = np.empty(self._shape)
         #: number of states written so far
-        self.place = 0
+        self.filled = 0
 
     def take(self, states: FloatMatrix) -> None:
         """Check the new states of a batch, like :meth:`EpisodeCoordinator.pack` a single state."""
         flat = states.reshape(-1)
         if not isfinite(flat.dot(self.weights)):
             self.check_finite(states)
-        self.place += 1
-        if self.place == self.room:
+        self.filled += 1
+        if self.filled == self.room:
             self.count()
 
     def check_finite(self, states: FloatVector | FloatMatrix) -> None:
@@ -188,16 +188,16 @@ class ValueCheck:
         rows = states.reshape(self._batch, -1)[:, :-2]
         wrong = self._rules.not_finite(rows)
         begins = self._begins
-        if self.place:
-            begins = (self.rows[self.place - 1].reshape(self._batch, -1)[:, -2:] != 0).any(axis=1)
+        if self.filled:
+            begins = (self.rows[self.filled - 1].reshape(self._batch, -1)[:, -2:] != 0).any(axis=1)
         rewards = slice(self._n_readings, None)
         wrong[:, rewards] &= ~(begins[:, None] & np.isnan(rows[:, rewards]))
         if wrong.any():
-            raise self._error(rows, wrong, self._steps + self.place, finite=True)
+            raise self._error(rows, wrong, self._steps + self.filled, finite=True)
 
     def count(self) -> None:
         """Compare the buffered states with their spaces. Raises :class:`ContractError` if ``strict``."""
-        steps = self.place
+        steps = self.filled
         rows = self.rows[:steps].reshape(-1, self._shape[-1])
         self._make_room()
         if not steps:
@@ -292,6 +292,12 @@ class ValueCheck:
             parts.insert(1, "*" if incarnation is None else str(incarnation))
         return ".".join(parts)
 
+    def _source(self, sensor: str | None) -> str:
+        """Return the class or simulator that makes the values of a sensor, or of the rewards (``None``)."""
+        if sensor is None and self._reward is not None:
+            return class_name(type(self._reward))
+        return self._domain.source_of(sensor)
+
     def _error(
         self, rows: FloatMatrix, wrong: npt.NDArray[np.bool_], step: int, *, finite: bool
     ) -> ContractError:
@@ -301,26 +307,22 @@ class ValueCheck:
         channel = layout.channel_of(index)
         value = float(rows[incarnation, index])
         is_sensor = channel < self._sensors
-        local = layout.uids[channel]
-        if is_sensor or self._reward is None:
-            source = domain.source_of(local if is_sensor else None)
-        else:
-            source = class_name(type(self._reward))
+        source = self._source(layout.uids[channel] if is_sensor else None)
         more = int(np.count_nonzero(wrong)) - 1
         what = "reading of sensor" if is_sensor else "reward"
         name = self._id(channel, incarnation)
         if layout.spaces[channel].size > 1:
             name += f"[{index - layout.slices[channel].start}]"
         value_text = "NaN" if np.isnan(value) else repr(value).replace("inf", "infinity")
-        found = f"environment {domain.uid!r}: {source} gave {value_text} as the {what} {name!r}"
+        fault = f"environment {domain.uid!r}: {source} gave {value_text} as the {what} {name!r}"
         at = f"at step {step} (t = {step * int(domain.step_size)}) of episode {domain.episode}"
         others_text = f", and {counted(more, 'other value')} like it" if more else ""
         if not finite:
             return ContractError(
-                f"{found} {at}{others_text}; it is outside of {layout.spaces[channel]}, which is an error because the "
+                f"{fault} {at}{others_text}; it is outside of {layout.spaces[channel]}, which is an error because the "
                 "simulation has 'values: strict'"
             )
         remedy = f"a {'reading' if is_sensor else 'reward'} must be a finite number"
         if is_sensor and np.isnan(value) and domain.missing_remedy:
             remedy += f"; if it may be missing, {domain.missing_remedy}"
-        return ContractError(f"{found} {at}{others_text}; {remedy}")
+        return ContractError(f"{fault} {at}{others_text}; {remedy}")

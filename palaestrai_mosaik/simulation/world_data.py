@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
 
 from palaestrai_mosaik.environment.cosimulation import WorldPlan
-from palaestrai_mosaik.experiment import PhaseSpec
+from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec
 from palaestrai_mosaik.text import count
 
 from .bridge import CLOCK, COORDINATOR
 from .connections import STATES
-from .episode import WorldBuilder
 from .scheduler.versions import runners
+from .world_builder import WorldBuilder
 
 # more entities than this of one model in one simulator are shown as a group
 _SINGLE = 8
@@ -63,27 +63,34 @@ def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
 
 def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
     # in the order in which they were started: environments, the coordinator, agents
-    started = iter([runner.sid for runner in runners(builder.world)])
-    what: dict[str, str] = {}
-    for e, (environment, plan) in enumerate(zip(spec.environments, builder.plans, strict=True)):
-        if plan is None:
-            where = "" if environment.interpreter is None else f" in {environment.interpreter}"
-            what[next(started)] = f"environment {environment.uid!r}, {environment.name}{where}"
-            continue
-        if isinstance(plan, WorldPlan):
-            # its simulators are only known once it is built
-            for uid in [uid for place, uid in builder.sids if place == e]:
-                description = f"simulator {uid!r} of environment {environment.uid!r}"
-                what[next(started)] = f"{description}, {environment.params.get('module', environment.name)}"
-            continue
-        for simulator in plan.simulators:
-            how = simulator.python or simulator.cmd or simulator.connect or environment.name
-            what[next(started)] = f"simulator {simulator.uid!r} of environment {environment.uid!r}, {how}"
-    what[next(started)] = "the agents' coordinator"
-    return what | {
-        sid: f"agent {agent.name!r}, {agent.muscle.name}"
-        for sid, agent in zip(started, spec.agents, strict=True)
-    }
+    started = [runner.sid for runner in runners(builder.world)]
+    descriptions = [
+        *(
+            text
+            for e, environment in enumerate(spec.environments)
+            for text in _parts(builder, e, environment)
+        ),
+        "the agents' coordinator",
+        *(f"agent {agent.name!r}, {agent.muscle.name}" for agent in spec.agents),
+    ]
+    return dict(zip(started, descriptions, strict=True))
+
+
+def _parts(builder: WorldBuilder, e: int, environment: EnvironmentSpec) -> Iterator[str]:
+    """Yield a description of each simulator of an environment."""
+    plan = builder.plans[e]
+    if plan is None:
+        where = "" if environment.interpreter is None else f" in {environment.interpreter}"
+        yield f"environment {environment.uid!r}, {environment.name}{where}"
+        return
+    if isinstance(plan, WorldPlan):
+        # its simulators are only known once it is built
+        source = environment.params.get("module", environment.name)
+        simulators = [(uid, source) for index, uid in builder.sids if index == e]
+    else:
+        simulators = [(s.uid, s.python or s.cmd or s.connect or environment.name) for s in plan.simulators]
+    for uid, source in simulators:
+        yield f"simulator {uid!r} of environment {environment.uid!r}, {source}"
 
 
 def graph_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
@@ -238,6 +245,16 @@ def summary(graph: nx.MultiDiGraph) -> Summary:
             first, last = (graph.nodes[node]["entity"] for node in (group[0], group[-1]))
             name = f"{len(group):,} other {model}" if len(group) < len(nodes) else f"{model} x {len(group):,}"
             rows[simulator].append(Row(key, name, f"{name}  ({first}, ..., {last})", len(group)))
+    ranks = _ranks(graph)
+    boxes = [
+        Box(simulator, what, ranks[simulator], rows[simulator])
+        for simulator, what in graph.graph["simulators"].items()
+    ]
+    return Summary(boxes, _flows(graph, key_of))
+
+
+def _flows(graph: nx.MultiDiGraph, key_of: Mapping[str, str]) -> list[Flow]:
+    """Group the connections by the rows of their ends, which ``key_of`` has by node."""
     connections: dict[tuple[str, str, bool], list[tuple[str, str, dict[str, Any]]]] = defaultdict(list)
     for source, target, data in graph.edges(data=True):
         connections[key_of[source], key_of[target], data["time_shifted"]].append((source, target, data))
@@ -252,12 +269,7 @@ def summary(graph: nx.MultiDiGraph) -> Summary:
             if len(ends) < sizes[key]:
                 label += f" {word} {len(ends):,} of {sizes[key]:,}"
         flows.append(Flow(source, target, shifted, label))
-    ranks = _ranks(graph)
-    boxes = [
-        Box(simulator, what, ranks[simulator], rows[simulator])
-        for simulator, what in graph.graph["simulators"].items()
-    ]
-    return Summary(boxes, flows)
+    return flows
 
 
 def _group(graph: nx.MultiDiGraph, nodes: Sequence[str]) -> Sequence[str]:

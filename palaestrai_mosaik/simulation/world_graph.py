@@ -25,17 +25,18 @@ from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_y
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
 from palaestrai_mosaik.text import count, escape_control_characters, shorten
 
-from . import mosaik_internals as internals
 from .batch_body import BatchBody
 from .batch_handle import open_handle
 from .body import AnyBody, Body
 from .body_placement import place_bodies
 from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
-from .episode import Episode, WorldBuilder
+from .episode import Episode
 from .event_loop import complete
 from .remote_environment import RemoteEnvironment
+from .world_builder import WorldBuilder
 from .world_data import Box, Flow, Summary, graph_of, summary
+from .world_shutdown import shut_down
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,8 +89,8 @@ def _bodies(agent: AgentSpec, handles: Sequence[EnvironmentHandle]) -> Iterator[
         if group.at_once:
             yield BatchBody(group.identity(), _Still(), None, group.batch_channels(), ())
         else:
-            for place in range(group.count):
-                yield Body(group.identity(place), _Still(), None, group.channels(place))
+            for index in range(group.count):
+                yield Body(group.identity(index), _Still(), None, group.channels(index))
 
 
 def graph_text(graph: nx.MultiDiGraph) -> str:
@@ -157,7 +158,7 @@ async def _build(episode: Episode, spec: PhaseSpec) -> nx.MultiDiGraph:
         return graph_of(builder, spec)
     finally:
         if hasattr(builder, "world"):
-            await internals.shut_down(builder.world, builder.children)
+            await shut_down(builder.world, builder.children)
 
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -175,8 +176,8 @@ _Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """The place of a row: the box's left and right edge, and the row's height above the ground."""
+class _Position:
+    """The position of a row: the box's left and right edge, and the row's height above the ground."""
 
     left: float
     right: float
@@ -197,8 +198,8 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    places, width, height = _layout(picture)
-    lanes = _lanes(picture, places)
+    positions, width, height = _layout(picture)
+    lanes = _lanes(picture, positions)
     below = len(lanes) * _LANE
     # names of users must not be parsed as formulas
     rc: Any = {"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans", "text.parse_math": False}
@@ -217,9 +218,9 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
         )
         _legend(axes, height - 0.62)
         for box in picture.boxes:
-            _draw_box(axes, box, places)
+            _draw_box(axes, box, positions)
         for index, flow in enumerate(picture.flows):
-            ends = _ends(flow, places)
+            ends = _ends(flow, positions)
             if flow in lanes:
                 _draw_detour(axes, flow, ends, lanes[flow])
             else:
@@ -235,8 +236,8 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
             raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _layout(picture: Summary) -> tuple[dict[str, _Place], float, float]:
-    """Return the place of every row and box (by its simulator's id), the width and the height."""
+def _layout(picture: Summary) -> tuple[dict[str, _Position], float, float]:
+    """Return the position of every row and box (by its simulator's id), the width and the height."""
     columns: dict[int, list[Box]] = {}
     for box in picture.boxes:
         columns.setdefault(box.rank, []).append(box)
@@ -248,31 +249,34 @@ def _layout(picture: Summary) -> tuple[dict[str, _Place], float, float]:
     ceiling = ground + max(heights.values())
     labels = max((len(_cut(flow.label)) for flow in picture.flows), default=0)
     gap = max(2.2, labels * _CHARACTER * _LABEL_SIZE / _TEXT_SIZE + 1.2)
-    places: dict[str, _Place] = {}
+    positions: dict[str, _Position] = {}
     x = _MARGIN
     for rank in sorted(columns):
-        texts = [row.label for box in columns[rank] for row in box.rows]
-        texts += [text for box in columns[rank] for text in _titles(box)]
-        width = max(len(_cut(text)) for text in texts) * _CHARACTER + 0.35
+        width = max(map(_width, columns[rank]))
         y = (ground + ceiling + heights[rank]) / 2
-        for box in _ordered(columns[rank], picture, places):
-            places[box.simulator] = _Place(x, x + width, y, rank)
+        for box in _ordered(columns[rank], picture, positions):
+            positions[box.simulator] = _Position(x, x + width, y, rank)
             for i, row in enumerate(box.rows):
-                places[row.key] = _Place(x, x + width, y - _TITLE - (i + 0.5) * _ROW, rank)
+                positions[row.key] = _Position(x, x + width, y - _TITLE - (i + 0.5) * _ROW, rank)
             y -= _height(box) + _GAP_BETWEEN_BOXES
         x += width + gap
-    return places, max(x - gap + _MARGIN, 6.0), ceiling + 0.95
+    return positions, max(x - gap + _MARGIN, 6.0), ceiling + 0.95
 
 
-def _ordered(boxes: list[Box], picture: Summary, places: dict[str, _Place]) -> list[Box]:
+def _ordered(boxes: list[Box], picture: Summary, positions: dict[str, _Position]) -> list[Box]:
     """Order the boxes of a column by the height of their sources, so that few flows cross."""
 
     def height(box: Box) -> float:
         keys = {row.key for row in box.rows}
-        sources = [places[f.source].y for f in picture.flows if f.target in keys and f.source in places]
+        sources = [positions[f.source].y for f in picture.flows if f.target in keys and f.source in positions]
         return sum(sources) / len(sources) if sources else 0.0
 
     return sorted(boxes, key=height, reverse=True)
+
+
+def _width(box: Box) -> float:
+    texts = [*(row.label for row in box.rows), *_titles(box)]
+    return max(len(_cut(text)) for text in texts) * _CHARACTER + 0.35
 
 
 def _height(box: Box) -> float:
@@ -288,32 +292,34 @@ def _cut(text: str) -> str:
     return shorten(escape_control_characters(text), _WIDEST)
 
 
-def _draw_box(axes: Axes, box: Box, places: dict[str, _Place]) -> None:
+def _draw_box(axes: Axes, box: Box, positions: dict[str, _Position]) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    place, height = places[box.simulator], _height(box)
-    corner, width = (place.left, place.y - height), place.right - place.left
+    position, height = positions[box.simulator], _height(box)
+    corner, width = (position.left, position.y - height), position.right - position.left
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, fc=_BOX, ec=_EDGE, lw=1.0, zorder=2))
     name, what = _titles(box)
-    left = place.left + 0.14
-    axes.text(left, place.y - 0.2, _cut(name), fontsize=_TEXT_SIZE, fontweight="bold", va="center", zorder=3)
-    axes.text(left, place.y - 0.42, _cut(what), fontsize=_LABEL_SIZE, color=_GREY, va="center", zorder=3)
+    left = position.left + 0.14
+    axes.text(
+        left, position.y - 0.2, _cut(name), fontsize=_TEXT_SIZE, fontweight="bold", va="center", zorder=3
+    )
+    axes.text(left, position.y - 0.42, _cut(what), fontsize=_LABEL_SIZE, color=_GREY, va="center", zorder=3)
     for row in box.rows:
-        y = places[row.key].y
-        axes.plot([place.left, place.right], [y + _ROW / 2] * 2, color="#D8DDE2", lw=0.7, zorder=3)
+        y = positions[row.key].y
+        axes.plot([position.left, position.right], [y + _ROW / 2] * 2, color="#D8DDE2", lw=0.7, zorder=3)
         axes.text(left, y, _cut(row.label), fontsize=_TEXT_SIZE, va="center", zorder=3)
 
 
-def _lanes(picture: Summary, places: dict[str, _Place]) -> dict[Flow, int]:
+def _lanes(picture: Summary, positions: dict[str, _Position]) -> dict[Flow, int]:
     """Assign a lane below all boxes to each flow that passes other columns of boxes."""
-    far = [f for f in picture.flows if abs(places[f.source].rank - places[f.target].rank) > 1]
+    far = [f for f in picture.flows if abs(positions[f.source].rank - positions[f.target].rank) > 1]
     return {flow: lane for lane, flow in enumerate(far)}
 
 
-def _ends(flow: Flow, places: dict[str, _Place]) -> tuple[_Point, _Point, int]:
+def _ends(flow: Flow, positions: dict[str, _Position]) -> tuple[_Point, _Point, int]:
     """Return start and end of the arrow, and its direction: forward (1), back (-1) or neither (0)."""
-    source, target = places[flow.source], places[flow.target]
+    source, target = positions[flow.source], positions[flow.target]
     # backward arrows run a little lower, so that both directions are visible
     shift = -0.09 if flow.time_shifted else 0.09
     direction = (target.rank > source.rank) - (target.rank < source.rank)

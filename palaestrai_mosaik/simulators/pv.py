@@ -86,18 +86,18 @@ class PV(TimeBased):
     def compute(self, time: int, inputs: Inputs) -> None:
         for eid, (rated, noct, inverter) in self._plants.items():
             sent = inputs.get(eid, {})
-            given = {name: total(sent, name) for name in sent}
-            available, irradiance = given.get("p_available_mw"), given.get("g_w_m2")
+            received = {name: total(sent, name) for name in sent}
+            available, irradiance = received.get("p_available_mw"), received.get("g_w_m2")
             if available is not None and irradiance is not None:
                 raise SimulationError(
                     f"{eid} gets p_available_mw and g_w_m2: one of them says what the sun gives"
                 )
-            air = given.get("t_air_degc")
+            air = received.get("t_air_degc")
             air = _STANDARD_T if air is None else air
             if available is None:
                 available = dc_power(rated, irradiance or 0.0, air, noct)
             power = np.minimum([available], inverter.rating)
-            wanted = given.get("q_set_mvar") or 0.0
+            wanted = received.get("q_set_mvar") or 0.0
             reactive = inverter.reactive_power(power, np.array([wanted]), np.array([True]))
             self.outputs[eid] = {
                 "g_w_m2": irradiance or 0.0,

@@ -52,14 +52,14 @@ class Storage(TimeBased):
         initial_soc: float = 0.5,
         min_soc: float = 0.0,
     ) -> Any:
-        given = {
+        params = {
             "capacity_mwh": capacity_mwh,
             "p_rated_mw": p_rated_mw,
             "efficiency": efficiency,
             "initial_soc": initial_soc,
             "min_soc": min_soc,
         }
-        for name, value in given.items():
+        for name, value in params.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise SimulationError(f"{name} of a battery must be a finite number, not {value!r}")
         if capacity_mwh <= 0 or p_rated_mw <= 0 or not 0 < efficiency <= 1:

@@ -33,6 +33,8 @@ from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation import mosaik_internals as internals
+from palaestrai_mosaik.simulation.world_run import run as run_world
+from palaestrai_mosaik.simulation.world_shutdown import shut_down
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
@@ -150,10 +152,10 @@ def bare_mosaik(steps: int) -> None:
             world.connect_one(
                 agent, environment, "b", "b", time_shifted=1, initial_data=(), transform=lambda x: x
             )
-        await internals.run(
+        await run_world(
             world, schedule=None, lazy_stepping=False, over=lambda: True, wants_end=lambda: False, timeouts={}
         )
-        await internals.shut_down(world, ())
+        await shut_down(world, ())
 
     asyncio.run(run())
 

@@ -65,6 +65,8 @@ from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import AgentSimulator, CoordinatorSimulator
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.world_graph import world_graph
+from palaestrai_mosaik.simulation.world_run import run as run_world
+from palaestrai_mosaik.simulation.world_shutdown import shut_down
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.recorder import InstanceRecorder, PhaseRecorder
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
@@ -284,10 +286,10 @@ def bare_mosaik(steps: int, graph: nx.MultiDiGraph) -> None:
             shifted = {"time_shifted": 1, "initial_data": 0.0} if data["time_shifted"] else {}
             ends = entities[source], entities[target], data["source"], data["target"]
             world.connect_one(*ends, transform=lambda value: value, **shifted)
-        await internals.run(
+        await run_world(
             world, schedule=None, lazy_stepping=False, over=lambda: True, wants_end=lambda: False, timeouts={}
         )
-        await internals.shut_down(world, ())
+        await shut_down(world, ())
 
     asyncio.run(run())
 

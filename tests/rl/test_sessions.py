@@ -31,7 +31,7 @@ from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError, 
 from palaestrai_mosaik.rl.driver import Options
 from palaestrai_mosaik.rl.session import Session
 from palaestrai_mosaik.runner import execute
-from palaestrai_mosaik.simulation.episode import WorldBuilder
+from palaestrai_mosaik.simulation.world_builder import WorldBuilder
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import RewardInformation
 

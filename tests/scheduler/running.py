@@ -21,7 +21,7 @@ from mosaik.exceptions import NonSerializableOutputsError
 from scheduler.worlds import Call, Scenario, build
 
 from palaestrai_mosaik.simulation.scheduler import GeneralSchedule, run_world
-from palaestrai_mosaik.simulation.scheduler.direct import accumulate
+from palaestrai_mosaik.simulation.scheduler.outputs import accumulate
 from palaestrai_mosaik.simulation.scheduler.versions import runners
 
 WAITING = "wait for each other"
@@ -263,7 +263,7 @@ OURS = "palaestrai_mosaik.simulation.scheduler"
 
 def by_direct(world: mosaik.World, scenario: Scenario) -> None:
     """Run the world with our schedule."""
-    with patch(f"{OURS}.direct.KEPT", SOON):
+    with patch(f"{OURS}.outputs.KEPT", SOON):
         run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
 

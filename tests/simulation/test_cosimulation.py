@@ -249,7 +249,8 @@ def _a_run_came_before(tmp_path_factory):
 def test_a_simulator_that_dies_half_way_fails_the_run(
     tmp_path, monkeypatch, how, start, error, words, scheduler
 ):
-    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", HANG)  # (it starts, then hangs)
+    # it starts, then hangs
+    monkeypatch.setattr("palaestrai_mosaik.simulation.mosaik_internals.LEAST_START", HANG)
     process = psutil.Process()
     children, files = len(process.children(recursive=True)), process.num_fds()
     one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])
@@ -279,7 +280,7 @@ def test_a_simulator_that_dies_half_way_fails_the_run(
     ],
 )
 def test_a_simulator_that_cannot_be_started_is_an_error(start, words, monkeypatch):
-    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", 2.0)
+    monkeypatch.setattr("palaestrai_mosaik.simulation.mosaik_internals.LEAST_START", 2.0)
     before = children()
     one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])
     with pytest.raises(SimulatorError, match=words):

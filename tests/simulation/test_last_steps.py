@@ -19,7 +19,7 @@ from palaestrai_mosaik.errors import RunInterrupted, SimulatorError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.scenario import Agent
-from palaestrai_mosaik.simulation import mosaik_internals
+from palaestrai_mosaik.simulation import episode
 from palaestrai_mosaik.types import Box
 
 SIMULATORS = Path(__file__).parents[1] / "example_simulators"
@@ -181,8 +181,8 @@ def test_a_simulator_that_never_ends_by_itself_is_ended_with_a_warning(tmp_path,
         hurry = {sid: 1.0 if limit == HANG else limit for sid, limit in limits.items()}
         return shut_down(*what, limits=hurry, **options)
 
-    shut_down = mosaik_internals.shut_down
-    monkeypatch.setattr(mosaik_internals, "shut_down", hasty)
+    shut_down = episode.shut_down
+    monkeypatch.setattr(episode, "shut_down", hasty)
     started = time.monotonic()
     with pytest.warns(UserWarning, match="'0-co-free' has not ended by itself within 1 s") as warned:
         result = execute(document(phase([serving], [watching()], episodes=2)))

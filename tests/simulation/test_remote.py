@@ -163,7 +163,8 @@ def test_values_as_json_knows_them():
 
 @pytest.mark.parametrize("call", ["create", "setup_done", "step"])
 def test_a_call_that_hangs_obeys_the_time_out(call, monkeypatch):
-    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", HANG)  # (it starts, then hangs)
+    # it starts, then hangs
+    monkeypatch.setattr("palaestrai_mosaik.simulation.mosaik_internals.LEAST_START", HANG)
     started = time.monotonic()
     doc = document(phase([slow(cmd(4.0, hangs=call))], [one()]))
     with pytest.raises(SimulatorError, match=f"'0-co-s' has not answered for 4 s, in .*{call}"):

@@ -22,7 +22,7 @@ from palaestrai_mosaik.environment.cosimulation import (
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import SimulatorError
 from palaestrai_mosaik.runner import execute
-from palaestrai_mosaik.simulation.episode import WorldBuilder
+from palaestrai_mosaik.simulation.world_builder import WorldBuilder
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation
 

@@ -160,7 +160,7 @@ async def _run_watched(
 ) -> None:
     """Run a world; if all of its simulators are in this process, without an event loop's help."""
     from palaestrai_mosaik.simulation.scheduler import Schedule, run, versions
-    from palaestrai_mosaik.simulation.scheduler.direct import local_simulator
+    from palaestrai_mosaik.simulation.scheduler.runner import local_simulator
 
     if (
         rt_factor is not None

@@ -9,14 +9,18 @@ nothing else in this project.
                    :func:`stepwise`, to drive a world from outside
 :mod:`.order`      the order of simulators that may step
 :mod:`.direct`     all simulators in this process: one loop that calls one after the other
+:mod:`.runner`     one of these simulators: its calls, steps, inputs and outputs
+:mod:`.inputs`     collects its inputs
+:mod:`.outputs`    keeps its outputs for the simulators that fetch them
 :mod:`.general`    some in other processes: mosaik's conditions, written out
 :mod:`.versions`   the differences between mosaik 3.5, 3.6 and 3.7
 =================  =============================================================================================
 """
 
-from .direct import Question, Runner, Schedule, only_questions
+from .direct import Schedule
 from .general import GeneralSchedule
 from .run import SCHEDULERS, end_after, run, run_async_world, run_method, run_world, schedule, stepwise
+from .runner import Question, Runner, only_questions
 
 __all__ = [
     "SCHEDULERS",

@@ -8,154 +8,28 @@ the results of mosaik's analysis of the connections (``SimRunner``), and keeps i
 from __future__ import annotations
 
 import asyncio
-import gc
 import heapq
 import itertools
-import math
 import time as clock
-import warnings
-from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from inspect import isgeneratorfunction
-from operator import attrgetter, itemgetter
-from types import FunctionType
-from typing import Any, ParamSpec, TypeVar
+from operator import attrgetter
+from typing import Any
 
 from mosaik import scheduler as mosaik_scheduler
-from mosaik.adapters import V2ToV1Adapter, V3ToV2Adapter
-from mosaik.proxies import LocalProxy
 from mosaik.tiered_time import TieredTime
 
 from . import versions
+from .inputs import MANY, Inputs, collector, insert, without_collector
 from .order import ranks
+from .outputs import OutputCache
+from .runner import Runner, answered, local_simulator
 
 #: number of tiers of a time outside all groups
 _PLAIN = 1
 #: seconds after which other tasks of the event loop get their turn
 _TURN = 0.005
-#: number of outputs that a simulator keeps before the ones that cannot be fetched any more are dropped
-KEPT = 32
-#: with this many inputs or outputs, the garbage collector is paused while they are collected
-_MANY = 256
-#: the time of a waiting input
-_TIME = itemgetter(0)
-
-#: mark of a generator function that requests nothing from mosaik
-_ONLY_QUESTIONS = "only_questions"
-
-Inputs = dict[str, dict[str, dict[str, Any]]]
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _changes(transform: Callable[[Any], Any]) -> bool:
-    """Return whether ``transform`` differs from ``lambda x: x``, mosaik's default without an effect."""
-    if not isinstance(transform, FunctionType):
-        return True
-    code, same = transform.__code__, _same.__code__
-    return (code.co_code, code.co_argcount, code.co_flags) != (
-        same.co_code,
-        same.co_argcount,
-        same.co_flags,
-    )
-
-
-def local_simulator(proxy: Any) -> tuple[Any, bool, bool] | None:
-    """Return the simulator behind mosaik's ``proxy``, if it is in this process and can be called directly.
-
-    The other two results are whether its ``step`` takes ``max_advance``, and whether it has ``setup_done``:
-    mosaik's adapters for older versions of its API lack them. ``None`` for any other proxy.
-    """
-    advance = setup = True
-    while type(proxy) in (V3ToV2Adapter, V2ToV1Adapter):
-        advance = advance and type(proxy) is not V3ToV2Adapter
-        setup = setup and type(proxy) is not V2ToV1Adapter
-        proxy = proxy._out
-    return (proxy.sim, advance, setup) if type(proxy) is LocalProxy else None
-
-
-class Runner:
-    """The schedule's data about one simulator, derived from mosaik's ``SimRunner`` (``origin``)."""
-
-    __slots__ = (
-        "advances",
-        "ancestors",
-        "asks",
-        "cached",
-        "gives",
-        "inputs",
-        "known",
-        "last",
-        "latest",
-        "latest_time",
-        "moment",
-        "must_step",
-        "origin",
-        "outputs",
-        "passes_on",
-        "pending",
-        "pushes",
-        "queue",
-        "ranks",
-        "reach",
-        "request",
-        "sets_up",
-        "simulator",
-        "steps",
-        "tiers",
-        "triggers",
-        "trim_at",
-    )
-
-    def __init__(self, origin: Any, found: tuple[Any, bool, bool], place: tuple[int, ...]):
-        self.origin = origin
-        self.simulator, self.advances, self.sets_up = found
-        self.ranks = place
-        #: zeros, one for each tier of its times after the first
-        self.tiers = (0,) * (len(origin.last_step) - 1)
-        #: a heap of the times (tuples of tiers) at which it will step
-        self.pending: list[tuple[int, ...]] = []
-        #: the tiered time of its current step, if any, and the first tier of its last one
-        self.moment: tuple[int, ...] | None = None
-        self.last = -1
-        self.must_step = origin.type == "time-based"
-        #: whether its functions are generators, which may request something from mosaik
-        self.steps = isgeneratorfunction(self.simulator.step)
-        self.gives = bool(origin.output_request) and isgeneratorfunction(self.simulator.get_data)
-        #: whether they may do so in fact: mosaik's objects must be up to date then
-        self.asks = self.gives or (self.steps and not getattr(self.simulator.step, _ONLY_QUESTIONS, False))
-        #: the simulators that can trigger it, and the shortest time until then
-        self.ancestors: list[tuple[Runner, int]] = []
-        #: builds its inputs for a time
-        self.inputs: Callable[[int], Inputs]
-        #: processes its outputs
-        self.passes_on: Callable[[Runner, Any], None]
-        #: inputs that have been sent to it, in order: (time, number, source, entity, attribute, value). It shares
-        #: mosaik's heap; a sorted list is a heap, too.
-        self.queue: list[Any] = origin.timed_input_buffer.input_queue
-        self.request = origin.output_request
-        #: the requested attributes of each entity
-        self.known = {eid: frozenset(attrs) for eid, attrs in self.request.items()}
-        #: for each target queue and delay, the outputs to send: entity, attribute, name of the source, entity and
-        #: attribute of the target, transform
-        self.pushes: list[tuple[list[Any], int, list[tuple[str, str, str, str, str, Any]]]] = []
-        #: for each triggered simulator and delay (in ticks, if neither is in a group), the entities and
-        #: attributes that trigger it
-        self.triggers: list[tuple[Runner, Any, list[tuple[str, str]]]] = []
-        #: its outputs by time, if others fetch them; the newest output, and its time
-        self.cached = origin.outputs is not None
-        self.outputs: dict[int, Mapping[str, Any]] = origin.outputs if self.cached else {}
-        accumulate(self.outputs)
-        self.latest_time: int
-        self.latest: Mapping[str, Any]
-        self.latest_time, self.latest = next(reversed(self.outputs.items()), (-1, {}))
-        self.trim_at = KEPT
-        #: the longest delay with which others fetch its outputs
-        self.reach = 0
 
 
 class Schedule:
@@ -169,8 +43,13 @@ class Schedule:
     are generator functions. It therefore needs no event loop; :meth:`advance` drives it up to the next time that
     a simulator waits for an answer from outside.
 
-    Raises :class:`~.order.NoOrder` if the world has no order, and ``ValueError`` if a simulator is not in this
-    process.
+    Args:
+        world: a mosaik ``AsyncWorld`` that mosaik has compiled.
+        until: the end, exclusive, in steps of mosaik's time.
+
+    Raises:
+        NoOrder: simulators wait for each other within one time (:class:`~.order.NoOrder`).
+        ValueError: a simulator is not in this process.
     """
 
     def __init__(self, world: Any, until: int):
@@ -180,17 +59,11 @@ class Schedule:
         #: the time of the current step
         self.time = -1
         origins = versions.runners(world)
-        found = [local_simulator(origin._proxy) for origin in origins]
-        if None in found:
+        simulators = [local_simulator(origin._proxy) for origin in origins]
+        if None in simulators:
             raise ValueError("a simulator of this world is in another process")
-        places = ranks(origins)
-        self.runners = [
-            Runner(origin, local, place)
-            for origin, local, place in zip(origins, found, places, strict=True)
-            if local is not None
-        ]
-        self._runner_of = {runner.origin.sid: runner for runner in self.runners}
-        #: (time, rank, [tier, rank, ...] runner)
+        self.runners = list(map(Runner, origins, simulators, ranks(origins)))  # type: ignore[arg-type]
+        #: a heap of tuples: time, rank, further pairs of tier and rank, runner
         self._heap: list[Any] = []
         self._count = itertools.count().__next__
         #: simulators that may request outputs of others through mosaik's code
@@ -198,8 +71,9 @@ class Schedule:
         self._askers = [runner for runner in self.runners if runner.origin.sid in asking]
         #: whether any simulator may request something from mosaik
         self.asks = any(runner.asks for runner in self.runners)
+        runner_of = {runner.origin.sid: runner for runner in self.runners}
         for runner in self.runners:
-            self._compile(runner)
+            self._compile(runner, runner_of)
         self._driven: Any = None
         self._is_set_up = False
         #: when other tasks of the event loop get their next turn
@@ -207,93 +81,13 @@ class Schedule:
         self._beginning = [self._initial(runner) for runner in self.runners]
         self._plan_first()
 
-    def _compile(self, runner: Runner) -> None:
-        origin, of = runner.origin, self._runner_of
-        for ancestor, delays in origin.triggering_ancestors.items():
-            runner.ancestors.append((of[ancestor.sid], min(delay.tiers[0] for delay in delays.durations)))
-        pushes: dict[tuple[Runner, int], list[Any]] = {}
-        for (eid, attr), descriptions in origin.output_to_push.items():
-            for d in descriptions:
-                transform = d.transform if _changes(d.transform) else None
-                wire = (eid, attr, f"{origin.sid}.{eid}", *d.dest_port, transform)
-                pushes.setdefault((of[d.dest_sim.sid], d.delay.tiers[0]), []).append(wire)
-        runner.pushes = [(target.queue, delay, wires) for (target, delay), wires in pushes.items()]
-        triggers: dict[tuple[Runner, Any], list[tuple[str, str]]] = {}
-        for port, triggered in origin.triggers.items():
-            for target, delay in triggered:
-                triggers.setdefault((of[target.sid], delay), []).append(port)
-        runner.triggers = [
-            (target, delay.tiers[0] if runner.tiers == target.tiers == () else delay, ports)
-            for (target, delay), ports in triggers.items()
-        ]
-        runner.inputs = self._inputs_of(runner)
+    def _compile(self, runner: Runner, runner_of: Mapping[str, Runner]) -> None:
+        """Prepare the inputs and outputs of a simulator; ``runner_of`` has all by mosaik's id."""
+        runner.connect(runner_of)
+        outputs_of = {sid: other.outputs for sid, other in runner_of.items()}
+        runner.inputs = collector(runner.origin, outputs_of, partial(self._inputs_with_set_data, runner))
         messages = sum(len(wires) for _, _, wires in runner.pushes)
-        runner.passes_on = self._pass_on if messages < _MANY else _without_collector(self._pass_on)
-
-    def _inputs_of(self, runner: Runner) -> Callable[[int], Inputs]:
-        """Build the function that collects the inputs of ``runner`` for a time, like mosaik's ``get_input_data``."""
-        origin, queue, persistent = runner.origin, runner.queue, runner.origin.persistent_inputs
-        ports: dict[tuple[str, str], int] = {}
-        pulls = []
-        for (source, delay), descriptions in origin.pulled_inputs.items():
-            wires = []
-            for d in descriptions:
-                port = ports.setdefault(d.dest_port, len(ports))
-                full_id = f"{source.sid}.{d.src_port[0]}"
-                wires.append((*d.src_port, d.transform if _changes(d.transform) else None, port, full_id))
-            fetched_from = self._runner_of[source.sid]
-            fetched_from.reach = max(fetched_from.reach, delay.tiers[0])
-            pulls.append((fetched_from, delay.tiers[0], wires))
-        # the first attribute of each entity, and all later ones
-        firsts: list[tuple[str, str, int]] = []
-        later: list[tuple[str, str, int]] = []
-        entities: set[str] = set()
-        for (eid, attr), port in ports.items():
-            (later if eid in entities else firsts).append((eid, attr, port))
-            entities.add(eid)
-
-        def inputs(time: int) -> Inputs:
-            if origin.inputs_from_set_data:
-                return self._inputs_with_set_data(runner, time)
-            # like mosaik, pass on the dictionaries of persistent inputs, so that sent values stay in them
-            data: Inputs = dict(persistent)
-            if queue:
-                _take_due(queue, time, data)
-            if not pulls:
-                return data
-            fetched: list[dict[str, Any]] = [{} for _ in ports]
-            for source, delay, wires in pulls:
-                if source.latest_time + delay <= time:
-                    outputs = source.latest
-                else:
-                    outputs = self._output_for(source, time - delay)
-                for src_eid, src_attr, transform, port, full_id in wires:
-                    try:
-                        value = outputs[src_eid][src_attr]
-                    except KeyError:
-                        value = None
-                        _warn_of_missing(source.origin.sid, src_eid, src_attr, origin.sid)
-                    if transform is not None:
-                        value = transform(value)
-                    fetched[port][full_id] = value
-            if data:
-                _add(ports, fetched, data)
-                return data
-            data = {eid: {attr: fetched[port]} for eid, attr, port in firsts}
-            for eid, attr, port in later:
-                data[eid][attr] = fetched[port]
-            return data
-
-        def sent(time: int) -> Inputs:
-            if origin.inputs_from_set_data:
-                return self._inputs_with_set_data(runner, time)
-            data: Inputs = {}
-            if queue:
-                _take_due(queue, time, data)
-            return data
-
-        collect = inputs if pulls or persistent else sent
-        return collect if len(ports) < _MANY else _without_collector(collect)
+        runner.passes_on = self._pass_on if messages < MANY else without_collector(self._pass_on)
 
     def _inputs_with_set_data(self, runner: Runner, time: int) -> Inputs:
         origin = runner.origin
@@ -303,13 +97,6 @@ class Schedule:
         runner.queue.sort()
         return data
 
-    def _output_for(self, source: Runner, time: int) -> Mapping[str, Any]:
-        """Return the output of ``source`` up to ``time`` that was written last."""
-        for written, data in reversed(source.outputs.items()):
-            if written <= time:
-                return data
-        return {}
-
     # -- planning
 
     def _initial(self, runner: Runner) -> tuple[Any, ...]:
@@ -317,7 +104,7 @@ class Schedule:
         return (
             [step.tiers for step in origin.next_steps],
             _copied(origin.persistent_inputs, 3),
-            _copied(runner.outputs, 3),
+            _copied(runner.outputs.outputs, 3),
         )
 
     def _plan_first(self) -> None:
@@ -340,10 +127,8 @@ class Schedule:
             runner.origin.inputs_from_set_data = {}
             runner.origin.persistent_inputs.clear()
             runner.origin.persistent_inputs.update(_copied(persistent, 3))
-            runner.outputs.clear()
-            runner.outputs.update(_copied(outputs, 3))
-            runner.latest_time, runner.latest = next(reversed(runner.outputs.items()), (-1, {}))
-            runner.moment, runner.last, runner.trim_at = None, -1, KEPT
+            runner.outputs.rewind(_copied(outputs, 3))
+            runner.moment, runner.last = None, -1
             # true if the last run was abandoned within a step
             runner.origin.is_in_step = False
         self._plan_first()
@@ -365,10 +150,14 @@ class Schedule:
     # -- running
 
     async def run(self, *, among_others: bool = False) -> None:
-        """Run the world until its end, or raise a simulator's exception.
+        """Run the world until its end.
 
-        ``among_others``: whether it runs in an event loop with other tasks, which get a turn from time to time and
-        may pause the world (``world.running``).
+        Args:
+            among_others: whether it runs in an event loop with other tasks, which get a turn from time to time and
+                may pause the world (``world.running``).
+
+        Raises:
+            Exception: that of a simulator, or mosaik's for an invalid time of a step or an output.
         """
         await self._set_up()
         try:
@@ -405,7 +194,7 @@ class Schedule:
                 self._plan_following(runner, following)
             if runner.gives:
                 self._show(runner)
-                runner.passes_on(runner, await _answered(runner.simulator.get_data(runner.request)))
+                runner.passes_on(runner, await answered(runner.simulator.get_data(runner.request)))
             elif runner.request:
                 runner.passes_on(runner, runner.simulator.get_data(runner.request))
             runner.moment = None
@@ -427,7 +216,7 @@ class Schedule:
                 try:
                     done = runner.simulator.setup_done()
                     if isgeneratorfunction(runner.simulator.setup_done):
-                        await _answered(done)
+                        await answered(done)
                 except Exception as error:
                     failures.append(error)
         if failures:
@@ -439,7 +228,7 @@ class Schedule:
             self._show(runner)
         runner.origin.is_in_step = True
         arguments = (self.time, inputs, advance) if runner.advances else (self.time, inputs)
-        following = await _answered(runner.simulator.step(*arguments))
+        following = await answered(runner.simulator.step(*arguments))
         runner.origin.is_in_step = False
         return following
 
@@ -476,18 +265,15 @@ class Schedule:
 
     def _pass_on(self, runner: Runner, data: Any) -> None:
         """Store and send a simulator's outputs, and trigger other simulators by them."""
-        sid, moment, count = runner.origin.sid, runner.moment, self._count
-        assert moment is not None
-        written = versions.take_time(data, moment[0]) if "time" in data else moment[0]
-        if written == moment[0]:
-            out = moment
-        elif written < moment[0]:
-            raise versions.too_early(sid, written, TieredTime(*moment))
-        else:
-            out = (written, *runner.tiers)
+        moment, count, requested = runner.moment, self._count, runner.requested
+        if "time" in data:
+            moment = self._output_time(runner, data)
+        written: int = moment[0]  # type: ignore[index]
         if runner.cached:
-            self._keep(runner, written, data)
-        requested = runner.known
+            outputs = runner.outputs
+            outputs.add(written, data)
+            if len(outputs.outputs) > outputs.limit:
+                self._forget(outputs)
         for eid in data:
             if eid not in requested or not requested[eid].issuperset(data[eid]):
                 runner.origin.check_outputs(data)
@@ -504,30 +290,26 @@ class Schedule:
             if not queue or queue[-1][0] <= arrival:
                 queue.extend(sent)
             else:
-                following = bisect_right(queue, arrival, key=_TIME)
-                queue[following:following] = sent
+                insert(queue, arrival, sent)
         for target, delay, ports in runner.triggers:
             for eid, attr in ports:
                 if eid in data and attr in data[eid]:
-                    due = (written + delay,) if type(delay) is int else _after(out, delay)
-                    self._plan(target, due)
+                    self._plan(target, (written + delay,) if type(delay) is int else _after(moment, delay))
                     break
 
-    def _keep(self, runner: Runner, written: int, data: Any) -> None:
-        """Store outputs for simulators that fetch them."""
-        outputs = runner.outputs
-        if written in outputs and written != runner.latest_time:
-            # the output written last must come last
-            del outputs[written]
-        outputs[written] = runner.latest = data
-        runner.latest_time = written
-        if len(outputs) > runner.trim_at:
-            oldest = self.time - runner.reach
-            if self._askers:
-                # mosaik answers them with the outputs at the time of their last step
-                oldest = min(oldest, *(asker.last for asker in self._askers))
-            forget(outputs, oldest)
-            runner.trim_at = max(KEPT, 2 * len(outputs))
+    def _output_time(self, runner: Runner, data: Any) -> tuple[int, ...]:
+        """Return the tiered time of outputs with a time of their own."""
+        moment = runner.moment
+        assert moment is not None
+        written = versions.take_time(data, moment[0])
+        if written < moment[0]:
+            raise versions.too_early(runner.origin.sid, written, TieredTime(*moment))
+        return moment if written == moment[0] else (written, *runner.tiers)
+
+    def _forget(self, outputs: OutputCache) -> None:
+        """Drop outputs that neither connected simulators nor requests can fetch any more."""
+        # mosaik answers requests with the outputs at the time of the simulator's last step
+        outputs.forget(min([self.time - outputs.reach, *(asker.last for asker in self._askers)]))
 
     def advance(self, answer: Any = None) -> Any:
         """Continue to the next time that a simulator awaits an answer from outside, or to the end.
@@ -536,7 +318,10 @@ class Schedule:
             answer: the answer to the last request; ``None`` for the first call.
 
         Returns:
-            The next request (see :class:`Question`), or ``None`` at the end.
+            The next request (see :class:`.Question`), or ``None`` at the end.
+
+        Raises:
+            Exception: see :meth:`run`.
         """
         if self._driven is None:
             self._driven = self.run()
@@ -553,7 +338,7 @@ class Schedule:
     # -- the state of mosaik's own objects
 
     def progress(self) -> float:
-        """Return the mean progress of all simulators, in percent of the time, by mosaik's definition."""
+        """Return the mean progress of all simulators by mosaik's definition: from 0 to 100 percent of the time."""
         return mean_progress([self._reached(runner) for runner in self.runners], self.until)
 
     def _reached(self, runner: Runner) -> int:
@@ -592,60 +377,9 @@ class Schedule:
             bar.update(sum(times) // len(times) - bar.n)
 
 
-def accumulate(initial: dict[int, Any]) -> None:
-    """Order initial data by time, and copy the data of earlier times into later ones.
-
-    mosaik separates them by time shift, so the data of one would hide those of another.
-    """
-    before: dict[str, dict[str, Any]] = {}
-    for time in sorted(initial):
-        data = initial.pop(time)
-        for eid, attrs in before.items():
-            data[eid] = {**attrs, **data.get(eid, {})}
-        initial[time] = before = data
-
-
-def forget(outputs: dict[int, Any], oldest: int) -> None:
-    """Drop the outputs that cannot be fetched for ``oldest`` or later times any more.
-
-    A request for a time gets the output up to it that was written last.
-
-    mosaik drops all outputs older than the last step of every simulator; but a connection with a time shift, and
-    one to a simulator that has not caught up (without lazy stepping), still need some of them.
-    """
-    least: float = math.inf
-    needed = []
-    for time, data in reversed(outputs.items()):
-        if least > max(time, oldest):
-            needed.append((time, data))
-            least = time
-        if least <= oldest:
-            break
-    outputs.clear()
-    outputs.update(reversed(needed))
-
-
 def mean_progress(times: Sequence[int], until: int) -> float:
     """Return the mean of ``times`` in percent of ``until``, 0 for a world without duration."""
     return sum(times) / len(times) * 100 / until if until else 0.0
-
-
-def _without_collector(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Wrap ``call`` to pause the garbage collector meanwhile.
-
-    It would run after every 700 new dictionaries or tuples, although none of them is garbage yet.
-    """
-
-    def without(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if not gc.isenabled():
-            return call(*args, **kwargs)
-        gc.disable()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            gc.enable()
-
-    return without
 
 
 def _copied(data: Any, levels: int) -> Any:
@@ -653,33 +387,7 @@ def _copied(data: Any, levels: int) -> Any:
     return {key: _copied(value, levels - 1) for key, value in data.items()} if levels else data
 
 
-def _take_due(queue: list[Any], time: int, data: Inputs) -> None:
-    """Move the waiting inputs up to a time to ``data``."""
-    count = len(queue) if queue[-1][0] <= time else bisect_right(queue, time, key=_TIME)
-    for _, _, full_id, eid, attr, value in queue[:count]:
-        attributes = data.get(eid)
-        if attributes is None:
-            data[eid] = {attr: {full_id: value}}
-        elif attr in attributes:
-            attributes[attr][full_id] = value
-        else:
-            attributes[attr] = {full_id: value}
-    del queue[:count]
-
-
-def _add(ports: Iterable[tuple[str, str]], fetched: Sequence[dict[str, Any]], data: Inputs) -> None:
-    """Add the fetched values of each entity and attribute to the inputs that were sent."""
-    for (eid, attr), values in zip(ports, fetched, strict=True):
-        attributes = data.get(eid)
-        if attributes is None:
-            data[eid] = {attr: values}
-        elif attr in attributes:
-            attributes[attr].update(values)
-        else:
-            attributes[attr] = values
-
-
-def _after(moment: tuple[int, ...], delay: Any) -> tuple[int, ...]:
+def _after(moment: Any, delay: Any) -> tuple[int, ...]:
     """Return the tiered time at a target for one at the source."""
     tiers: tuple[int, ...] = delay.tiers
     if len(tiers) == len(moment) == _PLAIN:
@@ -689,42 +397,6 @@ def _after(moment: tuple[int, ...], delay: Any) -> tuple[int, ...]:
 
 
 def _bars(world: Any, runners: Sequence[Runner]) -> list[tuple[Any, Sequence[Runner]]]:
-    """Return the visible progress bars, each with the simulators whose mean it shows."""
+    """Return the visible progress bars, each with the simulators that it shows."""
     bars = [(runner.origin.tqdm, [runner]) for runner in runners] + [(world.tqdm, runners)]
     return [(bar, shown_runners) for bar, shown_runners in bars if not bar.disable]
-
-
-def _warn_of_missing(source: str, eid: str, attr: str, target: str) -> None:
-    warnings.warn(
-        f"Simulator {source}'s entity {eid} did not produce output on its persistent attribute {attr} during its "
-        f"last step. However, this value is now required by simulator {target}. This usually results from attributes "
-        "that are marked persistent despite working like events. Supplying `None` for now. This will be an error in "
-        "future versions of mosaik.",
-        stacklevel=2,
-    )
-
-
-async def _answered(asking: Generator[Any, Any, Any]) -> Any:
-    """Run a simulator's generator that requests something, and return its result."""
-    try:
-        request: Awaitable[Any] = next(asking)
-        while True:
-            request = asking.send(await request)
-    except StopIteration as stop:
-        return stop.value
-
-
-def only_questions(step: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Mark a simulator's generator function that awaits only :class:`Question`."""
-    setattr(step, _ONLY_QUESTIONS, True)
-    return step
-
-
-class Question:
-    """A request to the code that drives the schedule, awaited by a simulator's generator function.
-
-    :meth:`Schedule.advance` returns it, and its next call passes the answer.
-    """
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return (yield self)

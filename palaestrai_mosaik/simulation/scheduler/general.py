@@ -19,8 +19,10 @@ from mosaik.exceptions import SimulationError
 from mosaik.tiered_time import TieredTime
 
 from . import versions
-from .direct import KEPT, accumulate, forget, local_simulator, mean_progress
+from .direct import mean_progress
 from .order import NoOrder, ranks
+from .outputs import KEPT, accumulate, forget
+from .runner import local_simulator
 
 
 class _Sender:
@@ -30,11 +32,11 @@ class _Sender:
     """
 
     def __init__(self) -> None:
-        self.place: tuple[Any, ...] = ()
+        self.position: tuple[Any, ...] = ()
         self._count = itertools.count()
 
     def __next__(self) -> tuple[Any, ...]:
-        return (*self.place, next(self._count))
+        return (*self.position, next(self._count))
 
 
 class GeneralSchedule:
@@ -42,6 +44,11 @@ class GeneralSchedule:
 
     Also for worlds that have no order (:class:`~.order.NoOrder`), and for those that mosaik watches
     (``debug=True``): simulators in this process are then called one at a time.
+
+    Args:
+        world: a mosaik ``AsyncWorld`` that mosaik has compiled.
+        until: the end, exclusive, in steps of mosaik's time.
+        lazy_stepping: whether a simulator waits for its successors.
     """
 
     def __init__(self, world: Any, until: int, *, lazy_stepping: bool = True):
@@ -56,49 +63,29 @@ class GeneralSchedule:
         except NoOrder:
             self._ranks = {}
         self._number = {runner: i for i, runner in enumerate(self.runners)}
+        #: running steps of simulators in other processes, in the order of their beginning
+        self._steps: list[asyncio.Task[None]] = []
         self._sender = _Sender()
         for runner in self.runners:
             runner.timed_input_buffer.counter = self._sender
             accumulate(runner.outputs or {})
 
     async def run(self) -> None:
-        """Run the world until its end, or raise a simulator's exception, the first in the order of events.
+        """Run the world until its end.
 
-        Running steps of simulators in other processes then continue; the caller must end them.
+        Raises:
+            Exception: that of a simulator, the first in the order of events. Running steps of simulators in other
+                processes then continue; the caller must end them.
+            SimulationError: (mosaik's) simulators wait for each other.
         """
         await asyncio.gather(*(asyncio.ensure_future(runner.setup_done()) for runner in self.runners))
         for runner in self.runners:
             runner.started = True
-        steps: dict[asyncio.Task[None], Any] = {}
         try:
-            while True:
-                for runner in self.runners:
-                    self._advance_progress(runner)
-                if any(runner.last_step.time >= 0 for runner in self.runners):
-                    self._tell_progress()
-                if self._futures_wait():
-                    await asyncio.sleep(0)
-                await self.world.running.wait()
-                following = min(filter(self._may_step, self.runners), key=self._place, default=None)
-                if following is not None and following.sid in self._remote:
-                    task = asyncio.ensure_future(self._step(following, self._begin(following)))
-                    following.task = task
-                    steps[task] = following
-                    # send the request before another simulator keeps this process busy
-                    await asyncio.sleep(0)
-                elif following is not None:
-                    await self._step(following, self._begin(following))
-                    if steps:
-                        await asyncio.sleep(0)
-                elif steps:
-                    await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
-                else:
-                    break
-                for task in [task for task in steps if task.done()]:
-                    steps.pop(task)
-                    task.result()
+            while await self._proceed():
+                pass
         finally:
-            for task in steps:
+            for task in self._steps:
                 task.add_done_callback(_forget)
         waiting = [r for r in self.runners if r.next_steps and r.next_steps[0].time < self.until]
         if waiting:
@@ -106,6 +93,39 @@ class GeneralSchedule:
                 "the world came to a standstill, because simulators wait for each other: "
                 + ", ".join(f"{runner.sid} (at time {runner.next_steps[0]})" for runner in waiting)
             )
+
+    async def _proceed(self) -> bool:
+        """Make or begin the first step that is possible, or wait for a running step; return false without any."""
+        await self._publish_progress()
+        following = min(filter(self._may_step, self.runners), key=self._position, default=None)
+        if following is None:
+            if not self._steps:
+                return False
+            await asyncio.wait(self._steps, return_when=asyncio.FIRST_COMPLETED)
+        elif following.sid in self._remote:
+            task = asyncio.ensure_future(self._step(following, self._begin(following)))
+            following.task = task
+            self._steps.append(task)
+            # send the request before another simulator keeps this process busy
+            await asyncio.sleep(0)
+        else:
+            await self._step(following, self._begin(following))
+            if self._steps:
+                await asyncio.sleep(0)
+        for task in [task for task in self._steps if task.done()]:
+            self._steps.remove(task)
+            task.result()
+        return True
+
+    async def _publish_progress(self) -> None:
+        """Compute every simulator's progress, and let tasks continue that wait for it or have paused the world."""
+        for runner in self.runners:
+            self._advance_progress(runner)
+        if any(runner.last_step.time >= 0 for runner in self.runners):
+            self._show_progress()
+        if any(runner.progress._futures for runner in self.runners):
+            await asyncio.sleep(0)
+        await self.world.running.wait()
 
     # -- conditions of a step
 
@@ -139,7 +159,7 @@ class GeneralSchedule:
         followers = runner.successors if self.lazy_stepping else runner.successors_to_wait_for
         return all(target.progress.time >= step + adapt for target, adapt in followers.items())
 
-    def _place(self, runner: Any) -> tuple[Any, ...]:
+    def _position(self, runner: Any) -> tuple[Any, ...]:
         step: TieredTime = runner.next_steps[0]
         if not self._ranks:
             return (*step.tiers, self._number[runner])
@@ -150,7 +170,7 @@ class GeneralSchedule:
 
     def _begin(self, runner: Any) -> tuple[tuple[Any, ...], Any, int]:
         """Start a step; return its position, the inputs, and how far the simulator may look ahead."""
-        position = self._place(runner)
+        position = self._position(runner)
         runner.current_step = step = heapq.heappop(runner.next_steps)
         limit = self.world.max_loop_iterations
         if step != runner.progress.time:
@@ -201,7 +221,7 @@ class GeneralSchedule:
             runner.outputs.pop(time, None)
             runner.outputs[time] = outputs
         runner.check_outputs(outputs)
-        self._sender.place = position
+        self._sender.position = position
         for (eid, attribute), connections in runner.output_to_push.items():
             if eid not in outputs or attribute not in outputs[eid]:
                 continue
@@ -216,12 +236,7 @@ class GeneralSchedule:
                 )
         runner.data = outputs
 
-    # -- progress
-
-    def _futures_wait(self) -> bool:
-        return any(runner.progress._futures for runner in self.runners)
-
-    def _tell_progress(self) -> None:
+    def _show_progress(self) -> None:
         times = [runner.progress.time.time for runner in self.runners]
         self.world.sim_progress = mean_progress(times, self.until)
         bar = self.world.tqdm

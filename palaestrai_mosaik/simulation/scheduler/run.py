@@ -14,9 +14,10 @@ from mosaik.async_scenario import AsyncWorld
 from mosaik.scenario import World
 
 from . import versions
-from .direct import Schedule, local_simulator
+from .direct import Schedule
 from .general import GeneralSchedule
 from .order import NoOrder
+from .runner import local_simulator
 
 #: the available schedulers: that of this package, and mosaik's ``mosaik.scheduler``
 SCHEDULERS = ("direct", "mosaik")
@@ -105,6 +106,12 @@ async def run(
     """Run a world that mosaik has compiled; replaces ``mosaik.scheduler.run``.
 
     In real time (``rt_factor``), which is all about waiting, mosaik's own scheduler runs.
+
+    Args:
+        world, until, rt_factor, rt_strict, lazy_stepping: see :func:`run_world`.
+
+    Raises:
+        Exception: that of a simulator, or mosaik's for an invalid world.
     """
     if rt_factor is not None:
         await _mosaik_run(world, until, rt_factor, rt_strict, lazy_stepping)
@@ -238,7 +245,15 @@ async def run_async_world(
     *,
     scheduler: str = "direct",
 ) -> None:
-    """Run an ``AsyncWorld`` to its end, like ``await world.run(until)``; see :func:`run_world`."""
+    """Run an ``AsyncWorld`` to its end, like ``await world.run(until)``, in the event loop of its simulators.
+
+    Args:
+        world: a world with its simulators started, and their entities connected. It is not shut down here.
+        until, rt_factor, rt_strict, print_progress, lazy_stepping, scheduler: see :func:`run_world`.
+
+    Raises:
+        Exception: see :func:`run_world`.
+    """
     _check(scheduler)
     if "run" in vars(world):
         _chosen[world] = scheduler

@@ -1,0 +1,139 @@
+"""One simulator of this process as the schedule sees it, and its requests to the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from inspect import isgeneratorfunction
+from typing import Any, ParamSpec, TypeVar
+
+from mosaik.adapters import V2ToV1Adapter, V3ToV2Adapter
+from mosaik.proxies import LocalProxy
+
+from .inputs import Inputs, effective
+from .outputs import OutputCache
+
+#: mark of a generator function that requests nothing from mosaik
+_ONLY_QUESTIONS = "only_questions"
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def local_simulator(proxy: Any) -> tuple[Any, bool, bool] | None:
+    """Return the simulator behind mosaik's ``proxy``, if it is in this process and can be called directly.
+
+    The other two results are whether its ``step`` takes ``max_advance``, and whether it has ``setup_done``:
+    mosaik's adapters for older versions of its API lack them. ``None`` for any other proxy.
+    """
+    advance = setup = True
+    while type(proxy) in (V3ToV2Adapter, V2ToV1Adapter):
+        advance = advance and type(proxy) is not V3ToV2Adapter
+        setup = setup and type(proxy) is not V2ToV1Adapter
+        proxy = proxy._out
+    return (proxy.sim, advance, setup) if type(proxy) is LocalProxy else None
+
+
+class Runner:
+    """The schedule's data about one simulator, derived from mosaik's ``SimRunner`` (``origin``).
+
+    In four parts: the calls of the simulator, the times of its steps, its inputs, and its outputs.
+    """
+
+    def __init__(self, origin: Any, local: tuple[Any, bool, bool], ranks: tuple[int, ...]):
+        self.origin = origin
+        self.simulator, self.advances, self.sets_up = local
+        #: whether ``step`` and ``get_data`` are generators, which may request something from mosaik
+        self.steps = isgeneratorfunction(self.simulator.step)
+        self.gives = bool(origin.output_request) and isgeneratorfunction(self.simulator.get_data)
+
+        self.ranks = ranks
+        #: zeros, one for each tier of its times after the first
+        self.tiers = (0,) * (len(origin.last_step) - 1)
+        #: a heap of the times (tuples of tiers) at which it will step
+        self.pending: list[tuple[int, ...]] = []
+        #: the tiered time of its current step, if any, and the first tier of its last one
+        self.moment: tuple[int, ...] | None = None
+        self.last = -1
+        self.must_step = origin.type == "time-based"
+        #: the simulators that can trigger it, and the shortest time until then
+        self.ancestors: list[tuple[Runner, int]] = []
+
+        #: collects its inputs for a time
+        self.inputs: Callable[[int], Inputs]
+
+        self.request = origin.output_request
+        #: the requested attributes of each entity
+        self.requested = {eid: frozenset(attrs) for eid, attrs in self.request.items()}
+        #: processes its outputs
+        self.passes_on: Callable[[Runner, Any], None]
+        #: its outputs, and whether others fetch them
+        self.cached = origin.outputs is not None
+        self.outputs = OutputCache(origin.outputs if self.cached else {})
+        #: for each target queue and delay, the outputs to send: entity, attribute, name of the source, entity and
+        #: attribute of the target, transform
+        self.pushes: list[tuple[list[Any], int, list[tuple[str, str, str, str, str, Any]]]] = []
+        #: for each triggered simulator and delay (in ticks, if neither is in a group), the entities and
+        #: attributes that trigger it
+        self.triggers: list[tuple[Runner, Any, list[tuple[str, str]]]] = []
+
+    @property
+    def asks(self) -> bool:
+        """Whether it may request something from mosaik: the objects of mosaik must be up to date then."""
+        return self.gives or (self.steps and not getattr(self.simulator.step, _ONLY_QUESTIONS, False))
+
+    @property
+    def queue(self) -> list[Any]:
+        """The inputs that were sent to it, in order: (time, number, source, entity, attribute, value).
+
+        It is mosaik's heap; a sorted list is a heap, too.
+        """
+        queue: list[Any] = self.origin.timed_input_buffer.input_queue
+        return queue
+
+    def connect(self, runner_of: Mapping[str, Runner]) -> None:
+        """Set what depends on other simulators, which ``runner_of`` has by mosaik's id."""
+        origin = self.origin
+        self.ancestors = [
+            (runner_of[ancestor.sid], min(delay.tiers[0] for delay in delays.durations))
+            for ancestor, delays in origin.triggering_ancestors.items()
+        ]
+        pushes: dict[tuple[Runner, int], list[Any]] = {}
+        for (eid, attr), descriptions in origin.output_to_push.items():
+            for d in descriptions:
+                wire = (eid, attr, f"{origin.sid}.{eid}", *d.dest_port, effective(d.transform))
+                pushes.setdefault((runner_of[d.dest_sim.sid], d.delay.tiers[0]), []).append(wire)
+        self.pushes = [(target.queue, delay, wires) for (target, delay), wires in pushes.items()]
+        triggers: dict[tuple[Runner, Any], list[tuple[str, str]]] = {}
+        for port, triggered in origin.triggers.items():
+            for target, delay in triggered:
+                triggers.setdefault((runner_of[target.sid], delay), []).append(port)
+        self.triggers = [
+            (target, delay.tiers[0] if self.tiers == target.tiers == () else delay, ports)
+            for (target, delay), ports in triggers.items()
+        ]
+
+
+async def answered(asking: Generator[Any, Any, Any]) -> Any:
+    """Run a simulator's generator that requests something, and return its result."""
+    try:
+        request: Awaitable[Any] = next(asking)
+        while True:
+            request = asking.send(await request)
+    except StopIteration as stop:
+        return stop.value
+
+
+def only_questions(step: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Mark a simulator's generator function that awaits only :class:`Question`."""
+    setattr(step, _ONLY_QUESTIONS, True)
+    return step
+
+
+class Question:
+    """A request to the code that drives the schedule, awaited by a simulator's generator function.
+
+    :meth:`.Schedule.advance` returns it, and its next call passes the answer.
+    """
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield self)
