@@ -154,8 +154,7 @@ def decoded_baseline(value: Mapping[str, Any]) -> EnvironmentBaseline:
             for uid, space, value, *missing in entries
         ]
 
-    # missing if the other process has an older release
-    topology = value.get("topology")
+    topology = value["topology"]
     return EnvironmentBaseline(
         channels(SensorInformation, value["sensors"]),
         channels(ActuatorInformation, value["actuators"]),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from .database import Journal
+from .sqlite_files import Journal
 from .store import Store
 from .urls import absolute, is_database, shown
 

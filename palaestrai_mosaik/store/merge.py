@@ -24,13 +24,14 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
-from .database import HEAD, TIMEOUT, check_sqlite
 from .models import Base, Description, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
 from .phase_recorder import digests_of
 from .query.lookup import INSTANCES, in_chunks, inside
-from .recorder import MARKER, PENDING_MARKER
+from .recorder import MARKER
+from .schema import HEAD
 from .shared import SharedDescription, description_ids, document_id, experiment_id
+from .sqlite_files import TIMEOUT, check_sqlite
 from .store import Store
 from .verify import marker_damage
 
@@ -133,7 +134,7 @@ class StoreReader:
 
     @contextmanager
     def reading(self, directory: Path) -> Iterator[Session]:
-        """Open a session that reads the store in ``directory``, after an upgrade of an older schema.
+        """Open a session that reads the store in ``directory``, after an upgrade of an earlier schema.
 
         Raises :class:`StoreError` if it cannot be opened, and :class:`DamagedStore` if that is
         because of damage. Unqualified table names work, because the connection has no tables
@@ -384,8 +385,7 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
         if isinstance(error, DBAPIError) and not is_damage(error):
             raise StoreError(f"the rows of {directory} cannot be read: {error.orig}") from error
         raise DamagedStore(f"the rows of {directory} are damaged: {error}") from error
-    # in older releases, a run that was killed right before it had its marker is complete
-    if row["status"] == "finished" and any((directory / name).exists() for name in (MARKER, PENDING_MARKER)):
+    if row["status"] == "finished":
         damage = marker_damage(directory, uid, digests_of(streams))
         if damage is not None:
             raise DamagedStore(damage)

@@ -6,8 +6,7 @@ files: each is written under a temporary name and renamed. A reader that looks f
 it was killed.
 
 Each page of a part has a checksum, which every read verifies: without it, most
-damage would be read as other numbers. Parts of older releases have none; their digest in the
-database replaces it (see :mod:`.verify`).
+damage would be read as other numbers.
 
 Rows since the last part are in an open part (:mod:`.open_parts`), which is read with the others
 until the phase has ended.

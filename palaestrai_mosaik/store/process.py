@@ -16,8 +16,6 @@ from pathlib import Path
 
 import psutil
 
-#: a greater start is a Unix time: no system has been up for thirty years
-_UNIX = 1e9
 #: the index of the start in ``/proc/<pid>/stat``, after the process's name in parentheses
 _START = 19
 
@@ -37,12 +35,12 @@ def still_runs(pid: int, started: float, tolerance: float) -> bool:
 
     Args:
         pid: its id.
-        started: a result of :func:`process_started`, or a Unix time (of older releases).
+        started: a result of :func:`process_started`.
         tolerance: seconds by which Unix times may differ: adjusting the clock changes the reported start.
     """
     try:
         process = psutil.Process(pid)
-        if started < _UNIX and sys.platform == "linux":
+        if sys.platform == "linux":
             same = abs(_since_boot(pid) - started) < 0.5 / os.sysconf("SC_CLK_TCK")
         else:
             same = abs(process.create_time() - started) < tolerance

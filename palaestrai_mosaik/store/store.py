@@ -28,7 +28,7 @@ from palaestrai_mosaik.locations import DEFAULT_STORE, default_store
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.text import count
 
-from .database import Database, Journal, MissingStoreError
+from .database import Database, MissingStoreError
 from .models import Instance
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
@@ -46,6 +46,7 @@ from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
 from .resume import resume
 from .shared import document_id, experiment_id
+from .sqlite_files import Journal
 from .urls import absolute, is_database, shown
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def _answered_by(part: str, method: Callable[Concatenate[Any, P], T]) -> Callabl
 class Store:
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
-    Many processes may write to one store at the same time. A store of an older release is upgraded.
+    Many processes may write to one store at the same time. A store with an earlier schema is upgraded.
 
     Args:
         location: a directory, which holds ``store.db`` and ``instances/``; the SQLAlchemy URL of a database;

@@ -415,7 +415,7 @@ class RunQueries(Queries):
             run: which run, as :meth:`find_run` takes it.
 
         Returns:
-            Its text; "" if there is none (of imported runs, and of older releases).
+            Its text; "" if there is none, as for imported runs.
 
         Raises:
             StoreError: there is no such run, or its log cannot be read.

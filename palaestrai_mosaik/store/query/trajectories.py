@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..parts import columns_of, parts_so_far, read_parts, read_wall
 from .lookup import Lookup, inside, unknown
 from .members import Bodies, BodyGroup, Members, is_one, numbers_of
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
 
 
 _KEYS = ("worker", "episode", "step", "time")
-#: by kind of stream, the columns that identify a row among its owner's; older releases did not record them, so they
-#: are 0 there
+#: by kind of stream, the columns that identify a row among its owner's
 _OWNERS = {
     "agent": ("body", "environment_episode"),
     "environment": ("incarnation", "environment_episode"),
@@ -407,10 +404,6 @@ def _read_frame(
     selected = [name for name in (available if columns is None else columns) if name in available]
     chosen = [*keys, *(name for name in selected if name not in keys)]
     result: pd.DataFrame = read_parts(paths, rows.expression, chosen if places else None).to_pandas()
-    for name in places:
-        if name not in available:
-            # recorded by an older release
-            result.insert(list(result).index("step"), name, np.zeros(len(result), dtype=np.int32))
     if columns is not None and "wall" in columns:
         # assignment by index drops rows that were written in the meantime
         result["wall"] = read_wall(paths, rows.expression)["wall"].to_pandas()
