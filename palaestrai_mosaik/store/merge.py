@@ -362,33 +362,54 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
     if not directory.is_dir():
         raise DamagedStore(f"{directory} is missing")
     streams: dict[str, Any] = {}
-    described: dict[int, SharedDescription] = {}
+    with _damage_of_rows(directory):
+        instance = _instance_row(session, uid)
+        # a consumer replaces entries of the row
+        row_id, status = instance["id"], instance["status"]
+        yield _TABLES["instances"], [instance]
+        for name, rows in _owned_rows(session, row_id):
+            if name == "streams":
+                _check_streams(directory, rows)
+                streams |= {row["folder"]: row for row in rows if row["digest"] is not None}
+            yield _TABLES[name], rows
+    if status == "finished":
+        damage = marker_damage(directory, uid, digests_of(streams))
+        if damage is not None:
+            raise DamagedStore(damage)
+
+
+@contextmanager
+def _damage_of_rows(directory: Path) -> Iterator[None]:
+    """Raise :class:`DamagedStore` if reading the rows of ``directory`` fails because of their content."""
     try:
-        row = dict(session.execute(_INSTANCE, {"instance": uid}).mappings().one())
-        row_id, document = row["id"], row.pop("run_document_id")
-        row["document"] = dict(session.execute(_DOCUMENT, {"row_id": document}).mappings().one())
-        row["experiment"] = session.scalar(_EXPERIMENT, {"row_id": row.pop("experiment_id")})
-        row["status"] = LOST if row["status"] == "running" else row["status"]
-        yield _TABLES["instances"], [row]
-        for name, question in _OWNED.items():
-            result = session.execute(question, {"row_id": row_id})
-            while chunk := result.fetchmany(_ROWS):
-                rows = [dict(row._mapping) for row in chunk]
-                if name == "streams":
-                    _check_streams(directory, rows)
-                    streams |= {row["folder"]: row for row in rows if row["digest"] is not None}
-                for column in rows[0].keys() & set(DESCRIPTIONS):
-                    for row_ in rows:
-                        row_[column] = _description(session, row_[column], described)
-                yield _TABLES[name], rows
+        yield
     except (SQLAlchemyError, ValueError, TypeError) as error:  # an invalid date or JSON
         if isinstance(error, DBAPIError) and not is_damage(error):
             raise StoreError(f"the rows of {directory} cannot be read: {error.orig}") from error
         raise DamagedStore(f"the rows of {directory} are damaged: {error}") from error
-    if row["status"] == "finished":
-        damage = marker_damage(directory, uid, digests_of(streams))
-        if damage is not None:
-            raise DamagedStore(damage)
+
+
+def _instance_row(session: Session, uid: str) -> dict[str, Any]:
+    """Select the row of an instance, with its document and experiment instead of their ids."""
+    row = dict(session.execute(_INSTANCE, {"instance": uid}).mappings().one())
+    document = row.pop("run_document_id")
+    row["document"] = dict(session.execute(_DOCUMENT, {"row_id": document}).mappings().one())
+    row["experiment"] = session.scalar(_EXPERIMENT, {"row_id": row.pop("experiment_id")})
+    row["status"] = LOST if row["status"] == "running" else row["status"]
+    return row
+
+
+def _owned_rows(session: Session, instance: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield tables with rows that the instance owns, with descriptions instead of their ids."""
+    described: dict[int, SharedDescription] = {}
+    for name, question in _OWNED.items():
+        result = session.execute(question, {"row_id": instance})
+        while chunk := result.fetchmany(_ROWS):
+            rows = [dict(row._mapping) for row in chunk]
+            for column in rows[0].keys() & set(DESCRIPTIONS):
+                for row in rows:
+                    row[column] = _description(session, row[column], described)
+            yield name, rows
 
 
 def _description(
