@@ -258,9 +258,9 @@ def _refuse_large(path: Path, metadata: Any) -> None:
         raise _too_large(path, f"{rows:,} rows of {columns:,} columns, {whole:,} bytes")
 
 
-def _too_large(path: Path, found: str) -> StoreError:
+def _too_large(path: Path, content: str) -> StoreError:
     return StoreError(
-        f"{path} is not read: it holds {found}; a part has at most {_MOST_ROWS:,} rows, {_MOST_NUMBERS // 8:,} numbers and "
+        f"{path} is not read: it holds {content}; a part has at most {_MOST_ROWS:,} rows, {_MOST_NUMBERS // 8:,} numbers and "
         f"{MOST_BYTES:,} bytes"
     )
 

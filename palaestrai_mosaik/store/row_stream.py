@@ -107,7 +107,7 @@ class RowStream:
         header: Header,
         values: Sequence[str],
         on_look: Callable[[], None],
-        place: str,
+        owner: str,
     ):
         self._writer = writer
         self._on_look = on_look
@@ -126,10 +126,10 @@ class RowStream:
         self._bytes = self._block.data.cast("B")
         # each row's owner, and the episode of its environment
         self._owners = {
-            place: np.zeros(capacity, dtype="<i4"),
+            owner: np.zeros(capacity, dtype="<i4"),
             "environment_episode": np.zeros(capacity, dtype="<i4"),
         }
-        self._place, self._own_episode = (column.data for column in self._owners.values())
+        self._owner, self._owner_episode = (column.data for column in self._owners.values())
         heads = header.of(self._block)
         #: the columns of a row apart from its floats, each with the block's capacity
         self._fields = {name: heads[name] for name in header.names} | self._owners
@@ -255,8 +255,8 @@ class RowStream:
 
     def _whole_digest(self) -> RowDigest:
         block, digest = self._block[: self._filled], self._digest.copy()
-        places, episodes = (column[: self._filled] for column in self._owners.values())
-        digest.add(Packed(block, self._header.of(block), places, episodes), self._states)
+        owners, episodes = (column[: self._filled] for column in self._owners.values())
+        digest.add(Packed(block, self._header.of(block), owners, episodes), self._states)
         return digest
 
     def _columns(self) -> dict[str, pa.Array]:

@@ -92,11 +92,11 @@ def check_known(connection: Connection, revision: str | None, name: str) -> None
     revisions = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
     if revision is None or revision in revisions:
         return
-    known = f"(schema {revision}; this one knows {', '.join(sorted(revisions))})"
+    schemas = f"(schema {revision}; this one knows {', '.join(sorted(revisions))})"
     if revision > HEAD:
         raise StoreError(
-            f"the store {name} was written by a newer release {known}: update palaestrai-mosaik to open it"
+            f"the store {name} was written by a newer release {schemas}: update palaestrai-mosaik to open it"
         )
     raise StoreError(
-        f"the store {name} was written before the first release {known}: execute its runs again into a new store"
+        f"the store {name} was written before the first release {schemas}: execute its runs again into a new store"
     )

@@ -117,8 +117,8 @@ class AgentStream(RowStream):
                 raise ValueError("wrong number of values")  # numpy would repeat a single one
             if self._proposes is (proposed is None):
                 raise ValueError(self._wrong_proposal())
-            self._place[row] = body
-            self._own_episode[row] = environment_episode
+            self._owner[row] = body
+            self._owner_episode[row] = environment_episode
             self._struct.pack_into(
                 self._bytes,
                 row * self._row_bytes,
@@ -234,8 +234,8 @@ class EnvironmentStream(RowStream):
         try:
             if (len(readings), len(rewards)) != self._sizes:
                 raise ValueError("wrong number of values")  # numpy would repeat a single one
-            self._place[row] = incarnation
-            self._own_episode[row] = environment_episode
+            self._owner[row] = incarnation
+            self._owner_episode[row] = environment_episode
             self._struct.pack_into(
                 self._bytes, row * self._row_bytes, step, time, episode, worker, terminated, truncated
             )

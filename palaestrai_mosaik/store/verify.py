@@ -296,8 +296,8 @@ _Value = tuple[int, str, bool, int, int, str]
 def _other_outcomes(store: Store, uid: str, counted: PartsProgress) -> Iterator[str]:
     """Yield a sentence for each sum or mean of an episode that differs from its steps."""
     recorded, orphans = _recorded_outcomes(store, uid)
-    for key in orphans:
-        yield f"the database has outcomes of {_episode(*key)}, and not the episode itself"
+    for orphan in orphans:
+        yield f"the database has outcomes of {_episode(*orphan)}, and not the episode itself"
     steps = _sums_of_steps(store, uid, counted)
     for value in sorted(steps.keys() | recorded.keys(), key=_sort_key):
         sum_, mean = recorded.get(value, (math.nan, math.nan))
@@ -308,9 +308,8 @@ def _other_outcomes(store: Store, uid: str, counted: PartsProgress) -> Iterator[
         else:
             is_same = math.isnan(sum_)
         if not is_same:
-            *key, column = value
             yield (
-                f"the database has the sum {sum_} and the mean {mean} of {column} of {_episode(*key)}; its steps "
+                f"the database has the sum {sum_} and the mean {mean} of {value[5]} of {_episode(*value[:5])}; its steps "
                 f"give the sum {total}, the mean {total / (count or 1)}"
             )
 
@@ -326,13 +325,13 @@ def _recorded_outcomes(
     query = select(*columns, *values).select_from(Outcome).join(Agent).outerjoin(Episode, of_episode)
     query = query.join(Phase, Phase.id == Outcome.phase_id).join(Instance).where(Instance.uid == uid)
     recorded: dict[_Value, tuple[float, float]] = {}
-    orphans = []
+    orphans: list[tuple[Any, ...]] = []
     with store.database.reading() as session:
         for *key, kind, name, total, mean, phase_id in session.execute(query):
             if phase_id is None:
                 orphans.append(tuple(key))
             column = "objective" if kind == "objective" else f"reward.{name}"
-            recorded[*key, column] = _as_number(total), _as_number(mean)  # type: ignore[index]
+            recorded[*key, column] = _as_number(total), _as_number(mean)
     return recorded, orphans
 
 

@@ -200,7 +200,7 @@ def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
 
 def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _Ended) -> list[bool]:
     keys = frame[_KEYS].itertuples(index=False)
-    environments = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
+    environments = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.environments]
     return [
         any(
             (worker, episode, incarnation, turn) in ended_keys

@@ -124,7 +124,7 @@ class Export:
         groups = self._members.groups(run, None, None, environment, body)
         chosen: _Chosen = {("agent", g.phase, g.agent, g.group): tuple(g.numbers) for g in groups}
         for group in groups:
-            for uid in group.places:
+            for uid in group.environments:
                 if environment in (None, uid):
                     key = ("environment", group.phase, uid, 0)
                     chosen[key] = (*chosen.get(key, ()), *group.incarnations(uid))

@@ -221,27 +221,16 @@ class Trajectories(RowQueries):
         """
         import pandas as pd
 
-        self._lookup.check_member(run, phase, "environment", environment)
-        table = self._members.environments(run, phase)
-        counts = {
-            (int(number), str(uid), 0): int(count)
-            for number, uid, count in table[["phase", "environment", "incarnations"]].itertuples(index=False)
-            if environment is None or uid == environment
-        }
+        counts = self._incarnation_counts(run, phase, environment)
         selected: dict[tuple[int, str, int], Sequence[int] | None] = dict.fromkeys(counts)
         if agent is not None or body is not None:
             groups = self._members.groups(run, phase, agent, environment, body)
             selected = {key: _incarnations_around(groups, key) for key in counts}
         if incarnation is not None:
             picked = numbers_of(incarnation, max(counts.values(), default=1), "incarnation")
-            selected = {
-                key: [
-                    number
-                    for number in picked
-                    if number in (range(counts[key]) if numbers is None else numbers)
-                ]
-                for key, numbers in selected.items()
-            }
+            for key, numbers in selected.items():
+                available = range(counts[key]) if numbers is None else numbers
+                selected[key] = [number for number in picked if number in available]
         selected = {key: numbers for key, numbers in selected.items() if numbers is None or len(numbers)}
         source = StreamSelection("environment", environment, evaluation, selected)
         result = self._frames(run, phase, source, RowRange(worker, episode, start, stop), columns)
@@ -253,6 +242,18 @@ class Trajectories(RowQueries):
         if several and not _picks_one(incarnation):
             visible.add("incarnation")
         return _shown(result, visible, several)
+
+    def _incarnation_counts(
+        self, run: str, phase: int | str | None, environment: str | None
+    ) -> dict[tuple[int, str, int], int]:
+        """Count the incarnations of each environment, by phase and uid; the third number is always 0."""
+        self._lookup.check_member(run, phase, "environment", environment)
+        table = self._members.environments(run, phase)[["phase", "environment", "incarnations"]]
+        return {
+            (int(number), str(uid), 0): int(count)
+            for number, uid, count in table.itertuples(index=False)
+            if environment is None or uid == environment
+        }
 
     def recorded_episodes(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return the range of episodes with recorded rows, including running ones.
