@@ -17,13 +17,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Table, bindparam, create_engine, delete, func, insert, select, text
+from sqlalchemy import URL, ColumnElement, Table, bindparam, create_engine, delete, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
+from .database import Database
 from .models import Base, Description, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
 from .phase_recorder import digests_of
@@ -32,7 +33,6 @@ from .recorder import MARKER
 from .schema import HEAD
 from .shared import SharedDescription, description_ids, document_id, experiment_id
 from .sqlite_files import TIMEOUT, check_sqlite
-from .store import Store
 from .verify import marker_damage
 
 #: the status of an instance whose process ended without recording an end
@@ -146,7 +146,7 @@ class StoreReader:
         with self._engine.connect() as connection, Session(connection) as session:
             if not self._attach(session, file):
                 try:
-                    Store(directory, create=False).close()
+                    Database(URL.create("sqlite", database=str(file)), create=False).close()
                 except StoreError as error:
                     raise (DamagedStore(str(error)) if is_damage(error) else error) from error
                 if not self._attach(session, file):
