@@ -117,10 +117,6 @@ def upgrade():
     with op.batch_alter_table("phases") as batch:
         batch.add_column(sa.Column("comment", sa.Text(), nullable=False, server_default="none"))
         {more}
-
-
-def downgrade():
-    op.drop_column("phases", "comment")
 """
 
 

@@ -79,11 +79,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["instance_id"], ["instances.id"], name=op.f("fk_brains_instance_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_brains")),
         sa.UniqueConstraint(
-            "instance_id",
-            "phase",
-            "agent",
-            "snapshot",
-            "tag",
+            *("instance_id", "phase", "agent", "snapshot", "tag"),
             name=op.f("uq_brains_instance_id_phase_agent_snapshot_tag"),
         ),
     )
@@ -193,11 +189,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["phase_id"], ["phases.id"], name=op.f("fk_streams_phase_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_streams")),
         sa.UniqueConstraint(
-            "phase_id",
-            "kind",
-            "name",
-            "body_group",
-            "evaluation",
+            *("phase_id", "kind", "name", "body_group", "evaluation"),
             name=op.f("uq_streams_phase_id_kind_name_body_group_evaluation"),
         ),
     )
@@ -262,13 +254,7 @@ def upgrade() -> None:
             name=op.f("fk_outcomes_phase_id_worker_episode_evaluation"),
         ),
         sa.PrimaryKeyConstraint(
-            "phase_id",
-            "worker",
-            "episode",
-            "evaluation",
-            "agent_id",
-            "kind",
-            "name",
+            *("phase_id", "worker", "episode", "evaluation", "agent_id", "kind", "name"),
             name=op.f("pk_outcomes"),
         ),
     )
