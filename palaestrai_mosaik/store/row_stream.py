@@ -274,23 +274,19 @@ class RowStream:
     def _check_rows(self, rows: Any, vectors: Sequence[str], sizes: Mapping[str, int]) -> None:
         """Refuse rows of wrong shapes: ``vectors`` must be (n,), the matrices of ``sizes`` (n, size)."""
         count = len(rows.environment_episode)
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(vectors, (count,))
+        shapes |= {name: (count, size) for name, size in sizes.items()}
         try:
             _MAIN.pack(rows.worker, rows.episode)
-            wrong = [
-                (name, shape)
-                for name, shape in (
-                    *((name, (count,)) for name in vectors),
-                    *((name, (count, size)) for name, size in sizes.items()),
-                )
-                if getattr(rows, name).shape != shape
-            ]
-            if not wrong:
-                for name in self._owners:
-                    column = getattr(rows, name)
-                    if column.dtype != np.int32 and (column != column.astype(np.int32)).any():
-                        raise ValueError(f"{name} {column.tolist()} are no whole numbers of 32 bits")
+            for name, shape in shapes.items():
+                actual = getattr(rows, name).shape
+                if actual != shape:
+                    raise StoreError(
+                        f"{self._writer.folder.name}: {name} of shape {actual}, expected {shape}"
+                    )
+            for name in self._owners:
+                column = getattr(rows, name)
+                if column.dtype != np.int32 and (column != column.astype(np.int32)).any():
+                    raise ValueError(f"{name} {column.tolist()} are no whole numbers of 32 bits")
         except (struct.error, AttributeError, ValueError) as error:
             raise StoreError(f"{self._writer.folder.name}: cannot record these rows: {error}") from error
-        for name, shape in wrong:
-            actual = getattr(rows, name).shape
-            raise StoreError(f"{self._writer.folder.name}: {name} of shape {actual}, expected {shape}")
