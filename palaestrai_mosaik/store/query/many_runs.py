@@ -63,24 +63,18 @@ class ManyRunsQueries(Queries):
         errors: dict[int, str] = {}
         with self.database.reading() as session:
             for hashed, instances in executions(self._lookup, session, ordered, contents).items():
-                newest[hashed] = (
-                    [execution for execution in instances if execution.status == "finished"] or instances
-                )[-1]
+                finished = [instance for instance in instances if instance.status == "finished"]
+                newest[hashed] = (finished or instances)[-1]
             failed = [instance.id for instance in newest.values() if instance.status != "finished"]
             for chunk in in_chunks(failed):
                 failures = select(Failure).where(Failure.instance_id.in_(chunk)).order_by(Failure.id)
                 for failure in session.scalars(failures):
                     errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
-            rows = [
-                (
-                    hashed,
-                    instance.uid,
-                    status_of(instance),
-                    duration_of(instance),
-                    errors.get(instance.id),
-                )
-                for hashed, instance in ((hashed, newest[hashed]) for hashed in ordered if hashed in newest)
-            ]
+            rows = []
+            for hashed in ordered:
+                if (instance := newest.get(hashed)) is not None:
+                    ending = (status_of(instance), duration_of(instance), errors.get(instance.id))
+                    rows.append((hashed, instance.uid, *ending))
         return frame(rows, ("hash", "run", "status", "duration", "error")).astype({"duration": float})
 
     def agents_across(self, runs: Sequence[str], phase: int | str | None = None) -> pd.DataFrame:

@@ -374,24 +374,22 @@ def numbers_of(wanted: int | Sequence[int], count: int, what: str) -> tuple[int,
 
 
 def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, owner: str) -> list[BodyGroup]:
-    chosen: dict[int, set[int]] = {}
+    chosen: list[set[int]] = [set() for _ in groups]
     for item in _each(body, "body"):
         number = None if isinstance(item, str) else _number(item)
         if number is None and not isinstance(item, str):
             raise StoreError(f"body {item!r}: expected is a number or a label, or a list of them")
         exists = False
-        for i, group in enumerate(groups):
-            numbers = group.whole if number is None else (number,)
+        for group, numbers in zip(groups, chosen, strict=True):
             if group.name == item if number is None else number in group.whole:
-                chosen.setdefault(i, set()).update(numbers)
+                numbers.update(group.whole if number is None else (number,))
                 exists = True
         if not exists:
             raise _no_body(groups, item if number is None else number, owner)
     return [
-        groups[i]
-        if len(numbers) == len(groups[i].whole)
-        else replace(groups[i], numbers=tuple(sorted(numbers)))
-        for i, numbers in sorted(chosen.items())
+        group if len(numbers) == len(group.whole) else replace(group, numbers=tuple(sorted(numbers)))
+        for group, numbers in zip(groups, chosen, strict=True)
+        if numbers
     ]
 
 
