@@ -112,7 +112,7 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-#: version of the folder's format; older versions can be read as long as this module converts them
+#: version of the folder's format
 FORMAT = 1
 DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS = (
     "design.yml",

@@ -133,16 +133,12 @@ def _records(lines: Iterator[dict[str, str]] | csv.DictReader[str]) -> Iterator[
             line["asked"],
             line["told"],
             line["why"],
-            # older tables have no such column
-            int(line["retries"]) if line.get("retries") else None,
+            int(line["retries"]) if line["retries"] else None,
         )
 
 
 def _values(line: dict[str, str]) -> tuple[float, ...]:
-    if _VALUES in line:
-        # older tables have all objectives in this column
-        return tuple(map(float, line[_VALUES].split()))
-    cells = [cell for name, cell in line.items() if name.startswith(_VALUE.format(""))]
+    cells = [cell for name, cell in line.items() if name == _VALUES or name.startswith(_VALUE.format(""))]
     if not cells:
         raise KeyError(_VALUES)
     return tuple(float(cell) for cell in cells if cell)

@@ -86,7 +86,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 HEARTBEAT_INTERVAL = 30.0
 #: seconds after which the process of an untouched marker of another host is considered dead
 STALE_AFTER = 10 * HEARTBEAT_INTERVAL
-#: seconds by which the start of a process may differ from the value that an older release recorded
+#: seconds by which the recorded start of a process may differ, except on Linux
 _START_TOLERANCE = 2.0
 
 
@@ -320,6 +320,5 @@ def _read(path: Path, kind: type[JobRecord | Marker]) -> dict[str, Any] | None:
     if not isinstance(values, dict):
         return None
     types = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
-    # files of older releases lack the task
-    whole = values.keys() <= types.keys() and types.keys() - values.keys() <= {"task"}
-    return values if whole and all(isinstance(values[name], types[name]) for name in values) else None
+    is_whole = values.keys() == types.keys()
+    return values if is_whole and all(isinstance(values[name], types[name]) for name in values) else None

@@ -25,7 +25,7 @@ def decide_sobol(results: Results) -> Decision:
     """Decide whether the indices are precise enough, or double the number of blocks.
 
     Raises:
-        DocumentError: an earlier version drew the sample.
+        DocumentError: another version drew the sample.
     """
     spec, drawn = results.spec, results.folder.sample
     n = int(drawn.arguments["n"])
@@ -41,7 +41,7 @@ def decide_sobol(results: Results) -> Decision:
     if not np.array_equal(larger.unit[: len(drawn.unit)], drawn.unit):
         refuse(
             results.folder.path,
-            "an earlier version has drawn the rows of this folder, and this one draws others: they cannot be continued. "
+            "another version has drawn the rows of this folder, and this one draws others: they cannot be continued. "
             "Generate the design into another folder (-o), or leave until out",
         )
     return Decision(measured, sample=larger, drawn=len(larger.unit))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
@@ -12,7 +13,9 @@ from .models import Instance
 from .process import terminate
 from .query.runs import START_TOLERANCE, status_of
 from .run_lock import LOCK, recording_process
-from .store import Store
+
+if TYPE_CHECKING:
+    from .store import Store
 
 
 def cancel_run(store: Store, run: str) -> int:

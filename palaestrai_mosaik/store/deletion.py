@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
@@ -14,7 +15,9 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from .merge import remove_rows
 from .models import Description, Environment, Experiment, Instance, Phase, RunDocument
 from .query.runs import status_of
-from .store import Store
+
+if TYPE_CHECKING:
+    from .store import Store
 
 
 def delete_runs(

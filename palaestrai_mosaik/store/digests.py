@@ -31,13 +31,13 @@ _EPISODES = 2**48
 class Packed:
     """Rows of a stream: ``block`` (n, width) with ``heads`` (n,), a view of each row's header.
 
-    ``places`` (n,) are their bodies or incarnations, ``episodes`` (n,) their episodes of the
+    ``owners`` (n,) are their bodies or incarnations, ``episodes`` (n,) their episodes of the
     environment.
     """
 
     block: npt.NDArray[np.float64]
     heads: npt.NDArray[Any]
-    places: npt.NDArray[np.int32]
+    owners: npt.NDArray[np.int32]
     episodes: npt.NDArray[np.int32]
 
 
@@ -70,7 +70,7 @@ class RowDigest(Digest):
 
     def add(self, rows: Packed, states: Mapping[int, str]) -> None:
         """Update the digest with ``rows``; ``states`` has the JSON of some rows, in their order."""
-        keys = rows.heads["worker"] + rows.places.astype(np.int64) * _BODY
+        keys = rows.heads["worker"] + rows.owners.astype(np.int64) * _BODY
         later = np.flatnonzero(rows.episodes)
         self._add(keys, rows.block)
         if len(later):

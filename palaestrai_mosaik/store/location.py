@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from .database import Journal
+from .sqlite_files import Journal
 from .store import Store
 from .urls import absolute, is_database, shown
 
@@ -23,18 +23,18 @@ class StoreLocation:
     directory: str | None = None
 
     @classmethod
-    def of(cls, results: Path, given: str | Path | None = None) -> Self:
-        """Locate the store ``given``, or else the folder ``results``, which also holds the files of a database.
+    def of(cls, results: Path, store: str | Path | None = None) -> Self:
+        """Locate ``store``, or else the folder ``results``, which also holds the files of a database.
 
-        ``given`` is as for :class:`Store`.
+        ``store`` is as for :class:`Store`.
         """
         files = str(results.absolute())
-        if given is None:
+        if store is None:
             return cls(files)
-        if isinstance(given, str) and is_database(given):
+        if isinstance(store, str) and is_database(store):
             # it may be opened from another working directory
-            return cls(absolute(given), files)
-        return cls(str(Path(given).absolute()))
+            return cls(absolute(store), files)
+        return cls(str(Path(store).absolute()))
 
     def __repr__(self) -> str:
         return f"StoreLocation({self.shown!r}, {self.directory!r})"

@@ -17,21 +17,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Table, bindparam, create_engine, delete, func, insert, select, text
+from sqlalchemy import URL, ColumnElement, Table, bindparam, create_engine, delete, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
-from .database import HEAD, TIMEOUT, check_sqlite
+from .database import Database
 from .models import Base, Description, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
 from .phase_recorder import digests_of
 from .query.lookup import INSTANCES, in_chunks, inside
-from .recorder import MARKER, PENDING_MARKER
+from .recorder import MARKER
+from .schema import HEAD
 from .shared import SharedDescription, description_ids, document_id, experiment_id
-from .store import Store
+from .sqlite_files import TIMEOUT, check_sqlite
 from .verify import marker_damage
 
 #: the status of an instance whose process ended without recording an end
@@ -133,7 +134,7 @@ class StoreReader:
 
     @contextmanager
     def reading(self, directory: Path) -> Iterator[Session]:
-        """Open a session that reads the store in ``directory``, after an upgrade of an older schema.
+        """Open a session that reads the store in ``directory``, after an upgrade of an earlier schema.
 
         Raises :class:`StoreError` if it cannot be opened, and :class:`DamagedStore` if that is
         because of damage. Unqualified table names work, because the connection has no tables
@@ -145,7 +146,7 @@ class StoreReader:
         with self._engine.connect() as connection, Session(connection) as session:
             if not self._attach(session, file):
                 try:
-                    Store(directory, create=False).close()
+                    Database(URL.create("sqlite", database=str(file)), create=False).close()
                 except StoreError as error:
                     raise (DamagedStore(str(error)) if is_damage(error) else error) from error
                 if not self._attach(session, file):
@@ -361,34 +362,54 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
     if not directory.is_dir():
         raise DamagedStore(f"{directory} is missing")
     streams: dict[str, Any] = {}
-    described: dict[int, SharedDescription] = {}
+    with _damage_of_rows(directory):
+        instance = _instance_row(session, uid)
+        # a consumer replaces entries of the row
+        row_id, status = instance["id"], instance["status"]
+        yield _TABLES["instances"], [instance]
+        for name, rows in _owned_rows(session, row_id):
+            if name == "streams":
+                _check_streams(directory, rows)
+                streams |= {row["folder"]: row for row in rows if row["digest"] is not None}
+            yield _TABLES[name], rows
+    if status == "finished":
+        damage = marker_damage(directory, uid, digests_of(streams))
+        if damage is not None:
+            raise DamagedStore(damage)
+
+
+@contextmanager
+def _damage_of_rows(directory: Path) -> Iterator[None]:
+    """Raise :class:`DamagedStore` if reading the rows of ``directory`` fails because of their content."""
     try:
-        row = dict(session.execute(_INSTANCE, {"instance": uid}).mappings().one())
-        row_id, document = row["id"], row.pop("run_document_id")
-        row["document"] = dict(session.execute(_DOCUMENT, {"row_id": document}).mappings().one())
-        row["experiment"] = session.scalar(_EXPERIMENT, {"row_id": row.pop("experiment_id")})
-        row["status"] = LOST if row["status"] == "running" else row["status"]
-        yield _TABLES["instances"], [row]
-        for name, question in _OWNED.items():
-            result = session.execute(question, {"row_id": row_id})
-            while chunk := result.fetchmany(_ROWS):
-                rows = [dict(row._mapping) for row in chunk]
-                if name == "streams":
-                    _check_streams(directory, rows)
-                    streams |= {row["folder"]: row for row in rows if row["digest"] is not None}
-                for column in rows[0].keys() & set(DESCRIPTIONS):
-                    for row_ in rows:
-                        row_[column] = _description(session, row_[column], described)
-                yield _TABLES[name], rows
+        yield
     except (SQLAlchemyError, ValueError, TypeError) as error:  # an invalid date or JSON
         if isinstance(error, DBAPIError) and not is_damage(error):
             raise StoreError(f"the rows of {directory} cannot be read: {error.orig}") from error
         raise DamagedStore(f"the rows of {directory} are damaged: {error}") from error
-    # in older releases, a run that was killed right before it had its marker is complete
-    if row["status"] == "finished" and any((directory / name).exists() for name in (MARKER, PENDING_MARKER)):
-        damage = marker_damage(directory, uid, digests_of(streams))
-        if damage is not None:
-            raise DamagedStore(damage)
+
+
+def _instance_row(session: Session, uid: str) -> dict[str, Any]:
+    """Select the row of an instance, with its document and experiment instead of their ids."""
+    row = dict(session.execute(_INSTANCE, {"instance": uid}).mappings().one())
+    document = row.pop("run_document_id")
+    row["document"] = dict(session.execute(_DOCUMENT, {"row_id": document}).mappings().one())
+    row["experiment"] = session.scalar(_EXPERIMENT, {"row_id": row.pop("experiment_id")})
+    row["status"] = LOST if row["status"] == "running" else row["status"]
+    return row
+
+
+def _owned_rows(session: Session, instance: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield tables with rows that the instance owns, with descriptions instead of their ids."""
+    described: dict[int, SharedDescription] = {}
+    for name, question in _OWNED.items():
+        result = session.execute(question, {"row_id": instance})
+        while chunk := result.fetchmany(_ROWS):
+            rows = [dict(row._mapping) for row in chunk]
+            for column in rows[0].keys() & set(DESCRIPTIONS):
+                for row in rows:
+                    row[column] = _description(session, row[column], described)
+            yield name, rows
 
 
 def _description(

@@ -6,8 +6,7 @@ files: each is written under a temporary name and renamed. A reader that looks f
 it was killed.
 
 Each page of a part has a checksum, which every read verifies: without it, most
-damage would be read as other numbers. Parts of older releases have none; their digest in the
-database replaces it (see :mod:`.verify`).
+damage would be read as other numbers.
 
 Rows since the last part are in an open part (:mod:`.open_parts`), which is read with the others
 until the phase has ended.
@@ -259,9 +258,9 @@ def _refuse_large(path: Path, metadata: Any) -> None:
         raise _too_large(path, f"{rows:,} rows of {columns:,} columns, {whole:,} bytes")
 
 
-def _too_large(path: Path, found: str) -> StoreError:
+def _too_large(path: Path, content: str) -> StoreError:
     return StoreError(
-        f"{path} is not read: it holds {found}; a part has at most {_MOST_ROWS:,} rows, {_MOST_NUMBERS // 8:,} numbers and "
+        f"{path} is not read: it holds {content}; a part has at most {_MOST_ROWS:,} rows, {_MOST_NUMBERS // 8:,} numbers and "
         f"{MOST_BYTES:,} bytes"
     )
 
@@ -285,8 +284,6 @@ def open_parts(paths: Sequence[Path]) -> Any:
     import pyarrow.parquet as pq
 
     rows = _open_rows(paths[-1])
-    if rows is not None:
-        rows = rows.drop_columns([name for name in rows.schema.names if name == "wall"])
     whole = [str(_closed(path)) for path in (paths if rows is None else paths[:-1])]
     with damage_reported(paths):
         for name in whole:
@@ -294,22 +291,30 @@ def open_parts(paths: Sequence[Path]) -> Any:
         # dictionaries: a repeated text takes its bytes only once
         schema = pq.read_schema(whole[0]) if whole else ()
         texts = [field.name for field in schema if _is_text(field.type)]
-        form = ds.ParquetFileFormat(
-            read_options=ds.ParquetReadOptions(dictionary_columns=texts),
-            default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True),
-        )
-        datasets = [ds.dataset(whole, format=form)] if whole else []
-        if rows is not None:
-            for i, name in enumerate(rows.schema.names):
-                if name in texts:
-                    rows = rows.set_column(i, name, rows.column(i).dictionary_encode())
-        for dataset in datasets:
+        datasets = []
+        if whole:
+            form = ds.ParquetFileFormat(
+                read_options=ds.ParquetReadOptions(dictionary_columns=texts),
+                default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True),
+            )
+            dataset = ds.dataset(whole, format=form)
             # the scan reuses this metadata
             for fragment in dataset.get_fragments():
                 fragment.ensure_complete_metadata()
                 _refuse_large(Path(fragment.path), fragment.metadata)
-        datasets += [ds.dataset(rows)] if rows is not None else []
+            datasets.append(dataset)
+        if rows is not None:
+            datasets.append(ds.dataset(_like_parts(rows, texts)))
         return datasets[0] if len(datasets) == 1 else ds.dataset(datasets)
+
+
+def _like_parts(rows: pa.Table, texts: Sequence[str]) -> pa.Table:
+    """Give the rows of an open part the columns of parts: no wall-clock times, dictionaries of ``texts``."""
+    rows = rows.drop_columns([name for name in rows.schema.names if name == "wall"])
+    for i, name in enumerate(rows.schema.names):
+        if name in texts:
+            rows = rows.set_column(i, name, rows.column(i).dictionary_encode())
+    return rows
 
 
 @contextmanager

@@ -76,12 +76,26 @@ class PhaseRecorder:
         return self._streams_of(evaluation).agent(name, group)
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
-        """Return the stream of the environment ``uid``, or that of its evaluation episodes, always the same object."""
+        """Return the stream of an environment, always the same object.
+
+        Args:
+            uid: uid of the environment.
+            evaluation: the stream of its evaluation episodes.
+
+        Raises:
+            StoreError: there is no such environment.
+        """
         return self._streams_of(evaluation).environment(uid)
 
     def frames(self, uid: str, evaluation: bool = False) -> FrameStream:
-        """Return the stream of frames of the environment ``uid``, or that of its evaluation episodes, always the same
-        object.
+        """Return the stream of frames of an environment, always the same object.
+
+        Args:
+            uid: uid of the environment.
+            evaluation: the stream of its evaluation episodes.
+
+        Raises:
+            StoreError: there is no such environment with frames.
         """
         return self._streams_of(evaluation).frames(uid)
 
@@ -112,6 +126,9 @@ class PhaseRecorder:
         """Record the world of the phase: plain data, which runs with the same world share.
 
         It is committed with the first episodes, or after a second if the first takes longer.
+
+        Args:
+            data: the graph of the world's simulators, entities and connections.
         """
         self._world = SharedDescription.of(WORLD, dict(data))
 
@@ -158,7 +175,14 @@ class PhaseRecorder:
             self._commit_episodes()
 
     def finish(self, reason: str) -> None:
-        """Write all that is still in memory; ``reason`` says why the phase ended."""
+        """Write all that is still in memory, and record the end of the phase.
+
+        Args:
+            reason: why the phase ended.
+
+        Raises:
+            StoreError: the phase is finished already, or the data cannot be written.
+        """
         if self.finished:
             raise StoreError(f"phase {self._index} is finished already")
         self.finished = True

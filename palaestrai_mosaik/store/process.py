@@ -16,20 +16,21 @@ from pathlib import Path
 
 import psutil
 
-#: a greater start is a Unix time: no system has been up for thirty years
-_UNIX = 1e9
 #: the index of the start in ``/proc/<pid>/stat``, after the process's name in parentheses
 _START = 19
 
 
-def process_started() -> float:
-    """Return the start of this process, for :func:`still_runs`.
+def process_started(pid: int | None = None) -> float:
+    """Return the start of the process ``pid`` of this host, or of this process, for :func:`still_runs`.
 
     In seconds since the boot on Linux, as Unix time elsewhere.
     """
-    if sys.platform == "linux":
-        return _since_boot(os.getpid())
-    return psutil.Process().create_time()
+    if sys.platform != "linux":
+        return psutil.Process(pid).create_time()
+    stat = Path(f"/proc/{os.getpid() if pid is None else pid}/stat").read_bytes()
+    # the name may hold anything, parentheses too
+    ticks = int(stat[stat.rindex(b")") + 1 :].split()[_START])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def still_runs(pid: int, started: float, tolerance: float) -> bool:
@@ -37,16 +38,14 @@ def still_runs(pid: int, started: float, tolerance: float) -> bool:
 
     Args:
         pid: its id.
-        started: a result of :func:`process_started`, or a Unix time (of older releases).
+        started: a result of :func:`process_started`.
         tolerance: seconds by which Unix times may differ: adjusting the clock changes the reported start.
     """
+    if sys.platform == "linux":
+        tolerance = 0.5 / os.sysconf("SC_CLK_TCK")
     try:
-        process = psutil.Process(pid)
-        if started < _UNIX and sys.platform == "linux":
-            same = abs(_since_boot(pid) - started) < 0.5 / os.sysconf("SC_CLK_TCK")
-        else:
-            same = abs(process.create_time() - started) < tolerance
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        is_same = abs(process_started(pid) - started) < tolerance
+        return is_same and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
         return False
     except (psutil.AccessDenied, PermissionError):  # it exists, but its owner is hidden
@@ -88,10 +87,3 @@ def terminate(pid: int, started: float, tolerance: float, is_meant: Callable[[],
         if handle is not None:
             os.close(handle)
     return True
-
-
-def _since_boot(pid: int) -> float:
-    stat = Path(f"/proc/{pid}/stat").read_bytes()
-    # the name may hold anything, parentheses too
-    ticks = int(stat[stat.rindex(b")") + 1 :].split()[_START])
-    return ticks / os.sysconf("SC_CLK_TCK")

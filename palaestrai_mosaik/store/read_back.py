@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
@@ -15,7 +16,9 @@ from palaestrai_mosaik.text import listed
 
 from .database import Database
 from .merge import check_rows, instance_states
-from .store import Store
+
+if TYPE_CHECKING:
+    from .store import Store
 
 #: the prefix of messages with an error of :func:`check_recorded`
 NOT_READ_BACK = "what was recorded cannot be read back"

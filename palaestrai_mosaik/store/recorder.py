@@ -158,13 +158,23 @@ class InstanceRecorder:
         """Flush the memory, and return the state of the recording as plain JSON data.
 
         :meth:`Store.resume_run` continues from here.
+
+        Raises:
+            StoreError: the run is finished, or the data cannot be written.
         """
         self._refuse_if_finished()
         phases = [*self._marked.values(), *(phase.mark() for phase in self._phases)]
         return {"instance": self.uid, "warnings": self._count_warnings(), "phases": phases}
 
     def warning(self, text: str) -> None:
-        """Record a warning."""
+        """Record a warning.
+
+        Args:
+            text: its text; a very long one is abridged.
+
+        Raises:
+            StoreError: the database cannot be written to.
+        """
         text, time = abridge(text), utc_now()
 
         def write(session: Session) -> bool:

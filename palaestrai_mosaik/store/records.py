@@ -81,10 +81,10 @@ class BodyRecord:
     incarnations: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        places = self.incarnations
-        if places is not None and (not places or len(places) != self.count != 1):
+        numbers = self.incarnations
+        if numbers is not None and (not numbers or len(numbers) != self.count != 1):
             raise StoreError(
-                f"group {self.group}: {len(places)} incarnations for {self.count} bodies; expected is one for each"
+                f"group {self.group}: {len(numbers)} incarnations for {self.count} bodies; expected is one for each"
             )
 
 

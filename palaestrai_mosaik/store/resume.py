@@ -211,6 +211,7 @@ def _reopen(session: Session, row_id: int, phase: Mapping[str, Any]) -> None:
 
 
 def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, Any]) -> None:
+    """Remove the files that were written after the mark."""
     root = directory / TRAJECTORIES
     names = {f"phase-{phase['phase']}": phase for phase in mark["phases"]}
     for phase_folder in root.glob("phase-*"):
@@ -223,8 +224,13 @@ def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, 
             files.remove_tree(root / name / EVALUATION)
         for relative, state in phase["streams"].items():
             folder = inside(directory, relative)
-            folders = [folder, wall_folder(folder)] if kinds[relative] == "agent" else [folder]
-            for stream_folder in folders:
-                surplus = [part for part in part_files(stream_folder) if part_number(part) >= state["parts"]]
-                for part in (*surplus, *open_part_files(stream_folder), *stream_folder.glob("*.tmp")):
-                    files.remove(part)
+            _remove_parts(folder, state["parts"])
+            if kinds[relative] == "agent":
+                _remove_parts(wall_folder(folder), state["parts"])
+
+
+def _remove_parts(folder: Path, count: int) -> None:
+    """Remove all parts but the first ``count``, open parts and temporary files."""
+    surplus = [part for part in part_files(folder) if part_number(part) >= count]
+    for part in (*surplus, *open_part_files(folder), *folder.glob("*.tmp")):
+        files.remove(part)

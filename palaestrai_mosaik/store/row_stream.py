@@ -107,7 +107,7 @@ class RowStream:
         header: Header,
         values: Sequence[str],
         on_look: Callable[[], None],
-        place: str,
+        owner: str,
     ):
         self._writer = writer
         self._on_look = on_look
@@ -126,10 +126,10 @@ class RowStream:
         self._bytes = self._block.data.cast("B")
         # each row's owner, and the episode of its environment
         self._owners = {
-            place: np.zeros(capacity, dtype="<i4"),
+            owner: np.zeros(capacity, dtype="<i4"),
             "environment_episode": np.zeros(capacity, dtype="<i4"),
         }
-        self._place, self._own_episode = (column.data for column in self._owners.values())
+        self._owner, self._owner_episode = (column.data for column in self._owners.values())
         heads = header.of(self._block)
         #: the columns of a row apart from its floats, each with the block's capacity
         self._fields = {name: heads[name] for name in header.names} | self._owners
@@ -255,8 +255,8 @@ class RowStream:
 
     def _whole_digest(self) -> RowDigest:
         block, digest = self._block[: self._filled], self._digest.copy()
-        places, episodes = (column[: self._filled] for column in self._owners.values())
-        digest.add(Packed(block, self._header.of(block), places, episodes), self._states)
+        owners, episodes = (column[: self._filled] for column in self._owners.values())
+        digest.add(Packed(block, self._header.of(block), owners, episodes), self._states)
         return digest
 
     def _columns(self) -> dict[str, pa.Array]:
@@ -274,23 +274,19 @@ class RowStream:
     def _check_rows(self, rows: Any, vectors: Sequence[str], sizes: Mapping[str, int]) -> None:
         """Refuse rows of wrong shapes: ``vectors`` must be (n,), the matrices of ``sizes`` (n, size)."""
         count = len(rows.environment_episode)
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(vectors, (count,))
+        shapes |= {name: (count, size) for name, size in sizes.items()}
         try:
             _MAIN.pack(rows.worker, rows.episode)
-            wrong = [
-                (name, shape)
-                for name, shape in (
-                    *((name, (count,)) for name in vectors),
-                    *((name, (count, size)) for name, size in sizes.items()),
-                )
-                if getattr(rows, name).shape != shape
-            ]
-            if not wrong:
-                for name in self._owners:
-                    column = getattr(rows, name)
-                    if column.dtype != np.int32 and (column != column.astype(np.int32)).any():
-                        raise ValueError(f"{name} {column.tolist()} are no whole numbers of 32 bits")
+            for name, shape in shapes.items():
+                actual = getattr(rows, name).shape
+                if actual != shape:
+                    raise StoreError(
+                        f"{self._writer.folder.name}: {name} of shape {actual}, expected {shape}"
+                    )
+            for name in self._owners:
+                column = getattr(rows, name)
+                if column.dtype != np.int32 and (column != column.astype(np.int32)).any():
+                    raise ValueError(f"{name} {column.tolist()} are no whole numbers of 32 bits")
         except (struct.error, AttributeError, ValueError) as error:
             raise StoreError(f"{self._writer.folder.name}: cannot record these rows: {error}") from error
-        for name, shape in wrong:
-            actual = getattr(rows, name).shape
-            raise StoreError(f"{self._writer.folder.name}: {name} of shape {actual}, expected {shape}")

@@ -28,7 +28,7 @@ from palaestrai_mosaik.locations import DEFAULT_STORE, default_store
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.text import count
 
-from .database import Database, Journal, MissingStoreError
+from .database import Database, MissingStoreError
 from .models import Instance
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
@@ -46,6 +46,7 @@ from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
 from .resume import resume
 from .shared import document_id, experiment_id
+from .sqlite_files import Journal
 from .urls import absolute, is_database, shown
 
 logger = logging.getLogger(__name__)
@@ -85,10 +86,35 @@ def _answered_by(part: str, method: Callable[Concatenate[Any, P], T]) -> Callabl
     return ask
 
 
+def _open_in_folder(directory: Path, create: bool, journal: Journal, read_only: bool) -> Database:
+    """Open the database in the folder of a store; create both if needed."""
+    if not _is_utf_8(str(directory)):
+        # neither SQLAlchemy nor pyarrow takes such a name
+        raise StoreError(f"the name of the store's folder is not UTF-8: {str(directory)!r}; choose another")
+    if directory.exists() and not directory.is_dir():
+        raise StoreError(f"the store {directory} is a file, not a directory")
+    if create and not read_only:
+        try:
+            files.make_folder(directory, parents=True)
+        except OSError as error:
+            raise StoreError(f"cannot make the store {directory}: {error}") from error
+    url = URL.create("sqlite", database=str(directory / "store.db"))
+    without = _runs_without_database(directory)
+    try:
+        database = Database(url, create=create, journal=journal, read_only=read_only)
+    except MissingStoreError as error:
+        if not without:
+            raise
+        raise MissingStoreError(f"{error}, but {without}; {_RESTORE}") from error
+    if without:
+        logger.warning("%s had no database, but %s; a new one was made", directory, without)
+    return database
+
+
 class Store:
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
-    Many processes may write to one store at the same time. A store of an older release is upgraded.
+    Many processes may write to one store at the same time. A store with an earlier schema is upgraded.
 
     Args:
         location: a directory, which holds ``store.db`` and ``instances/``; the SQLAlchemy URL of a database;
@@ -128,28 +154,7 @@ class Store:
                 )
             self.directory = _trusted(location)
             self._location = str(self.directory)
-            if not _is_utf_8(self._location):
-                # neither SQLAlchemy nor pyarrow takes such a name
-                raise StoreError(
-                    f"the name of the store's folder is not UTF-8: {self._location!r}; choose another"
-                )
-            if self.directory.exists() and not self.directory.is_dir():
-                raise StoreError(f"the store {self.directory} is a file, not a directory")
-            if create and not read_only:
-                try:
-                    files.make_folder(self.directory, parents=True)
-                except OSError as error:
-                    raise StoreError(f"cannot make the store {self.directory}: {error}") from error
-            url = URL.create("sqlite", database=str(self.directory / "store.db"))
-            without = _runs_without_database(self.directory)
-            try:
-                self.database = Database(url, create=create, journal=journal, read_only=read_only)
-            except MissingStoreError as error:
-                if not without:
-                    raise
-                raise MissingStoreError(f"{error}, but {without}; {_RESTORE}") from error
-            if without:
-                logger.warning("%s had no database, but %s; a new one was made", self.directory, without)
+            self.database = _open_in_folder(self.directory, create, journal, read_only)
         logger.debug("store %s opened, files in %s", self.database.name, self.directory)
         #: finds runs by name; shared by the queries
         self.lookup = Lookup(self.database, self.directory)

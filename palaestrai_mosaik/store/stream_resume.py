@@ -101,12 +101,8 @@ def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallb
         texts = table["state"].to_pylist() if "state" in present else []
         states = {row: text for row, text in enumerate(texts) if text is not None}
         owner = "body" if "body" in present else "incarnation"
-        # older releases lack the two columns
-        places, episodes = (
-            table[name].to_numpy() if name in present else np.zeros(table.num_rows, dtype=np.int32)
-            for name in (owner, "environment_episode")
-        )
-        digest.add(Packed(block, heads, places, episodes), states)
+        owners, episodes = (table[name].to_numpy() for name in (owner, "environment_episode"))
+        digest.add(Packed(block, heads, owners, episodes), states)
         rows += table.num_rows
         counted.end()
     return ResumedRows(rows, parts, digest, values)

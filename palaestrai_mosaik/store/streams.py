@@ -117,8 +117,8 @@ class AgentStream(RowStream):
                 raise ValueError("wrong number of values")  # numpy would repeat a single one
             if self._proposes is (proposed is None):
                 raise ValueError(self._wrong_proposal())
-            self._place[row] = body
-            self._own_episode[row] = environment_episode
+            self._owner[row] = body
+            self._owner_episode[row] = environment_episode
             self._struct.pack_into(
                 self._bytes,
                 row * self._row_bytes,
@@ -144,7 +144,14 @@ class AgentStream(RowStream):
         self._filled = row + 1
 
     def append_rows(self, rows: AgentRows) -> None:
-        """Record the rows of several bodies, like one :meth:`append` per body."""
+        """Record the rows of several bodies, like one :meth:`append` per body.
+
+        Args:
+            rows: the rows, one per body of this group that acted.
+
+        Raises:
+            StoreError: the rows have other shapes than the record of the group, or cannot be written.
+        """
         if self._proposes is (rows.proposed is None):
             raise StoreError(f"{self.folder.name}: cannot record these rows: {self._wrong_proposal()}")
         self._check_rows(rows, _AGENT_COLUMNS, self._matrices)
@@ -234,8 +241,8 @@ class EnvironmentStream(RowStream):
         try:
             if (len(readings), len(rewards)) != self._sizes:
                 raise ValueError("wrong number of values")  # numpy would repeat a single one
-            self._place[row] = incarnation
-            self._own_episode[row] = environment_episode
+            self._owner[row] = incarnation
+            self._owner_episode[row] = environment_episode
             self._struct.pack_into(
                 self._bytes, row * self._row_bytes, step, time, episode, worker, terminated, truncated
             )
@@ -249,7 +256,14 @@ class EnvironmentStream(RowStream):
         self._filled = row + 1
 
     def append_rows(self, rows: EnvironmentRows) -> None:
-        """Record the states of several incarnations, like one :meth:`append` per incarnation."""
+        """Record the states of several incarnations, like one :meth:`append` per incarnation.
+
+        Args:
+            rows: the states, one per incarnation.
+
+        Raises:
+            StoreError: the states have other shapes than the record of the environment, or cannot be written.
+        """
         self._check_rows(rows, _ENVIRONMENT_COLUMNS, self._matrices)
         self._append(
             {name: getattr(rows, name) for name in ("worker", "episode", "time", "step")},

@@ -16,10 +16,11 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import and_, select, update
@@ -105,58 +106,97 @@ def verify(
     return store.database.repeat(lambda _: _verify(store, store.find_run(run), outcomes, progress))
 
 
+class _Findings:
+    """Sentences about the files of an instance: damaged ones, and ones that cannot be read."""
+
+    def __init__(self) -> None:
+        self.damage: list[str] = []
+        self.unread: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.damage or self.unread)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Note an error instead of raising it."""
+        try:
+            yield
+        except UnreadableError as error:
+            self.unread.append(str(error))
+        except StoreError as error:
+            self.damage.append(str(error))
+
+
+class _StreamRow(NamedTuple):
+    """The row of a stream in the database; before the phase has ended, ``rows`` is ``None``."""
+
+    folder: str
+    kind: str
+    rows: int | None
+    parts: Any
+    digest: str | None
+
+    @property
+    def part_count(self) -> int:
+        """The number of parts, or 0 if it is unknown."""
+        return int(self.parts) if self.rows is not None and hasattr(self.parts, "__index__") else 0
+
+
 def _verify(store: Store, uid: str, outcomes: bool, progress: ProgressCallback | None) -> Verified:
+    findings = _Findings()
     with store.database.reading() as session:
         where = select(Instance, RunDocument.uid).join(RunDocument).where(Instance.uid == uid)
         instance, document = session.execute(where).one()
         status = status_of(instance)
-        damage: list[str] = []
-        brains = select(StoredBrain.agent, StoredBrain.phase, StoredBrain.sha256, StoredBrain.dump)
-        for agent, phase, digest, dump in session.execute(
-            brains.where(StoredBrain.instance_id == instance.id)
-        ):
-            if hashlib.sha256(dump).hexdigest() != digest:
-                damage.append(f"a dump of the brain of {agent!r} in phase {phase} is damaged")
-        damage += _damage_of_descriptions(session, instance.id)
+        findings.damage += _damage_of_stored_brains(session, instance.id)
+        findings.damage += _damage_of_descriptions(session, instance.id)
     directory = store.instance_directory(uid)
     if not os.path.isdir(directory):
-        return Verified(uid, document, status, 0, tuple(damage), (f"{directory} is not there",), absent=True)
-    table = store.streams(uid)
-    streams = table[table["kind"] != "wall"][["folder", "kind", "rows", "parts", "digest"]]
+        unread = (f"{directory} is not there",)
+        return Verified(uid, document, status, 0, tuple(findings.damage), unread, absent=True)
+    streams = _stream_rows(store, uid)
+    outcomes = outcomes and status == "finished"
+    again = [stream for stream in streams if outcomes and stream.kind == "agent"]
+    counted = PartsProgress(progress, sum(stream.part_count for stream in (*streams, *again)))
     total = 0
-    unread: list[str] = []
-    recorded_streams: dict[str, dict[str, Any]] = {}
-    known_parts = streams["parts"].where(streams["rows"].notna()).fillna(0).astype(int)
-    again = known_parts[streams["kind"] == "agent"] if outcomes and status == "finished" else known_parts[:0]
-    counted = PartsProgress(progress, int(known_parts.sum() + again.sum()))
-    for folder, kind, rows, parts, digest in streams.itertuples(index=False):
-        ended = hasattr(rows, "__index__")
-        recorded_streams[folder] = {"rows": rows if ended else None, "digest": digest}
-        if not ended and status == "running":
+    for stream in streams:
+        if stream.rows is None and status == "running":
             continue
-        try:
-            recorded = (int(rows), parts, digest) if ended else None
-            total += _read(inside(directory, folder), kind, recorded, counted)
-            counted.end(int(parts) if ended and hasattr(parts, "__index__") else 0)
-        except UnreadableError as error:
-            unread.append(str(error))
-        except StoreError as error:
-            damage.append(str(error))
+        with findings.collecting():
+            total += _read(inside(directory, stream.folder), stream, counted)
+            counted.end(stream.part_count)
     if status == "finished":
-        try:
-            wrong = marker_damage(directory, uid, digests_of(recorded_streams))
-            damage += [] if wrong is None else [wrong]
-        except UnreadableError as error:
-            unread.append(str(error))
+        digests = digests_of({stream.folder: stream._asdict() for stream in streams})
+        with findings.collecting():
+            damage = marker_damage(directory, uid, digests)
+            findings.damage += [] if damage is None else [damage]
     if status != "running":
         for path in _dumps(directory):
-            try:
-                damage += _damage_of_dump(path)
-            except OSError as error:
-                unread.append(f"{path} cannot be read: {error.strerror}")
-    if outcomes and status == "finished" and not (damage or unread):
-        damage += _other_outcomes(store, uid, counted)
-    return Verified(uid, document, status, total, tuple(damage), tuple(unread))
+            with findings.collecting():
+                findings.damage += _damage_of_dump(path)
+    if outcomes and not findings:
+        findings.damage += _other_outcomes(store, uid, counted)
+    return Verified(uid, document, status, total, tuple(findings.damage), tuple(findings.unread))
+
+
+def _stream_rows(store: Store, uid: str) -> list[_StreamRow]:
+    """Select the streams of the instance, but those of wall-clock times."""
+    table = store.streams(uid)
+    columns = table[table["kind"] != "wall"][list(_StreamRow._fields)]
+    return [
+        _StreamRow(folder, kind, int(rows) if hasattr(rows, "__index__") else None, parts, digest)
+        for folder, kind, rows, parts, digest in columns.itertuples(index=False)
+    ]
+
+
+def _damage_of_stored_brains(session: Session, instance: int) -> Iterator[str]:
+    """Yield a sentence for each dump of a brain in the database that differs from its SHA-256."""
+    columns = (StoredBrain.agent, StoredBrain.phase, StoredBrain.sha256, StoredBrain.dump)
+    for agent, phase, digest, dump in session.execute(
+        select(*columns).where(StoredBrain.instance_id == instance)
+    ):
+        if hashlib.sha256(dump).hexdigest() != digest:
+            yield f"a dump of the brain of {agent!r} in phase {phase} is damaged"
 
 
 def _damage_of_descriptions(session: Session, instance: int) -> Iterator[str]:
@@ -181,30 +221,24 @@ def _damage_of_descriptions(session: Session, instance: int) -> Iterator[str]:
                 yield f"the {kind} of phase {phase} is damaged"
 
 
-def _read(
-    folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None, progress: ProgressCallback
-) -> int:
-    """Count the rows of a stream.
-
-    ``recorded``: the number of rows and parts, and the digest, if the phase has ended. Raises :class:`StoreError`
-    if the rows differ from that.
-    """
-    number = len(whole_parts(folder, None if recorded is None else recorded[1]))
+def _read(folder: Path, stream: _StreamRow, progress: ProgressCallback) -> int:
+    """Count the rows of a stream. Raises :class:`StoreError` if they differ from its row in the database."""
+    has_ended = stream.rows is not None
+    number = len(whole_parts(folder, stream.parts if has_ended else None))
     try:
-        kept = read_kept(kind, folder, number, None if recorded is None else progress)
+        kept = read_kept(stream.kind, folder, number, progress if has_ended else None)
     except (KeyError, ValueError) as error:
         raise StoreError(f"{folder} is damaged: its parts have other columns ({error})") from error
-    if recorded is None:
+    if not has_ended:
         return kept.rows
-    expected, _, digest = recorded
     counts = {folder: kept.rows}
-    if kind == "agent":
+    if stream.kind == "agent":
         walls = wall_folder(folder)
         counts[walls] = count_rows(walls, number)
     for path, count in counts.items():
-        if count != expected:
-            raise StoreError(f"{path} is damaged: it holds {count} rows, {expected} were recorded")
-    if digest is not None and kept.digest.hexdigest() != digest:
+        if count != stream.rows:
+            raise StoreError(f"{path} is damaged: it holds {count} rows, {stream.rows} were recorded")
+    if stream.digest is not None and kept.digest.hexdigest() != stream.digest:
         raise StoreError(f"{folder} is damaged: its parts hold other values than were recorded")
     return kept.rows
 
@@ -245,8 +279,11 @@ def _dumps(directory: Path) -> list[Path]:
 
 
 def _damage_of_dump(path: Path) -> Iterator[str]:
-    """Yield a sentence if the dump file of a brain differs from its SHA-256. Raises ``OSError``."""
-    head, _, dump = files.read_bytes(path).partition(b"\n")
+    """Yield a sentence if the dump file of a brain differs from its SHA-256. Raises :class:`UnreadableError`."""
+    try:
+        head, _, dump = files.read_bytes(path).partition(b"\n")
+    except OSError as error:
+        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from error
     written = _DUMP_HEAD.fullmatch(head)
     if written is None or hashlib.sha256(dump).hexdigest() != written[1].decode():
         yield f"{path} is damaged: it does not have the SHA-256 with which a brain's dump begins"
@@ -258,43 +295,52 @@ _Value = tuple[int, str, bool, int, int, str]
 
 def _other_outcomes(store: Store, uid: str, counted: PartsProgress) -> Iterator[str]:
     """Yield a sentence for each sum or mean of an episode that differs from its steps."""
+    recorded, orphans = _recorded_outcomes(store, uid)
+    for orphan in orphans:
+        yield f"the database has outcomes of {_episode(*orphan)}, and not the episode itself"
+    steps = _sums_of_steps(store, uid, counted)
+    for value in sorted(steps.keys() | recorded.keys(), key=_sort_key):
+        sum_, mean = recorded.get(value, (math.nan, math.nan))
+        total, count, size = steps.get(value, (0.0, 0.0, 0.0))
+        if count:
+            # both infinite, or NaN because of infinities, or close
+            is_same = all(_close(moment, total, _ROUNDING * size) for moment in (sum_, mean * count))
+        else:
+            is_same = math.isnan(sum_)
+        if not is_same:
+            yield (
+                f"the database has the sum {sum_} and the mean {mean} of {value[5]} of {_episode(*value[:5])}; its steps "
+                f"give the sum {total}, the mean {total / (count or 1)}"
+            )
+
+
+def _recorded_outcomes(
+    store: Store, uid: str
+) -> tuple[dict[_Value, tuple[float, float]], list[tuple[Any, ...]]]:
+    """Select sum and mean of each outcome, and the keys of those without an episode."""
     columns = (Phase.number, Agent.name, Outcome.evaluation, Outcome.worker, Outcome.episode)
     values = (Outcome.kind, Outcome.name, Outcome.sum, Outcome.mean, Episode.phase_id)
     shared = ("phase_id", "worker", "episode", "evaluation")
     of_episode = and_(*(getattr(Episode, name) == getattr(Outcome, name) for name in shared))
     query = select(*columns, *values).select_from(Outcome).join(Agent).outerjoin(Episode, of_episode)
-    query = query.join(Phase, Phase.id == Outcome.phase_id).join(Instance)
+    query = query.join(Phase, Phase.id == Outcome.phase_id).join(Instance).where(Instance.uid == uid)
     recorded: dict[_Value, tuple[float, float]] = {}
+    orphans: list[tuple[Any, ...]] = []
     with store.database.reading() as session:
-        for *key, kind, name, total, mean, phase_id in session.execute(query.where(Instance.uid == uid)):
+        for *key, kind, name, total, mean, phase_id in session.execute(query):
             if phase_id is None:
-                yield f"the database has outcomes of {_episode(*key)}, and not the episode itself"
+                orphans.append(tuple(key))
             column = "objective" if kind == "objective" else f"reward.{name}"
-            # null counts as NaN, and so does a value that is not a number
-            moments = tuple(
-                moment if isinstance(moment, int | float) else math.nan for moment in (total, mean)
-            )
-            recorded[*key, column] = moments  # type: ignore[assignment]
-    steps = _sums_of_steps(store, uid, counted)
-    nothing = (math.nan, math.nan)
-    for value in sorted(steps.keys() | recorded.keys(), key=_place):
-        sum_, mean = recorded.get(value, nothing)
-        total, count, size = steps.get(value, (0.0, 0.0, 0.0))
-        if count:
-            limit = _ROUNDING * size
-            # both infinite, or NaN because of infinities, or close
-            if all(_close(moment, total, limit) for moment in (sum_, mean * count)):
-                continue
-        elif math.isnan(sum_):
-            continue
-        *key, column = value
-        yield (
-            f"the database has the sum {sum_} and the mean {mean} of {column} of {_episode(*key)}; its steps "
-            f"give the sum {total}, the mean {total / (count or 1)}"
-        )
+            recorded[*key, column] = _as_number(total), _as_number(mean)
+    return recorded, orphans
 
 
-def _place(value: Iterable[Any]) -> list[tuple[str, Any]]:
+def _as_number(value: Any) -> float:
+    """Return ``value``, or NaN if it is null or no number."""
+    return value if isinstance(value, int | float) else math.nan
+
+
+def _sort_key(value: Iterable[Any]) -> list[tuple[str, Any]]:
     """Build a sort key; an edited database may have text instead of numbers."""
     return [("" if isinstance(part, int | float) else type(part).__name__, part) for part in value]
 

@@ -7,7 +7,6 @@ import os
 import time
 from dataclasses import replace
 
-import psutil
 import pytest
 from execution.folders import make_folder, markers
 from support.waiting import meanwhile, until
@@ -16,6 +15,7 @@ from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.execution import InlineExecutor, JobRecord, claim
 from palaestrai_mosaik.execution.job import STALE_AFTER, Job, Marker, now
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.process import process_started
 
 #: no process has this number
 NOBODY = 2**22 + 1
@@ -108,8 +108,8 @@ def test_whose_place_is_taken(job, host, task, silent, taken):
 
 
 def test_a_process_that_lives_keeps_its_run(job):
-    parent = psutil.Process().ppid()
-    other = replace(marker_of(job), pid=parent, pid_started=psutil.Process(parent).create_time())
+    parent = os.getppid()
+    other = replace(marker_of(job), pid=parent, pid_started=process_started(parent))
     other.write(job.marker)
     os.utime(job.marker, (0, 0))
     assert claim.claim(job) is None

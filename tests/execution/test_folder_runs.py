@@ -33,6 +33,7 @@ from palaestrai_mosaik.execution import (
 )
 from palaestrai_mosaik.execution.job import Marker
 from palaestrai_mosaik.execution.processes import SpawnLauncher
+from palaestrai_mosaik.store.process import process_started
 
 DUMMY = "palaestrai_mosaik.agent.library.dummy"
 FINISHED, FAILED, INTERRUPTED = RunStatus.FINISHED, RunStatus.FAILED, RunStatus.INTERRUPTED
@@ -333,10 +334,10 @@ def test_two_signals_kill_what_does_not_end(tmp_path):
 def test_a_marker_of_a_process_that_is_gone_or_another_one_is_dead(tmp_path):
     mine = psutil.Process()
     common = {"run": "r", "hash": "h", "attempt": 1, "started": "2020-01-01T00:00:00+00:00"}
-    here = {"host": os.uname().nodename, "pid": mine.pid, "pid_started": mine.create_time()}
+    here = {"host": os.uname().nodename, "pid": mine.pid, "pid_started": process_started()}
     assert Marker(**common, **here).alive
     # a number that was given to another process since
-    assert not Marker(**common, **{**here, "pid_started": mine.create_time() - 60}).alive
+    assert not Marker(**common, **{**here, "pid_started": process_started() - 60}).alive
     assert not Marker(**common, **{**here, "pid": 2**22 + 1}).alive
     assert Marker(**common, **{**here, "host": "elsewhere", "pid": 2**22 + 1}).alive
 
@@ -349,7 +350,7 @@ def test_a_command_that_is_gone_is_waited_for(tmp_path, monkeypatch):
     mine, planned = psutil.Process(), folder.documents[1]
     path = folder.path / "jobs" / "doing-1-r0.running"
     host = os.uname().nodename
-    Marker(planned.uid, planned.hash, 1, host, mine.pid, mine.create_time(), "2020-01-01").write(path)
+    Marker(planned.uid, planned.hash, 1, host, mine.pid, process_started(), "2020-01-01").write(path)
     summary = execute(folder, executor="inline")
     assert (summary.before, summary.ended, summary.whole) == ({RunStatus.RUNNING: 1}, {FINISHED: 1}, False)
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 import yaml
 from execution.folders import make_folder
 from support.documents import agent, environment, named, phase
@@ -25,9 +22,6 @@ from palaestrai_mosaik.store import Store
 
 INLINE = ("--executor", "inline", "--quiet")
 PARAMS = "schedule.only.environments.formula.environment.params"
-#: a folder with results as it was written when a run was known by its document's hash alone: rows 0 and 1 of 4 have
-#: finished in its results, row 2 in stores of its runs' own
-OLD = Path(__file__).parents[1] / "data" / "folders" / "grown-schema-0004.zip"
 
 
 def factor(name, *levels, **keys):
@@ -302,70 +296,6 @@ def alone(folder, runs):
         for run in runs
     ]
     assert [record.status for record in InlineExecutor().run(iter(jobs))] == ["finished"] * len(jobs)
-
-
-@pytest.fixture
-def old(here):
-    with zipfile.ZipFile(OLD) as archive:
-        archive.extractall(here)
-    shutil.move("grown", "f")
-    return DesignFolder.open("f")
-
-
-def of_old(**factors):
-    """Return the design of the old folder, with some of its factors' levels replaced."""
-    what = yaml.safe_load(Path("f/design.yml").read_text())
-    for name, levels in factors.items():
-        (factor,) = (one for one in what["factors"] if one["name"] == name)
-        factor["levels"] = levels
-        for key in ("labels", "weights"):
-            factor.pop(key, None)
-    return what
-
-
-def test_a_folder_of_an_older_release_is_executed_to_its_end(old, capsys):
-    assert old.verify() == []
-    assert counts(capsys, "f") == {"waiting": 2, "finished": 6}
-    # the same design again is the same folder
-    Path("same.yml").write_text(Path("f/design.yml").read_text())
-    assert main(["generate", "same.yml", "-o", "f"]) == 0
-    assert "unchanged" in capsys.readouterr().out
-    # (four were in the results, two in stores of their own)
-    assert executed() == 2 + 2
-    assert counts(capsys, "f") == {"finished": 8}
-    assert len(instances("f/results")) == 8
-    table = Results("f").table()
-    assert abs(table["y"] - table["x1"] - table["x2"]).max() < 0.5
-
-
-def test_a_folder_of_an_older_release_grows(old, capsys):
-    written = {(run.seed, run.row): run.hash for run in old.documents}
-    with Store("f/results", create=True) as store:
-        before = dict(zip(store.runs()["hash"], store.runs()["run"], strict=True))
-    assert {run.hash for run in old.documents if run.row < 2} == set(before)
-    generated(of_old(x1=[0, 1, 2], x2=[-1, 0, 1]))
-    assert counts(capsys, "f") == {"waiting": 12, "finished": 6}
-    assert main(["run", "f", *INLINE]) == 0
-    assert len(instances("f/results")) == 18
-    assert len(written) == 8
-    runs = Results("f").runs()
-    table = Results("f").table()
-    kept = runs[(table["x1"] == 0) & (table["x2"] >= 0)]
-    assert set(kept["instance"]) == set(before.values())
-
-
-def test_a_store_of_an_older_release_learns_what_its_documents_compute(old):
-    file = Path("f/results/store.db")
-    engine = sa.create_engine(f"sqlite:///{file}")
-    with engine.begin() as connection:
-        # one that nobody can read is found by its hash alone
-        connection.execute(sa.text("INSERT INTO run_documents VALUES (99, 'h', 'u', '[]', 'no')"))
-    engine.dispose()
-    with Store("f/results", create=True) as store, store.database.reading() as session:
-        found = dict(session.execute(sa.text("SELECT hash, content FROM run_documents")).all())
-    assert found.pop("h") is None
-    assert found == old.contents(list(found))
-    assert len(found) == 4 and all(found.values())
 
 
 def test_no_document_is_made_again_where_nothing_is_found_by_content(monkeypatch):

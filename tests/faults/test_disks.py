@@ -7,7 +7,6 @@ import re
 import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import yaml
@@ -190,22 +189,6 @@ def test_whoever_only_looks_needs_no_room(tmp_path, disk, how, left, undisturbed
     if how == "full":
         (where / "filler").unlink()
     assert contents(where) == before
-
-
-@pytest.mark.parametrize("how", ["full", "read-only"])
-def test_a_store_of_the_last_schema_is_read_where_it_cannot_be_upgraded(tmp_path, disk, how, capsys):
-    where = disk(tmp_path / "disk", 1024)
-    script = Path(__file__).parents[1] / "store" / "revisions" / "0004.sql"
-    with closing(sqlite3.connect(where / "store.db")) as old:
-        old.executescript(script.read_text(encoding="utf-8"))
-        assert old.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
-    if how == "full":
-        fill(where)
-    else:
-        disks.remount(where, "ro")
-    for command in (["list"], ["show", "my-run"]):
-        assert results_main([*command, "--store", str(where)]) == 0
-        assert "my-run" in capsys.readouterr().out
 
 
 def test_a_full_disk_is_named_where_something_must_be_written(tmp_path, disk, undisturbed, capsys):

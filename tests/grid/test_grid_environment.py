@@ -11,15 +11,12 @@ import mosaik
 import numpy as np
 import pandapower as pp
 import pytest
-import yaml
 from mosaik.basic_simulators import OutputSimulator
 
 from palaestrai_mosaik.environment.cosimulation import plan_problems
 from palaestrai_mosaik.environment.grid import GridEnvironment
 from palaestrai_mosaik.environment.grid.simulators import InverterSimulator
 from palaestrai_mosaik.errors import DocumentError, PowerFlowError, SimulationError
-from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.runner.preflight import Inspection
 
 RURAL = "simbench:1-MV-rural--2-sw"
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -239,31 +236,6 @@ def test_two_episodes_are_equal_to_the_last_bit(run_plan: Any) -> None:
     first = bytes_of(run_plan(environment, 5, nothing, lambda time, seen: nothing))
     assert bytes_of(run_plan(environment, 5, nothing, lambda time, seen: heavy)) != first
     assert bytes_of(run_plan(environment, 5, nothing, lambda time, seen: nothing)) == first
-
-
-def test_the_form_of_the_simulators_has_lost_its_meaning() -> None:
-    """Documents that say it run as they did, and are told so."""
-    plain = ready(grid="cigre_mv").plan()
-    for form in ("separate", "joint"):
-        environment = ready(grid="cigre_mv", simulators=form)
-        plan = environment.plan()
-        assert [spec.uid for spec in plan.simulators] == [spec.uid for spec in plain.simulators]
-        assert plan.connections == plain.connections
-        assert list(environment.without_effect) == ["simulators"]
-    with pytest.raises(
-        DocumentError, match=r"'joined' is none of separate, joint \(did you mean 'joint'\?\)"
-    ):
-        GridEnvironment(simulators="joined")
-    scenario = yaml.safe_load((SCENARIOS / "rural_week.yml").read_text(encoding="utf-8"))
-    (phase,) = scenario["schedule"][0].values()
-    params = phase["environments"][0]["environment"]["params"] | {"simulators": "joint"}
-    phase["environments"][0]["environment"]["params"] = params
-    inspection = Inspection(from_mapping(scenario))
-    inspection.close()
-    assert inspection.problems == []
-    (warning,) = inspection.warnings
-    assert warning.path.endswith("environments.0.environment.params.simulators")
-    assert "'simulators' has no effect: " in warning.message
 
 
 def test_simulators_stop_with_the_profiles(run_plan: Any) -> None:

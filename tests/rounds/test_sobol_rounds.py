@@ -103,14 +103,14 @@ def test_a_smooth_formula_needs_few_rounds():
     assert max(*theirs["S1_conf"], *theirs["ST_conf"]) > 0.01
 
 
-def test_rows_of_an_earlier_version_are_not_continued(monkeypatch, capsys):
+def test_rows_of_another_version_are_not_continued(monkeypatch, capsys):
     """Its one sequence cannot become eight; what was executed can be analysed."""
     design = two_factors(n=2, until={"interval": 0.01})
     with monkeypatch.context() as patch:
         patch.setattr(sequences, "RANDOMIZATIONS", 1)
         assert main(["generate", written(design), "-o", "f", "--check", "none", "--quiet"]) == 0
     assert main(["run", "f", "--executor", "inline", "--quiet"]) != 0
-    assert "an earlier version has drawn the rows of this folder" in capsys.readouterr().err
+    assert "another version has drawn the rows of this folder" in capsys.readouterr().err
     assert main(["analyse", "f"]) == 0
     assert "all points are of one sequence" in capsys.readouterr().out
 

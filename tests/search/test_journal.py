@@ -56,7 +56,7 @@ def entries(count):
 
 
 def test_it_is_the_file_that_optuna_would_have_written(folder):
-    """A journal of an older release can be read, and Optuna itself can read new lines."""
+    """A journal of Optuna's own backend can be read, and Optuna itself can read our lines."""
     (folder / "search").mkdir()
     path = folder / "search" / "journal.log"
     backend = optuna().storages.journal.JournalFileBackend(str(path))

@@ -16,7 +16,7 @@ from support.waiting import HANG, until
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.execution.run_store import uncollected_contents
-from palaestrai_mosaik.store import Store, database
+from palaestrai_mosaik.store import Store, database, sqlite_files
 from palaestrai_mosaik.store.models import Warned, utc_now
 from tests.support import postgresql
 
@@ -391,7 +391,7 @@ def test_who_may_only_read_sees_nothing_of_a_transaction_that_goes_on(tmp_path, 
     """A file without a write-ahead log, as each run on a cluster has one."""
     with Store(tmp_path / "store", journal="delete", create=True) as store:
         begin(store).finish("finished")
-    monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+    monkeypatch.setattr(sqlite_files, "is_closed", lambda file: True)
     monkeypatch.setattr(database, "TIMEOUT", 0.2)
     writer = sqlite3.connect(tmp_path / "store" / "store.db", isolation_level=None)
     # so little memory that pages get into the file before they are committed
@@ -416,13 +416,13 @@ def test_who_may_only_read_sees_nothing_of_a_transaction_that_goes_on(tmp_path, 
     for _ in range(2):
         with Store(tmp_path / "killed", create=False) as store:
             assert store.runs()["status"].tolist() == ["finished"]
-        monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+        monkeypatch.setattr(sqlite_files, "is_closed", lambda file: True)
 
 
 def test_who_may_only_read_notices_a_writer_that_begins_meanwhile(tmp_path, monkeypatch):
     with Store(tmp_path, create=True) as store:
         begin(store).finish("finished")
-    monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+    monkeypatch.setattr(sqlite_files, "is_closed", lambda file: True)
     readers = [Store(tmp_path, create=False), Store(tmp_path, read_only=True)]
     monkeypatch.undo()
     assert not (tmp_path / "store.db-shm").exists(), "nothing is made where nothing may be"

@@ -386,24 +386,6 @@ def test_an_episode_that_nothing_ended_is_not_complete(store, helpers):
     assert (row["environment"], row["truncated"], row["complete"]) == (None, True, False)
 
 
-def test_what_an_older_release_recorded_has_one_body(store, small_run):
-    """Its files lack the columns of bodies and incarnations."""
-    before = store.steps(small_run), store.environment_states(small_run), store.body_episodes(small_run)
-    numbers = ["body", "incarnation", "environment_episode"]
-    root = store.instance_directory(small_run)
-    digests = store.streams(small_run).set_index("folder")["digest"].dropna()
-    for path in root.rglob("part-*.parquet"):
-        table = pq.read_table(path)
-        pq.write_table(table.drop_columns([name for name in numbers if name in table.schema.names]), path)
-    after = store.steps(small_run), store.environment_states(small_run), store.body_episodes(small_run)
-    for old, new in zip(after, before, strict=True):
-        assert old.equals(new)
-    assert store.steps(small_run, agent="a", columns=["body"], body=0)["body"].tolist() == [0] * 6
-    for folder, kind in ((f"agent-{name}", "agent") for name in "ab"):
-        relative = f"trajectories/phase-0/{folder}"
-        assert read_kept(kind, root / relative, 1).digest.hexdigest() == digests[relative]
-
-
 def test_only_some_bodies_are_exported(recorded, tmp_path):
     paths = recorded.export("latest", tmp_path / "out", environment="pendulum", body=[1, "scout"])
     folder = tmp_path / "out" / "trajectories" / "phase-0"

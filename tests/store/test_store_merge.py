@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import sqlite3
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -249,24 +248,6 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         place_files(source, target)
     assert (target / "complete.json").read_text() == '{"more": 1}'
-
-
-def test_a_store_of_an_older_release_is_upgraded(sqlite_store, tmp_path):
-    (tmp_path / "old").mkdir()
-    with sqlite3.connect(tmp_path / "old" / "store.db") as connection:
-        connection.executescript(
-            (Path(__file__).parent / "revisions" / "0001.sql").read_text(encoding="utf-8")
-        )
-        (uid,) = connection.execute("SELECT uid FROM instances WHERE status = 'finished'").fetchone()
-        # (the dump has no files)
-        connection.execute("UPDATE streams SET parts = NULL")
-    connection.close()
-    (tmp_path / "old" / "instances" / uid).mkdir(parents=True)
-    reader = StoreReader()
-    with sqlite_store.database.writing() as session, reader.reading(tmp_path / "old") as rows:
-        copy_rows(rows, tmp_path / "old" / "instances" / uid, session, uid)
-    reader.close()
-    assert sqlite_store.runs()["steps"].tolist() == [6]
 
 
 def test_a_store_without_a_log_beside_it_stays_so(tmp_path, helpers):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -18,9 +17,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store import Store, database
-from palaestrai_mosaik.store.database import HEAD, Database, migration_config
+from palaestrai_mosaik.store import Store, schema, sqlite_files
+from palaestrai_mosaik.store.database import Database
 from palaestrai_mosaik.store.models import Base
+from palaestrai_mosaik.store.schema import HEAD, migration_config
 
 POSTGRESQL = os.environ.get("PALAESTRAI_MOSAIK_TEST_POSTGRESQL")
 needs_postgresql = pytest.mark.skipif(
@@ -28,21 +28,19 @@ needs_postgresql = pytest.mark.skipif(
 )
 
 
-def downgrade(path: Path) -> None:
+def downgrade(connection: sa.Connection) -> None:
     """Take a store back to before its first revision, as a test's stand-in for an old one."""
-    engine = sa.create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        command.downgrade(migration_config(connection), "base")
-    engine.dispose()
+    Base.metadata.drop_all(connection)
+    connection.exec_driver_sql("DELETE FROM alembic_version")
 
 
-def schema(path: Path) -> list[tuple[str, ...]]:
+def tables(path: Path) -> list[tuple[str, ...]]:
     with sqlite3.connect(path) as connection:
         rows = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
-        tables = [name for kind, name in rows if kind == "table" and not name.startswith("sqlite_")]
+        names = [name for kind, name in rows if kind == "table" and not name.startswith("sqlite_")]
         facts = [
             (table, pragma, *map(str, row[pragma != "table_info" :]))  # keys and indices are in any order
-            for table in tables
+            for table in names
             for pragma in ("table_info", "foreign_key_list", "index_list")
             for row in connection.execute(f"PRAGMA {pragma}({table})")
         ]
@@ -53,26 +51,15 @@ def schema(path: Path) -> list[tuple[str, ...]]:
 def test_a_fresh_store_has_the_schema_that_the_migrations_give(tmp_path):
     with Store(tmp_path / "fresh", create=True) as fresh:
         assert fresh.schema_version == HEAD
-    with Store(tmp_path / "old", create=True):
-        pass
-    downgrade(tmp_path / "old" / "store.db")
+    with Store(tmp_path / "old", create=True) as old, old.database.writing() as session:
+        downgrade(session.connection())
     assert not any(
-        "runs" in str(row) or "instances" in str(row) for row in schema(tmp_path / "old" / "store.db")
+        "runs" in str(row) or "instances" in str(row) for row in tables(tmp_path / "old" / "store.db")
     )
     with Store(tmp_path / "old", create=False) as upgraded:
         assert upgraded.schema_version == HEAD
         assert upgraded.runs().empty
-    assert schema(tmp_path / "fresh" / "store.db") == schema(tmp_path / "old" / "store.db")
-
-
-def test_the_digests_are_those_of_older_releases(store, small_run):
-    """The good run of each dump was recorded by the same rows."""
-    own = store.streams(small_run).set_index("folder")["digest"].dropna().to_dict()
-    assert len(own) == 4
-    for script in REVISIONS:
-        text = script.read_text(encoding="utf-8")
-        for folder, digest in own.items():
-            assert re.search(rf"{folder}'.*'{digest}'", text), (script.name, folder)
+    assert tables(tmp_path / "fresh" / "store.db") == tables(tmp_path / "old" / "store.db")
 
 
 def test_models_and_migrations_agree(tmp_path):
@@ -89,111 +76,33 @@ def test_models_and_migrations_agree(tmp_path):
     engine.dispose()
 
 
-REVISIONS = sorted((Path(__file__).parent / "revisions").glob("*.sql"))
-
-
-@pytest.mark.parametrize("script", REVISIONS, ids=lambda path: path.stem)
-def test_a_store_that_an_older_release_wrote_is_upgraded_without_loss(tmp_path, script):
-    """Each script is a dump of a store as that revision wrote it: a good run and a failed one."""
-    (tmp_path / "old").mkdir()
-    old = sqlite3.connect(tmp_path / "old" / "store.db")
-    old.executescript(script.read_text(encoding="utf-8"))
-    tables = [row[0] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    before = {table: old.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
-    names = {table: [row[1] for row in old.execute(f"PRAGMA table_info({table})")] for table in tables}
-    old.close()
-    assert before.pop("alembic_version") == [(script.stem,)]
-    assert len(before["episodes"]) == 2 and len(before["outcomes"]) == 8
-    with Store(tmp_path / "old", create=False) as store, store.database.reading() as session:
-        assert store.schema_version == HEAD
-        for table, rows in before.items():
-            kept = session.execute(sa.text(f"SELECT {', '.join(names[table])} FROM {table}"))
-            assert sorted(map(tuple, kept), key=repr) == sorted(rows, key=repr), table
-        assert session.execute(sa.text("PRAGMA foreign_key_check")).fetchall() == []
-        assert store.episodes("my-run")["objective_sum"].tolist() == [4.0] * 4
-        assert store.episodes("my-run", evaluation=True).empty
-        assert store.runs()["status"].tolist() == ["finished", "failed"]
-        # agents had one body, here in the one environment that has their channels
-        bodies = store.bodies("my-run")
-        assert bodies[["agent", "group", "first", "count", "environment"]].values.tolist() == [
-            ["a", 0, 0, 1, "myenv"],
-            ["b", 0, 0, 1, "myenv"],
-        ]
-        assert bodies["muscle"].tolist() == ["DummyMuscle"] * 2
-        assert store.environments("my-run")["incarnations"].tolist() == [1]
-        assert store.topology("my-run", "myenv") is None
-    with Store(tmp_path / "fresh", create=True):
-        pass
-    assert schema(tmp_path / "old" / "store.db") == schema(tmp_path / "fresh" / "store.db")
-
-
-def older(folder: Path, revision: str) -> Path:
-    """Make a store as that revision wrote it, with a write-ahead log that is empty; return its database."""
-    folder.mkdir()
-    old = sqlite3.connect(folder / "store.db")
-    old.executescript((Path(__file__).parent / "revisions" / f"{revision}.sql").read_text(encoding="utf-8"))
-    assert old.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
-    old.close()
-    return folder / "store.db"
-
-
-@pytest.mark.parametrize("script", REVISIONS, ids=lambda path: path.stem)
-def test_whoever_only_looks_upgrades_an_old_store_where_that_is_possible(tmp_path, script):
-    older(tmp_path / "old", script.stem)
-    with Store(tmp_path / "old", read_only=True) as store:
-        assert store.schema_version == HEAD
-        assert store.runs()["status"].tolist() == ["finished", "failed"]
-
-
-@pytest.mark.parametrize("revision", ["0004", "0005"])
-def test_a_store_of_the_last_schemas_that_cannot_be_upgraded_is_read_as_it_is(
-    tmp_path, monkeypatch, revision
-):
-    file = older(tmp_path / "old", revision)
-    before = file.read_bytes()
-    monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
-    for options in ({"create": False}, {"read_only": True}):
-        with Store(tmp_path / "old", **options) as store:
-            assert store.schema_version == revision
-            assert store.topology("my-run", "myenv") is None
-            assert store.environments("my-run")["environment"].tolist() == ["myenv"]
-            assert store.phases("my-run")["name"].tolist() == ["phase_0"]
-            assert store.runs()["document"].tolist() == ["my-run", "bad-run"]
-            assert len(store.episodes("my-run")) == 4
-            assert store.document("my-run")
-            (hashed,) = store.runs().query("document == 'my-run'")["hash"]
-            found = store.newest_runs([hashed, "other"], lambda hashes: dict.fromkeys(hashes, "content"))
-            assert found["status"].tolist() == ["finished"]
-            monkeypatch.undo()
-            # what has been upgraded meanwhile is read, too
-            if "read_only" in options:
-                Store(tmp_path / "old", create=True).close()
-                assert store.runs()["document"].tolist() == ["my-run", "bad-run"]
-                assert store.document("my-run")
-            else:
-                assert file.read_bytes() == before and os.listdir(file.parent) == ["store.db"]
-            monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
-
-
+@pytest.mark.parametrize("is_closed", [False, True])
 @pytest.mark.parametrize(
     ("revision", "error"),
     [
-        ("0003", r"one of an older release \(schema 0003\), and must be upgraded: who may write there"),
-        ("9999", r"written by a newer release \(schema 9999"),
+        (
+            "0004",
+            r"written before the first release \(schema 0004; this one knows 0006\): execute its runs again",
+        ),
+        (
+            "9999",
+            r"written by a newer release \(schema 9999; this one knows 0006\): update palaestrai-mosaik",
+        ),
         (None, "is not a store: it has no results"),
     ],
 )
-def test_what_cannot_be_upgraded_and_not_be_read_is_told(tmp_path, monkeypatch, revision, error):
-    file = older(tmp_path / "old", "0003")
-    with sqlite3.connect(file) as connection:
+def test_a_store_of_another_revision_is_refused(tmp_path, monkeypatch, revision, error, is_closed):
+    Store(tmp_path / "store", create=True).close()
+    with sqlite3.connect(tmp_path / "store" / "store.db") as connection:
         if revision is None:
             connection.execute("DROP TABLE alembic_version")
         else:
             connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
     connection.close()
-    monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
-    with pytest.raises(StoreError, match=error):
-        Store(tmp_path / "old", read_only=True)
+    monkeypatch.setattr(sqlite_files, "is_closed", lambda file: is_closed)
+    for options in ({"read_only": True}, {"create": False}):
+        with pytest.raises(StoreError, match=error):
+            Store(tmp_path / "store", **options)
 
 
 NEXT_REVISION = """
@@ -208,10 +117,6 @@ def upgrade():
     with op.batch_alter_table("phases") as batch:
         batch.add_column(sa.Column("comment", sa.Text(), nullable=False, server_default="none"))
         {more}
-
-
-def downgrade():
-    op.drop_column("phases", "comment")
 """
 
 
@@ -221,10 +126,10 @@ def next_release(tmp_path, monkeypatch):
 
     def become(more: str = "batch.alter_column('reason', new_column_name='why')") -> None:
         folder = tmp_path / "migrations"
-        shutil.copytree(database.MIGRATIONS, folder, dirs_exist_ok=True)
+        shutil.copytree(schema.MIGRATIONS, folder, dirs_exist_ok=True)
         (folder / "versions" / "9999_next.py").write_text(NEXT_REVISION.format(head=HEAD, more=more))
-        monkeypatch.setattr(database, "MIGRATIONS", folder)
-        monkeypatch.setattr(database, "HEAD", "9999")
+        monkeypatch.setattr(schema, "MIGRATIONS", folder)
+        monkeypatch.setattr(schema, "HEAD", "9999")
 
     return become
 
@@ -246,21 +151,27 @@ def test_an_upgrade_that_fails_leaves_the_store_as_it_was(tmp_path, helpers, nex
     with Store(tmp_path / "store", create=True) as store:
         helpers("record_small_run")(store)
     path = tmp_path / "store" / "store.db"
-    before = schema(path)
+    before = tables(path)
     next_release("raise RuntimeError('half-way')")
     with pytest.raises(RuntimeError, match="half-way"):
         Store(tmp_path / "store", create=True)
-    assert schema(path) == before
+    assert tables(path) == before
 
 
-def test_a_store_of_a_newer_release_is_refused(tmp_path):
-    with Store(tmp_path / "store", create=True):
-        pass
-    with sqlite3.connect(tmp_path / "store" / "store.db") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.close()
-    with pytest.raises(StoreError, match=r"newer release .schema 9999.*update"):
-        Store(tmp_path / "store", create=True)
+def test_a_store_that_is_only_read_is_upgraded_if_possible(tmp_path, helpers, next_release, monkeypatch):
+    with Store(tmp_path / "store", create=True) as store:
+        helpers("record_small_run")(store)
+    next_release("pass")
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_files, "is_closed", lambda file: True)
+        for options in ({"create": False}, {"read_only": True}):
+            with pytest.raises(
+                StoreError, match=r"has an earlier schema \(0006\), and must be upgraded: who may"
+            ):
+                Store(tmp_path / "store", **options)
+    with Store(tmp_path / "store", read_only=True) as store:
+        assert store.schema_version == "9999"
+        assert store.runs()["status"].tolist() == ["finished"]
 
 
 def test_a_missing_store_is_named(tmp_path):
@@ -379,15 +290,12 @@ def test_postgresql(tmp_path, helpers):
         assert store.errors("failing")["message"].tolist() == ["NUL \\x00"]
     with engine.begin() as connection:
         fresh = keys_of(connection)
-        command.downgrade(migration_config(connection), "0001")
+        downgrade(connection)
     with Store(POSTGRESQL, directory=tmp_path / "files", create=False) as store:
-        assert len(store.episodes(uid)) == 4 and len(store.steps(uid)) == 12
+        assert store.schema_version == HEAD
+        assert store.runs().empty
     with engine.begin() as connection:
         assert keys_of(connection) == fresh
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
-        command.downgrade(migration_config(connection), "base")
-    with Store(POSTGRESQL, directory=tmp_path / "files", create=False) as store:
-        assert store.schema_version == HEAD
-        assert store.runs().empty
     engine.dispose()

@@ -47,7 +47,7 @@ def _records() -> Any:
 
 
 def _open(location: str, files: str, number: int, barrier: Barrier) -> int:
-    """Open the store, which is not there yet or of an older release, and record something."""
+    """Open the store, which is missing or has an earlier schema, and record something."""
     barrier.wait()
     with Store(location, directory=files if "://" in location else None, create=True) as store:
         with store.database.writing() as session:

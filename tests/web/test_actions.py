@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 from support.processes import Program
 from support.waiting import HANG, until
@@ -149,8 +148,7 @@ def test_a_process_that_does_not_record_the_run_is_not_signalled(tmp_path: Path,
                 lock.symlink_to(mine)
             elif trick == "hard link":
                 os.link(mine, lock)
-            started = psutil.Process(innocent.pid).create_time()
-            change(tmp_path / "s", pid=innocent.pid, pid_started=started)
+            change(tmp_path / "s", pid=innocent.pid, pid_started=process_started(innocent.pid))
             assert get(source, "run/latest")["status"] == "running"
             possible = get(source, "run/latest/actions")
             assert possible["cancel"] is False and "does not hold the lock" in possible["why"]

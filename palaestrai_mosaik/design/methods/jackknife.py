@@ -21,7 +21,7 @@ from .method import Index, Study
 #: note for samples with a single sequence
 ONE_SEQUENCE = (
     "all points are of one sequence, which has no spread: intervals take them for independent, and are usually too wide "
-    "(scramble: false, or a folder that an earlier version generated)"
+    "(scramble: false)"
 )
 
 

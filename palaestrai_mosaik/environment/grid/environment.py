@@ -38,9 +38,6 @@ EpisodeStarts = Literal["fixed", "random", "sequential"]
 
 _DAY = 96
 
-#: allowed values of ``simulators``, which no longer have any effect
-_FORMS = ("separate", "joint")
-
 #: the profiles have no other input to wait for, and they feed all other simulators
 CLOCKS = [("Profiles", "clock")]
 
@@ -78,8 +75,6 @@ class GridEnvironment(CoSimulation):
         on_divergence: ``terminate`` the episode, with the readings of the last solved state, or ``fail``
             with :class:`~palaestrai_mosaik.errors.PowerFlowError`.
         initial_soc: state of charge of all storages at the start of an episode.
-        simulators: has no effect. Accepts ``separate`` or ``joint`` from documents of earlier versions, in
-            which the parts could be entities of one simulator.
         enforce_q_lims: keep generators within their reactive limits (solved by ``pandapower.runpp``, slow).
 
     Raises:
@@ -100,7 +95,6 @@ class GridEnvironment(CoSimulation):
         episode_starts: EpisodeStarts = "fixed",
         on_divergence: OnDivergence = "terminate",
         initial_soc: float = 0.5,
-        simulators: str | None = None,
         enforce_q_lims: bool = False,
     ):
         problems: list[Problem] = []
@@ -110,11 +104,6 @@ class GridEnvironment(CoSimulation):
             "episode_starts": (episode_starts, get_args(EpisodeStarts)),
             "on_divergence": (on_divergence, get_args(OnDivergence)),
         }
-        if simulators is not None:
-            choices["simulators"] = simulators, _FORMS
-            self.without_effect = {
-                "simulators": "profiles, inverters, storages and power flow are simulators of their own"
-            }
         problems += parameter_problems(choices, {"steps": (steps, 1), "step": (step, 1)}, initial_soc)
         self._listed = isinstance(start, Sequence) and not isinstance(start, str)
         if self._listed and episode_starts == "fixed":

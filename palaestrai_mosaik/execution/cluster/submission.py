@@ -44,8 +44,6 @@ ClusterExecutorName = Literal["slurm", "parsl"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _JOB = re.compile(r"[0-9]{1,20}")
 _NUMBER = re.compile(r"[0-9]+")
-#: keys that files of earlier versions lack
-_NEW = frozenset({"limited", "cluster", "search", "fail_fast"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +178,7 @@ class Submission:
             unknown = values.keys() - {field_.name for field_ in fields(cls)}
             if unknown:
                 raise ValueError(f"unknown key {min(unknown)!r}")
-            missing = {field_.name for field_ in fields(cls)} - _NEW - values.keys()
+            missing = {field_.name for field_ in fields(cls)} - values.keys()
             if missing:
                 raise ValueError(f"key {min(missing)!r} is missing")
             values["arrays"] = tuple(Array(**array) for array in values["arrays"])

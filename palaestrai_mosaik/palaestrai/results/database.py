@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store.database import check_sqlite
+from palaestrai_mosaik.store.sqlite_files import check_sqlite
 from palaestrai_mosaik.store.urls import database_url, is_database, masked, without_passwords
 
 #: by table, the required columns; others may be missing

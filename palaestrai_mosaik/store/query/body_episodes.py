@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..parts import columns_of, damage_reported, open_parts, parts_so_far
 from .lookup import inside
 from .members import Bodies, BodyGroup
@@ -128,31 +126,24 @@ def _episodes_of(paths: Sequence[Path], rows: RowRange, with_counts: bool) -> pd
 
 
 def _tables(paths: Sequence[Path], rows: RowRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the selected rows, with null for NaN, and 0 for columns that an older release lacks."""
+    """Yield the selected rows, with null for NaN."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     dataset = open_parts(paths)
-    available = set(dataset.schema.names)
-    selected = [name for name in columns if name in available]
     collected: list[Any] = []
     count = 0
-    batches = dataset.to_batches(columns=selected, filter=rows.expression(available))
+    batches = dataset.to_batches(columns=list(columns), filter=rows.expression(dataset.schema.names))
 
     def joined() -> pa.Table:
-        table = pa.Table.from_batches(
-            collected, schema=pa.schema([dataset.schema.field(n) for n in selected])
-        )
-        for i, name in enumerate(selected):
+        schema = pa.schema([dataset.schema.field(name) for name in columns])
+        table = pa.Table.from_batches(collected, schema=schema)
+        for i, name in enumerate(columns):
             if pa.types.is_floating(table.schema.field(name).type):
                 column = table[name]
                 table = table.set_column(
                     i, name, pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
                 )
-        for name in _KEYS:
-            if name not in available:
-                zeros = pa.array(np.zeros(table.num_rows, dtype=np.int32))
-                table = table.append_column(name, zeros)
         return table
 
     for batch in batches:
@@ -196,24 +187,20 @@ def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
         paths = parts_so_far(inside(root, folder), count)
         if not paths:
             continue
-        available = columns_of(paths)
         keys = ["worker", "episode", "incarnation", "environment_episode"]
         condition = pc.field("terminated") | pc.field("truncated")
-        row_filter = rows.expression(available)
+        row_filter = rows.expression(columns_of(paths))
+        if row_filter is not None:
+            condition &= row_filter
         with damage_reported(paths):
-            table = open_parts(paths).to_table(
-                columns=[name for name in keys if name in available],
-                filter=condition if row_filter is None else condition & row_filter,
-            )
-        zeros = np.zeros(table.num_rows, dtype=int)
-        key_columns = [(table[name].to_numpy() if name in available else zeros).tolist() for name in keys]
-        result[number, flag, uid] = set(zip(*key_columns, strict=True))
+            table = open_parts(paths).to_table(columns=keys, filter=condition)
+        result[number, flag, uid] = set(zip(*(table[name].to_pylist() for name in keys), strict=True))
     return result
 
 
 def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _Ended) -> list[bool]:
     keys = frame[_KEYS].itertuples(index=False)
-    environments = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
+    environments = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.environments]
     return [
         any(
             (worker, episode, incarnation, turn) in ended_keys

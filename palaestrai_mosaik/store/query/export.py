@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,7 +124,7 @@ class Export:
         groups = self._members.groups(run, None, None, environment, body)
         chosen: _Chosen = {("agent", g.phase, g.agent, g.group): tuple(g.numbers) for g in groups}
         for group in groups:
-            for uid in group.places:
+            for uid in group.environments:
                 if environment in (None, uid):
                     key = ("environment", group.phase, uid, 0)
                     chosen[key] = (*chosen.get(key, ()), *group.incarnations(uid))
@@ -138,58 +138,70 @@ class Export:
         chosen: _Chosen | None,
         progress: ProgressCallback | None,
     ) -> Iterable[Path]:
-        run = self._runs.runs(uid).iloc[0]
-        row = {str(key): None if missing else run[str(key)] for key, missing in run.isna().items()}
-        for name, text in (
-            ("run.json", to_json(row) + "\n"),
-            ("document.json", to_json(self._runs.document(uid)) + "\n"),
-            ("document.yml", self._runs.document_text(uid)),
-        ):
+        for name, text in self._texts(uid):
             write_text(directory / name, text)
             yield directory / name
+        for title, query in self._tables.items():
+            path = directory / f"{title}.{format}"
+            _write_table(query(uid), path, format)
+            yield path
+        yield from self._write_streams(uid, directory, format, chosen, progress)
+
+    def _texts(self, uid: str) -> Iterator[tuple[str, str]]:
+        """Yield the name and the content of each text file."""
+        run = self._runs.runs(uid).iloc[0]
+        row = {str(key): None if missing else run[str(key)] for key, missing in run.isna().items()}
+        yield "run.json", to_json(row) + "\n"
+        yield "document.json", to_json(self._runs.document(uid)) + "\n"
+        yield "document.yml", self._runs.document_text(uid)
         log = self._runs.log(uid)
         if log:
-            write_text(directory / LOG, log)
-            yield directory / LOG
+            yield LOG, log
         for title, descriptions in self._descriptions.described(uid).items():
             if descriptions:
-                write_text(directory / f"{title}.json", to_json(descriptions) + "\n")
-                yield directory / f"{title}.json"
-        for title, query in self._tables.items():
-            frame = query(uid)
-            for name in ("params", "world_model", "sensors", "actuators", "rewards"):
-                if name in frame:
-                    frame[name] = [None if value is None else to_json(value) for value in frame[name]]
-            path = directory / f"{title}.{format}"
-            if format == "csv":
-                with files.writing_text(path, durable=False) as table:
-                    frame.to_csv(table, index=False)
-            else:
-                with files.writing(path, durable=False) as stream:
-                    frame.to_parquet(stream, index=False)
-            yield path
+                yield f"{title}.json", to_json(descriptions) + "\n"
+
+    def _write_streams(
+        self,
+        uid: str,
+        directory: Path,
+        format: str,
+        chosen: _Chosen | None,
+        progress: ProgressCallback | None,
+    ) -> Iterable[Path]:
+        """Join the parts of each stream into one file, and write each frame to a file."""
         root = self._lookup.instance_directory(uid)
         streams = self._runs.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
-        joined: list[tuple[list[Path], Path, Sequence[int] | None]] = []
-        rendered: list[tuple[list[Path], Path]] = []
+        selected = []
         for kind, phase, name, group, folder, count in streams.itertuples(index=False):
             # wall-clock times have the same rows as their agent
             key = (_SAME_ROWS.get(kind, kind), phase, name, group)
             parts = parts_so_far(inside(root, folder), count)
-            if not parts or (chosen is not None and key not in chosen):
-                continue
-            if kind == "frames":
-                rendered.append((parts, inside(directory, folder)))
+            if parts and (chosen is None or key in chosen):
+                selected.append((kind == "frames", folder, parts, None if chosen is None else chosen[key]))
+        # frames come last
+        selected.sort(key=lambda stream: stream[0])
+        counted = PartsProgress(progress, sum(len(parts) for _, _, parts, _ in selected))
+        for are_frames, folder, parts, numbers in selected:
+            if are_frames:
+                yield from _images(parts, inside(directory, folder), counted)
             else:
                 path = inside(directory, f"{folder}.{format}")
-                joined.append((parts, path, None if chosen is None else chosen[key]))
-        total = sum(len(item[0]) for item in joined) + sum(len(item[0]) for item in rendered)
-        counted = PartsProgress(progress, total)
-        for parts, path, numbers in joined:
-            _join(parts, path, format, numbers, counted)
-            yield path
-        for parts, target in rendered:
-            yield from _images(parts, target, counted)
+                _join(parts, path, format, numbers, counted)
+                yield path
+
+
+def _write_table(frame: pd.DataFrame, path: Path, format: str) -> None:
+    """Write a table; lists and mappings in it become JSON."""
+    for name in ("params", "world_model", "sensors", "actuators", "rewards"):
+        if name in frame:
+            frame[name] = [None if value is None else to_json(value) for value in frame[name]]
+    if format == "csv":
+        with files.writing_text(path, durable=False) as table:
+            frame.to_csv(table, index=False)
+    else:
+        with files.writing(path, durable=False) as stream:
+            frame.to_parquet(stream, index=False)
 
 
 def _begin(target: Path, unfinished: Path, what: str) -> None:

@@ -111,8 +111,8 @@ class Lookup:
         with self.database.reading() as session:
             all_of_them = select(*columns).join(RunDocument)
             if instance is not None:
-                found = all_of_them.where(Instance.id == self.find(session, instance)[0])
-                named = FoundInstance(*session.execute(found).one())
+                statement = all_of_them.where(Instance.id == self.find(session, instance)[0])
+                named = FoundInstance(*session.execute(statement).one())
                 if document not in (None, named.document):
                     raise StoreError(
                         f"instance {named.uid} is one of {named.document!r}, not of {document!r}"
@@ -242,9 +242,9 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
     return pd.DataFrame(dict(zip(names, map(series, by_column), strict=True)), columns=names)
 
 
-def unknown(what: str, name: str, names: Iterable[str], place: str) -> StoreError:
+def unknown(what: str, name: str, names: Iterable[str], owner: str) -> StoreError:
     """Build the error for an unknown name, with the names that exist."""
     existing = sorted(names)
     return StoreError(
-        f"{place} has no {what} {name!r}{did_you_mean(name, existing)}; it has: {listed(existing, 20) or 'none'}"
+        f"{owner} has no {what} {name!r}{did_you_mean(name, existing)}; it has: {listed(existing, 20) or 'none'}"
     )

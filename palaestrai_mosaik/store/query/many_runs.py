@@ -33,7 +33,7 @@ class StreamFolder(NamedTuple):
     parts: Any
 
 
-class _Place(NamedTuple):
+class _RunPhase(NamedTuple):
     """The phase of a run: the run's position in ``runs``, and the phase's number."""
 
     position: int
@@ -63,24 +63,18 @@ class ManyRunsQueries(Queries):
         errors: dict[int, str] = {}
         with self.database.reading() as session:
             for hashed, instances in executions(self._lookup, session, ordered, contents).items():
-                newest[hashed] = (
-                    [execution for execution in instances if execution.status == "finished"] or instances
-                )[-1]
+                finished = [instance for instance in instances if instance.status == "finished"]
+                newest[hashed] = (finished or instances)[-1]
             failed = [instance.id for instance in newest.values() if instance.status != "finished"]
             for chunk in in_chunks(failed):
                 failures = select(Failure).where(Failure.instance_id.in_(chunk)).order_by(Failure.id)
                 for failure in session.scalars(failures):
                     errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
-            rows = [
-                (
-                    hashed,
-                    instance.uid,
-                    status_of(instance),
-                    duration_of(instance),
-                    errors.get(instance.id),
-                )
-                for hashed, instance in ((hashed, newest[hashed]) for hashed in ordered if hashed in newest)
-            ]
+            rows = []
+            for hashed in ordered:
+                if (instance := newest.get(hashed)) is not None:
+                    ending = (status_of(instance), duration_of(instance), errors.get(instance.id))
+                    rows.append((hashed, instance.uid, *ending))
         return frame(rows, ("hash", "run", "status", "duration", "error")).astype({"duration": float})
 
     def agents_across(self, runs: Sequence[str], phase: int | str | None = None) -> pd.DataFrame:
@@ -193,7 +187,7 @@ class ManyRunsQueries(Queries):
         """
         names: set[str] = set()
         with self.database.reading() as session:
-            for chunk in in_chunks(list(self._places(session, runs, phase))):
+            for chunk in in_chunks(list(self._run_phases(session, runs, phase))):
                 statement = select(Outcome.name).where(Outcome.phase_id.in_(chunk), Outcome.kind == "reward")
                 names.update(session.scalars(statement.distinct()))
         return sorted(names)
@@ -242,31 +236,31 @@ class ManyRunsQueries(Queries):
         names: Sequence[str],
     ) -> pd.DataFrame:
         """Select the rows whose ``column``, the first selected one, is the id of a phase of ``runs``."""
-        matches: list[tuple[_Place, tuple[Any, ...]]] = []
+        matches: list[tuple[_RunPhase, tuple[Any, ...]]] = []
         with self.database.reading() as session:
-            places = self._places(session, runs, phase)
-            for chunk in in_chunks(list(places)):
+            run_phases = self._run_phases(session, runs, phase)
+            for chunk in in_chunks(list(run_phases)):
                 for phase_id, *values in session.execute(statement.where(column.in_(chunk))):
-                    matches.append((places[phase_id], tuple(values)))
+                    matches.append((run_phases[phase_id], tuple(values)))
         # the database's order within a run stays, because the sort is stable
         matches.sort(key=lambda row: row[0].position)
-        rows = [(place.run, place.number, *values) for place, values in matches]
+        rows = [(run_phase.run, run_phase.number, *values) for run_phase, values in matches]
         return frame(rows, ("run", "phase", *names))
 
     @staticmethod
-    def _places(session: Session, runs: Sequence[str], phase: int | str | None) -> dict[int, _Place]:
+    def _run_phases(session: Session, runs: Sequence[str], phase: int | str | None) -> dict[int, _RunPhase]:
         """Select the ids of the phases of ``runs``."""
         positions = {run: position for position, run in enumerate(runs)}
         last = select(Phase.instance_id, func.max(Phase.number).label("number")).group_by(Phase.instance_id)
         ended = last.subquery("last")
         matching = (Phase.instance_id == ended.c.instance_id) & (Phase.number == ended.c.number)
         column = Phase.number if isinstance(phase, int) else Phase.name
-        places: dict[int, _Place] = {}
+        run_phases: dict[int, _RunPhase] = {}
         for chunk in in_chunks(list(positions)):
             phases = (
                 select(Phase.id, Phase.number, Instance.uid).join(Instance).where(Instance.uid.in_(chunk))
             )
             statement = phases.join(ended, matching) if phase is None else phases.where(column == phase)
             for phase_id, number, run in session.execute(statement):
-                places[phase_id] = _Place(positions[run], run, number)
-        return places
+                run_phases[phase_id] = _RunPhase(positions[run], run, number)
+        return run_phases

@@ -49,7 +49,7 @@ class BodyChoice:
 class BodyGroup:
     """A group of identical bodies of an agent in a phase; ``numbers`` are the selected ones.
 
-    ``places`` maps each environment of the group to the incarnations of the bodies of
+    ``environments`` maps each environment of the group to the incarnations of the bodies of
     ``whole``, in order; a single body may have several. ``several``: the agent
     has more than one body.
     """
@@ -61,12 +61,12 @@ class BodyGroup:
     environment: str | None
     numbers: range | tuple[int, ...]
     whole: range
-    places: dict[str, Sequence[int]]
+    environments: dict[str, Sequence[int]]
     several: bool
 
     def incarnations_of(self, environment: str, number: int) -> Sequence[int]:
         """Return the incarnations of ``environment`` in which the body with this number is."""
-        incarnations = self.places.get(environment, ())
+        incarnations = self.environments.get(environment, ())
         index = number - self.whole.start
         return incarnations if len(self.whole) == 1 else incarnations[index : index + 1]
 
@@ -215,18 +215,17 @@ class Members(Queries):
         """Return the selected groups of bodies, in order of phase, agent and group."""
         self._lookup.check_member(run, phase, "agent", agent)
         self._lookup.check_member(run, phase, "environment", environment)
-        found = self._all_groups(run, phase, agent)
+        groups = self._all_groups(run, phase, agent)
         scope = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
         owner = scope if agent is None else f"agent {agent!r} in {scope}"
         if environment is not None:
-            around = [name for one in found for name in one.places]
-            found = [one for one in found if environment in one.places]
-            if not found and agent is not None:
-                uids = listed(sorted(set(around)), _MOST)
+            uids = sorted({uid for group in groups for uid in group.environments})
+            groups = [group for group in groups if environment in group.environments]
+            if not groups and agent is not None:
                 raise StoreError(
-                    f"{owner} has no body in {environment!r}; it has bodies in: {uids or 'none'}"
+                    f"{owner} has no body in {environment!r}; it has bodies in: {listed(uids, _MOST) or 'none'}"
                 )
-        return found if body is None else _with_bodies(found, body, owner)
+        return groups if body is None else _with_bodies(groups, body, owner)
 
     def _all_groups(self, run: str, phase: int | str | None, agent: str | None) -> list[BodyGroup]:
         rows = self._bodies(run, phase, agent)
@@ -247,16 +246,16 @@ class Members(Queries):
         row: Any
         for row, incarnations in zip(rows.itertuples(index=False), placed, strict=True):
             whole = range(int(row.first), int(row.first) + int(row.count))
-            places: dict[str, Sequence[int]]
+            environments: dict[str, Sequence[int]]
             if row.environment is not None:
-                places = {row.environment: incarnations or (0,) * len(whole)}
+                environments = {row.environment: incarnations or (0,) * len(whole)}
             else:
-                places = _around([*row.sensors, *row.actuators], offered.get(row.phase, {}))
+                environments = _around([*row.sensors, *row.actuators], offered.get(row.phase, {}))
             several = int(counts[row.phase, row.agent]) > 1
             result.append(
                 BodyGroup(
                     *(int(row.phase), str(row.agent), int(row.group), row.name, row.environment),
-                    *(whole, whole, places, several),
+                    *(whole, whole, environments, several),
                 )
             )
         return result
@@ -375,24 +374,22 @@ def numbers_of(wanted: int | Sequence[int], count: int, what: str) -> tuple[int,
 
 
 def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, owner: str) -> list[BodyGroup]:
-    chosen: dict[int, set[int]] = {}
+    chosen: list[set[int]] = [set() for _ in groups]
     for item in _each(body, "body"):
         number = None if isinstance(item, str) else _number(item)
         if number is None and not isinstance(item, str):
             raise StoreError(f"body {item!r}: expected is a number or a label, or a list of them")
         exists = False
-        for i, group in enumerate(groups):
-            numbers = group.whole if number is None else (number,)
+        for group, numbers in zip(groups, chosen, strict=True):
             if group.name == item if number is None else number in group.whole:
-                chosen.setdefault(i, set()).update(numbers)
+                numbers.update(group.whole if number is None else (number,))
                 exists = True
         if not exists:
             raise _no_body(groups, item if number is None else number, owner)
     return [
-        groups[i]
-        if len(numbers) == len(groups[i].whole)
-        else replace(groups[i], numbers=tuple(sorted(numbers)))
-        for i, numbers in sorted(chosen.items())
+        group if len(numbers) == len(group.whole) else replace(group, numbers=tuple(sorted(numbers)))
+        for group, numbers in zip(groups, chosen, strict=True)
+        if numbers
     ]
 
 

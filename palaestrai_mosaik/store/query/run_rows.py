@@ -88,12 +88,8 @@ class RunRowQueries(Queries):
                 episodes += count
                 steps += taken
                 last = objectives.get(phase[0], last)
-            limits = [
-                None if planned[2] is None else planned[1] * planned[2]
-                for planned in (
-                    [phase[2:] for phase in begun] if status == "finished" else self._plans[document_id]
-                )
-            ]
+            planned = [phase[2:] for phase in begun] if status == "finished" else self._plans[document_id]
+            limits = [None if phase[2] is None else phase[1] * phase[2] for phase in planned]
             rows.append(
                 (
                     *(number, uid, document, experiment),

@@ -14,7 +14,7 @@ work during a run and after it was killed; they return all that was written unti
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,39 +98,44 @@ def executions(
     Returns:
         The instances by hash, the newest last.
     """
-    instances: dict[str, list[Execution]] = {}
-    count = 0
     ordered = list(dict.fromkeys(hashes))
-    for chunk in in_chunks(ordered):
-        matching = RunDocument.hash.in_(chunk)
-        count += session.scalar(select(func.count()).select_from(RunDocument).where(matching)) or 0
-        for instance in map(
-            Execution._make, session.execute(_QUESTION.where(matching).order_by(Instance.id))
-        ):
-            instances.setdefault(instance.hash, []).append(instance)
-    if contents is None:
-        return instances
+    instances: dict[str, list[Execution]] = {}
+    for instance in _select(session, RunDocument.hash, ordered):
+        instances.setdefault(instance.hash, []).append(instance)
     missing = [hash_ for hash_ in ordered if not _finished(instances.get(hash_, ()))]
-    if not missing or session.scalar(select(func.count()).select_from(RunDocument)) == count:
+    if contents is None or not missing or not _has_other_documents(session, ordered):
         return instances
     by_content: dict[str, list[str]] = {}
     for hash_, content in contents(missing).items():
         by_content.setdefault(content, []).append(hash_)
-    for chunk in in_chunks(list(by_content)):
-        same = _QUESTION.where(RunDocument.content.in_(chunk)).order_by(Instance.id)
-        for instance in map(Execution._make, session.execute(same)):
-            assert instance.content is not None
-            equal_hashes = [hash_ for hash_ in by_content[instance.content] if hash_ != instance.hash]
-            if equal_hashes and lookup.instance_directory(instance.uid).is_dir():
-                for hash_ in equal_hashes:
-                    instances.setdefault(hash_, []).append(instance)
+    for instance in _select(session, RunDocument.content, list(by_content)):
+        assert instance.content is not None
+        equal_hashes = [hash_ for hash_ in by_content[instance.content] if hash_ != instance.hash]
+        if equal_hashes and lookup.instance_directory(instance.uid).is_dir():
+            for hash_ in equal_hashes:
+                instances.setdefault(hash_, []).append(instance)
     for hash_ in missing:
         instances.get(hash_, []).sort(key=lambda instance: instance.id)
     return instances
 
 
+def _select(session: Session, column: Any, values: Sequence[str]) -> Iterator[Execution]:
+    """Yield the instances of documents with ``values`` in ``column``, the newest last."""
+    for chunk in in_chunks(values):
+        yield from map(
+            Execution._make, session.execute(_QUESTION.where(column.in_(chunk)).order_by(Instance.id))
+        )
+
+
+def _has_other_documents(session: Session, hashes: Sequence[str]) -> bool:
+    """Whether the database has documents with other hashes."""
+    count = select(func.count()).select_from(RunDocument)
+    counts = [session.scalar(count.where(RunDocument.hash.in_(chunk))) or 0 for chunk in in_chunks(hashes)]
+    return session.scalar(count) != sum(counts)
+
+
 def _finished(instances: Sequence[Execution]) -> bool:
-    return any(one.status == "finished" for one in instances)
+    return any(instance.status == "finished" for instance in instances)
 
 
 class RunQueries(Queries):
@@ -415,7 +420,7 @@ class RunQueries(Queries):
             run: which run, as :meth:`find_run` takes it.
 
         Returns:
-            Its text; "" if there is none (of imported runs, and of older releases).
+            Its text; "" if there is none, as for imported runs.
 
         Raises:
             StoreError: there is no such run, or its log cannot be read.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, eq, ge, lt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..parts import columns_of, parts_so_far, read_parts, read_wall
 from .lookup import Lookup, inside, unknown
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 _KEYS = ("worker", "episode", "step", "time")
-#: by kind of stream, the columns that identify a row among its owner's; older releases did not record them, so they
-#: are 0 there
+#: by kind of stream, the columns that identify a row among its owner's
 _OWNERS = {
     "agent": ("body", "environment_episode"),
     "environment": ("incarnation", "environment_episode"),
@@ -48,22 +47,17 @@ class RowRange:
         """Build the pyarrow filter of a stream with these ``columns``; ``None`` if it selects all rows."""
         import pyarrow.dataset as ds
 
-        terms = []
-        if self.worker is not None:
-            terms.append(ds.field("worker") == self.worker)
-        if self.episode is not None:
-            terms.append(ds.field("episode") == self.episode)
-        if self.start is not None:
-            terms.append(ds.field("time") >= self.start)
-        if self.stop is not None:
-            terms.append(ds.field("time") < self.stop)
-        place = next((name for name in columns if name in NUMBERS), None)
-        if self.numbers is not None and place is not None:
-            terms.append(ds.field(place).isin(list(self.numbers)))
-        result = None
-        for term in terms:
-            result = term if result is None else result & term
-        return result
+        limits = (
+            ("worker", eq, self.worker),
+            ("episode", eq, self.episode),
+            ("time", ge, self.start),
+            ("time", lt, self.stop),
+        )
+        terms = [compare(ds.field(name), value) for name, compare, value in limits if value is not None]
+        number = next((name for name in columns if name in NUMBERS), None)
+        if self.numbers is not None and number is not None:
+            terms.append(ds.field(number).isin(list(self.numbers)))
+        return reduce(and_, terms) if terms else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +72,17 @@ class StreamSelection:
     name: str | None
     evaluation: bool | None
     numbers: Mapping[tuple[int, str, int], Sequence[int] | None] | None = None
+
+
+class _StreamParts(NamedTuple):
+    """The parts of a selected stream, and the selected bodies or incarnations in it (``None``: all)."""
+
+    phase: int
+    owner: str
+    group: int
+    evaluation: bool
+    paths: list[Path]
+    numbers: Sequence[int] | None
 
 
 class RowQueries:
@@ -151,23 +156,23 @@ class Trajectories(RowQueries):
         import pandas as pd
 
         groups = self._members.groups(run, phase, agent, environment, body)
-        picked = {(group.phase, group.agent, group.group): group for group in groups}
+        by_key = {(group.phase, group.agent, group.group): group for group in groups}
         numbers = {
-            key: None if group.numbers == group.whole else group.numbers for key, group in picked.items()
+            key: None if group.numbers == group.whole else group.numbers for key, group in by_key.items()
         }
         source = StreamSelection("agent", agent, evaluation, numbers)
         result = self._frames(run, phase, source, RowRange(worker, episode, start, stop), columns)
         several = any(group.several for group in groups)
-        visible = set(columns or ())
+        visible = set(columns or ()) | _unpicked(phase=phase, agent=agent)
         if several and not _picks_one(body):
             visible.add("body")
-        apart = several and environment is None and len({group.environment for group in groups}) > 1
-        if apart or "environment" in visible:
+        if several and environment is None and len({group.environment for group in groups}) > 1:
+            visible.add("environment")
+        if "environment" in visible:
             keys = zip(result["phase"], result["agent"], result["group"], strict=True)
-            around = [picked[key].environment for key in keys]
-            result.insert(2, "environment", pd.Series(around, dtype=object))
+            environments = [by_key[key].environment for key in keys]
+            result.insert(2, "environment", pd.Series(environments, dtype=object))
         del result["group"]
-        visible |= {name for name, group in (("phase", phase), ("agent", agent)) if group is None}
         return _shown(result, visible, several)
 
     def environment_states(  # noqa: PLR0913  (as above)
@@ -216,27 +221,16 @@ class Trajectories(RowQueries):
         """
         import pandas as pd
 
-        self._lookup.check_member(run, phase, "environment", environment)
-        table = self._members.environments(run, phase)
-        counts = {
-            (int(number), str(uid), 0): int(count)
-            for number, uid, count in table[["phase", "environment", "incarnations"]].itertuples(index=False)
-            if environment is None or uid == environment
-        }
+        counts = self._incarnation_counts(run, phase, environment)
         selected: dict[tuple[int, str, int], Sequence[int] | None] = dict.fromkeys(counts)
         if agent is not None or body is not None:
             groups = self._members.groups(run, phase, agent, environment, body)
             selected = {key: _incarnations_around(groups, key) for key in counts}
         if incarnation is not None:
             picked = numbers_of(incarnation, max(counts.values(), default=1), "incarnation")
-            selected = {
-                key: tuple(
-                    choice
-                    for choice in picked
-                    if choice < counts[key] and (numbers is None or choice in numbers)
-                )
-                for key, numbers in selected.items()
-            }
+            for key, numbers in selected.items():
+                available = range(counts[key]) if numbers is None else numbers
+                selected[key] = [number for number in picked if number in available]
         selected = {key: numbers for key, numbers in selected.items() if numbers is None or len(numbers)}
         source = StreamSelection("environment", environment, evaluation, selected)
         result = self._frames(run, phase, source, RowRange(worker, episode, start, stop), columns)
@@ -244,13 +238,22 @@ class Trajectories(RowQueries):
             states = [json.loads(text) if isinstance(text, str) else None for text in result["state"]]
             result["state"] = pd.Series(states, dtype=object)
         several = any(counts[key] > 1 for key in selected)
-        visible = set(columns or ())
+        visible = set(columns or ()) | _unpicked(phase=phase, environment=environment)
         if several and not _picks_one(incarnation):
             visible.add("incarnation")
-        visible |= {
-            name for name, choice in (("phase", phase), ("environment", environment)) if choice is None
-        }
         return _shown(result, visible, several)
+
+    def _incarnation_counts(
+        self, run: str, phase: int | str | None, environment: str | None
+    ) -> dict[tuple[int, str, int], int]:
+        """Count the incarnations of each environment, by phase and uid; the third number is always 0."""
+        self._lookup.check_member(run, phase, "environment", environment)
+        table = self._members.environments(run, phase)[["phase", "environment", "incarnations"]]
+        return {
+            (int(number), str(uid), 0): int(count)
+            for number, uid, count in table.itertuples(index=False)
+            if environment is None or uid == environment
+        }
 
     def recorded_episodes(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return the range of episodes with recorded rows, including running ones.
@@ -334,44 +337,56 @@ class Trajectories(RowQueries):
         rows: RowRange,
         columns: Sequence[str] | None,
     ) -> pd.DataFrame:
+        """Read the selected rows of the selected streams, with all columns that identify them."""
         import pandas as pd
 
-        kind, name = source.kind, source.name
+        streams = self._stream_parts(run, phase, source)
+        if not streams:
+            return _empty_frame(source, columns)
+        if columns is not None:
+            _check_columns(columns, streams, source.kind, run)
+        return pd.concat(
+            [_read_frame(stream, source, rows, columns) for stream in streams], ignore_index=True
+        )
+
+    def _stream_parts(self, run: str, phase: int | str | None, source: StreamSelection) -> list[_StreamParts]:
+        """Select the streams that have parts."""
         streams, root = self._streams(run, phase, source.evaluation)
-        streams = streams[streams["kind"] == kind]
-        if name is not None:
-            streams = streams[streams["name"] == name]
-        entries = [
-            (number, owner, group, flag, inside(root, folder), parts_so_far(inside(root, folder), parts))
-            for number, owner, group, flag, folder, parts in streams[_STREAM].itertuples(index=False)
-            if source.numbers is None or (number, owner, group) in source.numbers
-        ]
-        entries = [entry for entry in entries if entry[5]]
-        places = _OWNERS.get(kind, ())
-        if columns is not None and entries:
-            available = {name for entry in entries for name in columns_of(entry[5])} - set(places)
-            extra = {*places, *({"wall", "environment"} if kind == "agent" else ())}
-            for column in columns:
-                if column not in available and column not in extra:
-                    raise unknown("column", column, (available - set(_KEYS)) | set(places), f"run {run!r}")
-        frames = []
-        for number, owner, group, evaluation, folder, paths in entries:
-            numbers = None if source.numbers is None else source.numbers[number, owner, group]
-            part = _read_frame(folder, paths, replace(rows, numbers=numbers), columns, places)
-            if source.evaluation is None:
-                part.insert(list(part).index("episode") + 1, "evaluation", evaluation)
-            if kind == "agent":
-                part.insert(0, "group", group)
-            if kind in _OWNERS:
-                part.insert(0, kind, owner)
-            part.insert(0, "phase", number)
-            frames.append(part)
-        if frames:
-            return pd.concat(frames, ignore_index=True)
-        owners = {"agent": ["agent", "group"], "environment": ["environment"]}.get(kind, [])
-        keys = ["worker", "episode", *(["evaluation"] if source.evaluation is None else [])]
-        names = [label for label in columns or () if label not in (*places, "environment")]
-        return pd.DataFrame(columns=["phase", *owners, *keys, *places, "step", "time", *names])
+        streams = streams[streams["kind"] == source.kind]
+        if source.name is not None:
+            streams = streams[streams["name"] == source.name]
+        result = []
+        for number, owner, group, evaluation, folder, count in streams[_STREAM].itertuples(index=False):
+            if source.numbers is None or (number, owner, group) in source.numbers:
+                paths = parts_so_far(inside(root, folder), count)
+                numbers = None if source.numbers is None else source.numbers[number, owner, group]
+                result.append(_StreamParts(number, owner, group, evaluation, paths, numbers))
+        return [stream for stream in result if stream.paths]
+
+
+def _check_columns(columns: Sequence[str], streams: Iterable[_StreamParts], kind: str, run: str) -> None:
+    """Raise :class:`StoreError` for a column that no stream has."""
+    owners = set(_OWNERS.get(kind, ()))
+    available = {name for stream in streams for name in columns_of(stream.paths)} - owners
+    allowed = available | owners | ({"wall", "environment"} if kind == "agent" else set())
+    for column in columns:
+        if column not in allowed:
+            raise unknown("column", column, (available - set(_KEYS)) | owners, f"run {run!r}")
+
+
+def _empty_frame(source: StreamSelection, columns: Sequence[str] | None) -> pd.DataFrame:
+    import pandas as pd
+
+    numbers = _OWNERS.get(source.kind, ())
+    owners = {"agent": ["agent", "group"], "environment": ["environment"]}.get(source.kind, [])
+    keys = ["worker", "episode", *(["evaluation"] if source.evaluation is None else [])]
+    names = [name for name in columns or () if name not in (*numbers, "environment")]
+    return pd.DataFrame(columns=["phase", *owners, *keys, *numbers, "step", "time", *names])
+
+
+def _unpicked(**choices: Any) -> set[str]:
+    """Return the names of the choices that pick none."""
+    return {name for name, choice in choices.items() if choice is None}
 
 
 def _picks_one(selection: Any) -> bool:
@@ -396,22 +411,25 @@ def _shown(frame: pd.DataFrame, visible: set[str], several: bool) -> pd.DataFram
 
 
 def _read_frame(
-    folder: Path,
-    paths: Sequence[Path],
-    rows: RowRange,
-    columns: Sequence[str] | None,
-    places: Sequence[str],
+    stream: _StreamParts, source: StreamSelection, rows: RowRange, columns: Sequence[str] | None
 ) -> pd.DataFrame:
-    available = dict.fromkeys(columns_of(paths))
-    keys = [name for name in ("worker", "episode", *places, "step", "time") if name in available]
-    selected = [name for name in (available if columns is None else columns) if name in available]
-    chosen = [*keys, *(name for name in selected if name not in keys)]
-    result: pd.DataFrame = read_parts(paths, rows.expression, chosen if places else None).to_pandas()
-    for name in places:
-        if name not in available:
-            # recorded by an older release
-            result.insert(list(result).index("step"), name, np.zeros(len(result), dtype=np.int32))
+    """Read the selected rows of a stream, after columns that say whose they are."""
+    rows = replace(rows, numbers=stream.numbers)
+    owners = _OWNERS.get(source.kind)
+    names = None
+    if owners is not None:
+        available = dict.fromkeys(columns_of(stream.paths))
+        chosen = available if columns is None else (name for name in columns if name in available)
+        names = list(dict.fromkeys(("worker", "episode", *owners, "step", "time", *chosen)))
+    result: pd.DataFrame = read_parts(stream.paths, rows.expression, names).to_pandas()
     if columns is not None and "wall" in columns:
         # assignment by index drops rows that were written in the meantime
-        result["wall"] = read_wall(paths, rows.expression)["wall"].to_pandas()
+        result["wall"] = read_wall(stream.paths, rows.expression)["wall"].to_pandas()
+    if source.evaluation is None:
+        result.insert(list(result).index("episode") + 1, "evaluation", stream.evaluation)
+    if source.kind == "agent":
+        result.insert(0, "group", stream.group)
+    if owners is not None:
+        result.insert(0, source.kind, stream.owner)
+    result.insert(0, "phase", stream.phase)
     return result

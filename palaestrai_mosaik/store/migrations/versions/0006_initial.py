@@ -3,13 +3,22 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0006"
 down_revision = None
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
+    op.create_table(
+        "descriptions",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_descriptions")),
+        sa.UniqueConstraint("hash", name=op.f("uq_descriptions_hash")),
+    )
     op.create_table(
         "experiments",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -24,9 +33,11 @@ def upgrade() -> None:
         sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("document", sa.Text(), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("content", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_run_documents")),
         sa.UniqueConstraint("hash", name=op.f("uq_run_documents_hash")),
     )
+    op.create_index(op.f("ix_run_documents_content"), "run_documents", ["content"], unique=False)
     op.create_index(op.f("ix_run_documents_uid"), "run_documents", ["uid"], unique=False)
     op.create_table(
         "instances",
@@ -55,6 +66,24 @@ def upgrade() -> None:
     op.create_index(op.f("ix_instances_experiment_id"), "instances", ["experiment_id"], unique=False)
     op.create_index(op.f("ix_instances_run_document_id"), "instances", ["run_document_id"], unique=False)
     op.create_table(
+        "brains",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("instance_id", sa.Integer(), nullable=False),
+        sa.Column("phase", sa.Integer(), nullable=False),
+        sa.Column("agent", sa.Text(), nullable=False),
+        sa.Column("snapshot", sa.Text(), nullable=False),
+        sa.Column("tag", sa.Text(), nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("time", sa.DateTime(), nullable=False),
+        sa.Column("dump", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["instance_id"], ["instances.id"], name=op.f("fk_brains_instance_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_brains")),
+        sa.UniqueConstraint(
+            *("instance_id", "phase", "agent", "snapshot", "tag"),
+            name=op.f("uq_brains_instance_id_phase_agent_snapshot_tag"),
+        ),
+    )
+    op.create_table(
         "phases",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("instance_id", sa.Integer(), nullable=False),
@@ -67,10 +96,13 @@ def upgrade() -> None:
         sa.Column("started", sa.DateTime(), nullable=False),
         sa.Column("ended", sa.DateTime(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("world_id", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["instance_id"], ["instances.id"], name=op.f("fk_phases_instance_id")),
+        sa.ForeignKeyConstraint(["world_id"], ["descriptions.id"], name=op.f("fk_phases_world_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_phases")),
         sa.UniqueConstraint("instance_id", "number", name=op.f("uq_phases_instance_id_number")),
     )
+    op.create_index(op.f("ix_phases_world_id"), "phases", ["world_id"], unique=False)
     op.create_table(
         "warnings",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -103,15 +135,22 @@ def upgrade() -> None:
         sa.Column("world_model", sa.Text(), nullable=True),
         sa.Column("start", sa.Text(), nullable=True),
         sa.Column("step_size", sa.BigInteger(), nullable=False),
+        sa.Column("incarnations", sa.Integer(), server_default="1", nullable=False),
+        sa.Column("topology_id", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["phase_id"], ["phases.id"], name=op.f("fk_environments_phase_id")),
+        sa.ForeignKeyConstraint(
+            ["topology_id"], ["descriptions.id"], name=op.f("fk_environments_topology_id")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_environments")),
         sa.UniqueConstraint("phase_id", "uid", name=op.f("uq_environments_phase_id_uid")),
     )
+    op.create_index(op.f("ix_environments_topology_id"), "environments", ["topology_id"], unique=False)
     op.create_table(
         "episodes",
         sa.Column("phase_id", sa.Integer(), nullable=False),
         sa.Column("worker", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("episode", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("evaluation", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("steps", sa.BigInteger(), nullable=False),
         sa.Column("ticks", sa.BigInteger(), nullable=False),
         sa.Column("ended_by", sa.Text(), nullable=False),
@@ -119,7 +158,7 @@ def upgrade() -> None:
         sa.Column("duration", sa.Float(precision=53), nullable=False),
         sa.Column("ended", sa.DateTime(), nullable=False),
         sa.ForeignKeyConstraint(["phase_id"], ["phases.id"], name=op.f("fk_episodes_phase_id")),
-        sa.PrimaryKeyConstraint("phase_id", "worker", "episode", name=op.f("pk_episodes")),
+        sa.PrimaryKeyConstraint("phase_id", "worker", "episode", "evaluation", name=op.f("pk_episodes")),
     )
     op.create_table(
         "errors",
@@ -141,20 +180,47 @@ def upgrade() -> None:
         sa.Column("phase_id", sa.Integer(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("body_group", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("evaluation", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("folder", sa.Text(), nullable=False),
         sa.Column("rows", sa.BigInteger(), nullable=True),
         sa.Column("parts", sa.Integer(), nullable=True),
         sa.Column("digest", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["phase_id"], ["phases.id"], name=op.f("fk_streams_phase_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_streams")),
-        sa.UniqueConstraint("phase_id", "kind", "name", name=op.f("uq_streams_phase_id_kind_name")),
+        sa.UniqueConstraint(
+            *("phase_id", "kind", "name", "body_group", "evaluation"),
+            name=op.f("uq_streams_phase_id_kind_name_body_group_evaluation"),
+        ),
     )
+    op.create_table(
+        "bodies",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("phase_id", sa.Integer(), nullable=False),
+        sa.Column("agent_id", sa.Integer(), nullable=False),
+        sa.Column("body_group", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=True),
+        sa.Column("first", sa.Integer(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("incarnations", sa.Text(), nullable=True),
+        sa.Column("environment", sa.Text(), nullable=True),
+        sa.Column("muscle", sa.Text(), nullable=True),
+        sa.Column("objective", sa.Text(), nullable=True),
+        sa.Column("proposed", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_bodies_agent_id")),
+        sa.ForeignKeyConstraint(["phase_id"], ["phases.id"], name=op.f("fk_bodies_phase_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_bodies")),
+        sa.UniqueConstraint("agent_id", "body_group", name=op.f("uq_bodies_agent_id_body_group")),
+    )
+    op.create_index(op.f("ix_bodies_phase_id"), "bodies", ["phase_id"], unique=False)
     op.create_table(
         "channels",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("phase_id", sa.Integer(), nullable=False),
         sa.Column("environment_id", sa.Integer(), nullable=True),
         sa.Column("agent_id", sa.Integer(), nullable=True),
+        sa.Column("body_group", sa.Integer(), server_default="0", nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("uid", sa.Text(), nullable=False),
@@ -173,6 +239,7 @@ def upgrade() -> None:
         sa.Column("phase_id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("worker", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("episode", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("evaluation", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("agent_id", sa.Integer(), nullable=False),
         sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -182,32 +249,12 @@ def upgrade() -> None:
         sa.Column("max", sa.Float(precision=53), nullable=True),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_outcomes_agent_id")),
         sa.ForeignKeyConstraint(
-            ["phase_id", "worker", "episode"],
-            ["episodes.phase_id", "episodes.worker", "episodes.episode"],
-            name=op.f("fk_outcomes_phase_id_worker_episode"),
+            ["phase_id", "worker", "episode", "evaluation"],
+            ["episodes.phase_id", "episodes.worker", "episodes.episode", "episodes.evaluation"],
+            name=op.f("fk_outcomes_phase_id_worker_episode_evaluation"),
         ),
         sa.PrimaryKeyConstraint(
-            "phase_id", "worker", "episode", "agent_id", "kind", "name", name=op.f("pk_outcomes")
+            *("phase_id", "worker", "episode", "evaluation", "agent_id", "kind", "name"),
+            name=op.f("pk_outcomes"),
         ),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("outcomes")
-    op.drop_index(op.f("ix_channels_phase_id"), table_name="channels")
-    op.drop_table("channels")
-    op.drop_table("streams")
-    op.drop_index(op.f("ix_errors_instance_id"), table_name="errors")
-    op.drop_table("errors")
-    op.drop_table("episodes")
-    op.drop_table("environments")
-    op.drop_table("agents")
-    op.drop_index(op.f("ix_warnings_instance_id"), table_name="warnings")
-    op.drop_table("warnings")
-    op.drop_table("phases")
-    op.drop_index(op.f("ix_instances_run_document_id"), table_name="instances")
-    op.drop_index(op.f("ix_instances_experiment_id"), table_name="instances")
-    op.drop_table("instances")
-    op.drop_index(op.f("ix_run_documents_uid"), table_name="run_documents")
-    op.drop_table("run_documents")
-    op.drop_table("experiments")
