@@ -26,7 +26,7 @@ from .methods import METHODS, Method, Repetitions, Study
 from .model import INACTIVE, DesignSpec, Factor
 from .rules import default_methods
 from .sample import Sample
-from .samplers import SAMPLERS
+from .samplers import in_rounds
 from .samplers.adaptive import ADAPTIVE, most_rows
 
 #: the numbers of levels of several axes in a row
@@ -163,7 +163,7 @@ class PlannedAnalysis:
             return
         if adaptive:
             settings = max(most_rows(spec), len(self._first))
-        elif SAMPLERS[spec.sampler.name].in_rounds(spec):
+        elif in_rounds(spec):
             return
         else:
             settings = len(set(self._first))

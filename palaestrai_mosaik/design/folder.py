@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from errno import EAGAIN
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from palaestrai_mosaik import __version__, files
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import content_digest, dumps
 from palaestrai_mosaik.experiment import load as load_run
@@ -30,87 +29,10 @@ from palaestrai_mosaik.text import count as counted
 
 from .described import described
 from .load import load
-from .model import NO_IDENTITY_OF_SAMPLER, Axis, DesignSpec
+from .model import DesignSpec
 from .rounds import Rounds, rounds_in
-from .rows import SampledRows
 from .run_names import is_run_file
-from .sample import Sample, pack, unpack
-
-#: libraries that determine the numbers of a sample
-_LIBRARIES = ("numpy", "scipy", "SALib")
-
-
-def manifest(
-    spec: DesignSpec,
-    rows: SampledRows,
-    first_rows: Mapping[int, int],
-    documents: int,
-    rounds: Rounds | None = None,
-) -> dict[str, Any]:
-    """Build the manifest as plain data.
-
-    It depends only on the design, except for ``versions`` and, if there are rounds, on the outcomes of earlier rounds.
-
-    Args:
-        spec: the design.
-        rows: the sampled rows.
-        first_rows: for each row with the same documents as an earlier row, the number of that row.
-        documents: number of run documents.
-        rounds: the rounds in which rows were added, if there are any.
-    """
-    runs = rows.count * spec.repetitions
-    options = {key: value for key, value in spec.sampler.options.items() if key != NO_IDENTITY_OF_SAMPLER}
-    return {
-        "format": FORMAT,
-        "versions": {
-            "palaestrai_mosaik": __version__,
-            "python": ".".join(map(str, sys.version_info[:2])),
-            **{name.lower(): version(name) for name in _LIBRARIES},
-        },
-        "design": {"uid": spec.uid, "hash": spec.hash, "seed": spec.seed, "version": spec.version},
-        "seeds": {"policy": spec.seed_policy},
-        "sampler": {
-            "name": spec.sampler.name,
-            "n": spec.sampler.n,
-            "options": options,
-            "arguments": dict(rows.sample.arguments),
-            "warnings": list(rows.sample.warnings),
-            "blocks": pack(rows.sample.block),
-        },
-        **(rounds.entries() if rounds is not None else {}),
-        "axes": [_axis(axis) for axis in spec.axes],
-        "counts": {
-            "drawn": rows.drawn,
-            "rejected": rows.drawn - rows.count,
-            "rows": rows.count,
-            "repetitions": spec.repetitions,
-            "runs": runs,
-            "documents": documents,
-            "duplicates": runs - documents,
-        },
-        "duplicates": {str(row): first for row, first in first_rows.items()},
-    }
-
-
-def _axis(axis: Axis) -> dict[str, Any]:
-    return {"name": axis.name, "factors": [factor.name for factor in axis.factors], "group": axis.group}
-
-
-def manifest_text(data: Mapping[str, Any]) -> str:
-    """Format a manifest as JSON text, one entry per line."""
-    lines = []
-    for key, value in data.items():
-        if isinstance(value, list):
-            items = ",\n".join(f"    {_compact(item)}" for item in value)
-            lines.append(f"  {_compact(key)}: [\n{items}\n  ]")
-        else:
-            lines.append(f"  {_compact(key)}: {_compact(value)}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
+from .sample import Sample, unpack
 
 #: version of the folder's format; older versions can be read as long as this module converts them
 FORMAT = 1

@@ -6,13 +6,13 @@ All classes are frozen. Levels and parameters are plain data (strings, numbers, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-from palaestrai_mosaik.errors import Problem
-from palaestrai_mosaik.experiment.model import Place, join
+from palaestrai_mosaik.errors import Problem, did_you_mean
+from palaestrai_mosaik.experiment.model import join
 
 Kind = Literal["float", "int", "levels"]
 Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognormal"]
@@ -95,6 +95,12 @@ class Factor:
     def nominal(self) -> bool:
         """Whether the levels have no order, so that distances between them are meaningless."""
         return self.kind == "levels" and not self.ordered
+
+
+def did_you_mean_factor(name: str, factors: Sequence[Factor]) -> str:
+    """Return a hint with the nearest factor's name and all names, for a message."""
+    names = [factor.name for factor in factors]
+    return f"{did_you_mean(name, names)}; factors: {', '.join(names) or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,15 +313,12 @@ class DesignSpec:
                 return outcome
         raise KeyError(name)
 
-    def problem(self, message: str, *place: str | int) -> Problem:
-        """Build a problem at ``place`` in the document as written, such as ``("factors", 0, "low")``."""
-        line = None
-        for length in range(len(place), 0, -1):
-            line = self.lines.get(join(place[:length]))
-            if line is not None:
-                break
-        written: Place = place
-        return Problem(message, join(written), self.source, line)
+    def problem(self, message: str, *path: str | int) -> Problem:
+        """Build a problem at ``path`` of the document as written, such as ``("factors", 0, "low")``."""
+        lines = (self.lines.get(join(path[:length])) for length in range(len(path), 0, -1))
+        return Problem(
+            message, join(path), self.source, next((line for line in lines if line is not None), None)
+        )
 
 
 # --- as plain data ------------------------------------------------------------------------

@@ -28,23 +28,23 @@ _LEAST_FOR_WILCOXON = 5
 _EXAMPLES = 256
 
 
-def read_search(found: Findings, at: Located | None) -> SearchSpec | None:
+def read_search(findings: Findings, at: Located | None) -> SearchSpec | None:
     """Read the search at ``at``; None if it is missing or invalid."""
     if at is None or at.value is None:
         return None
-    errors = found.count
-    section = found.section(at, SEARCH)
+    errors = findings.count
+    section = findings.section(at, SEARCH)
     if section is None:
         return None
     parts = {key: part for key, part in section.items() if part.value is not None}
-    found.missing(at.place, parts, SEARCH)
+    findings.missing(at.place, parts, SEARCH)
     plain = ("sampler", "seeds_per_setting", "prune", "confirm", "failures", "confirm_pruned")
     sampler, seeds, prune, confirm, failures, confirm_pruned = (
-        SEARCH.keys[key].read(found, parts.get(key), SEARCH.keys[key].title or key) for key in plain
+        SEARCH.keys[key].read(findings, parts.get(key), SEARCH.keys[key].title or key) for key in plain
     )
-    budget = _budget(found, parts["budget"]) if "budget" in parts else None
-    objectives = _objectives(found, parts.get("objectives"))
-    if found.count > errors or budget is None:
+    budget = _budget(findings, parts["budget"]) if "budget" in parts else None
+    objectives = _objectives(findings, parts.get("objectives"))
+    if findings.count > errors or budget is None:
         return None
     return SearchSpec(sampler, budget, seeds, prune, objectives, confirm, failures, confirm_pruned)
 

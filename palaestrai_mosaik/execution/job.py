@@ -145,9 +145,13 @@ class Job:
         """The path of the log."""
         return with_suffix(self.path, ".log")
 
-    def is_covered_by(self, found: JobRecord | Marker) -> bool:
-        """Whether ``found`` belongs to this attempt at the document, or to a later one."""
-        return found.hash == self.hash and found.attempt >= self.attempt
+    def is_covered_by(self, file: JobRecord | Marker) -> bool:
+        """Whether a record or marker belongs to this attempt at the document, or to a later one.
+
+        Args:
+            file: the record or marker of the run.
+        """
+        return file.hash == self.hash and file.attempt >= self.attempt
 
 
 @dataclass(frozen=True, slots=True)

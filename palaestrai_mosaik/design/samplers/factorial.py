@@ -17,7 +17,7 @@ from ..model import Axis, DesignSpec
 from ..sample import Sample
 from .candidates import candidates, points
 from .grid import axis_numbers, grid, grid_size
-from .option import Found, Option, Sampler, random_of, single_rows
+from .option import Fault, Option, Sampler, random_of, single_rows
 
 #: Largest number of rows.
 LARGEST = 1_000_000
@@ -75,8 +75,8 @@ def _levels(value: Any) -> str | None:
     return f"a whole number of at least 2 (at most {LARGEST:,}), or a mapping of factors to such numbers"
 
 
-def _check(spec: DesignSpec) -> list[Found]:
-    problems: list[Found] = []
+def _check(spec: DesignSpec) -> list[Fault]:
+    problems: list[Fault] = []
     levels = spec.sampler.options.get("levels")
     names = [*_names(spec), *(factor.name for factor in spec.factors)]
     for name in levels if isinstance(levels, Mapping) else ():

@@ -18,7 +18,7 @@ from ..decode import decode, resolution
 from ..distributions import INSIDE, bounded, middles, position, reach
 from ..model import INACTIVE, Axis, DesignSpec, Factor
 from ..sample import FloatArray, Sample
-from .option import Found, Option, Sampler, flag, single_rows
+from .option import Fault, Option, Sampler, flag, single_rows
 
 #: largest number of faults of a table in an error
 _TOLD = 20
@@ -80,12 +80,12 @@ def draw(spec: DesignSpec) -> Sample:
     return single_rows(unit, arguments)
 
 
-def _read(spec: DesignSpec) -> tuple[FloatArray, list[Found]]:
+def _read(spec: DesignSpec) -> tuple[FloatArray, list[Fault]]:
     """Return the points, (rows, axes), and the problems of the table."""
     columns, rows = spec.sampler.options["columns"], spec.sampler.options["rows"]
     in_unit = POINTS.option(spec, "unit")
     unit = np.full((len(rows), len(spec.axes)), np.nan)
-    problems: list[Found] = []
+    problems: list[Fault] = []
     empty: list[tuple[int, str]] = []
     for index, row in enumerate(rows):
         path = ("sampler", "rows", index)
@@ -113,7 +113,7 @@ def _read(spec: DesignSpec) -> tuple[FloatArray, list[Found]]:
     return unit, problems
 
 
-def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[Found]:
+def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
     """Yield a problem for each value that the round trip through the unit cube changes; runs get the result."""
     columns, rows = spec.sampler.options["columns"], spec.sampler.options["rows"]
     numbers = [columns.index(factor.name) for factor in spec.factors]
@@ -212,7 +212,7 @@ def _table(value: Any) -> str | None:
     return None if sound else "a list of points, each a list of values"
 
 
-def _check(spec: DesignSpec) -> list[Found]:
+def _check(spec: DesignSpec) -> list[Fault]:
     options = spec.sampler.options
     missing = [key for key in ("columns", "rows") if key not in options]
     if missing:
