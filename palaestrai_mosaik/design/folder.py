@@ -108,6 +108,12 @@ class DesignFolder:
 
         The run documents are not read: see :meth:`verify`.
 
+        Args:
+            path: the folder.
+
+        Returns:
+            The folder, with its runs.
+
         Raises:
             DocumentError: this is no such folder, it has a newer format, is incomplete, or its parts do not match.
         """
@@ -179,6 +185,12 @@ class DesignFolder:
 
         See :func:`~palaestrai_mosaik.experiment.content_digest`. The documents are built again from the design, because
         this is faster than reading them. Those that this version builds differently are read.
+
+        Args:
+            hashes: hashes of run documents.
+
+        Returns:
+            For each hash, the digest of the document without its uid.
         """
         from .expansion import Expansion
 
@@ -223,6 +235,9 @@ class DesignFolder:
 
         Args:
             height: height of the page in the notebook, in pixels.
+
+        Returns:
+            The page, which a notebook displays.
 
         Raises:
             StoreError: the store of the results cannot be opened.

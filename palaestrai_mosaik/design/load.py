@@ -37,6 +37,9 @@ def load(path: str | Path) -> DesignSpec:
     Args:
         path: the file (YAML, UTF-8).
 
+    Returns:
+        The valid design.
+
     Raises:
         DocumentError: carries every problem found.
     """
@@ -51,6 +54,9 @@ def loads(text: str, source: str = "<string>", directory: str | Path | None = No
         text: the document as YAML.
         source: name of the text in messages.
         directory: folder that its paths to other files are relative to; None for the working directory.
+
+    Returns:
+        The valid design.
 
     Raises:
         DocumentError: carries every problem found.
@@ -67,6 +73,9 @@ def from_mapping(
         data: the document as mappings, lists, numbers and texts.
         source: name of the document in messages.
         directory: folder that its paths to other files are relative to; None for the working directory.
+
+    Returns:
+        The valid design.
 
     Raises:
         DocumentError: carries every problem found.

@@ -192,7 +192,14 @@ class JobRecord:
     task: str | None = None
 
     def write(self, path: Path) -> None:
-        """Atomically write the record, and flush it to disk."""
+        """Atomically write the record, and flush it to disk.
+
+        Args:
+            path: the path of the file.
+
+        Raises:
+            ExecutionError: the file cannot be written.
+        """
         write_file(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
@@ -238,7 +245,14 @@ class JobRecord:
 
     @classmethod
     def read(cls, path: Path) -> JobRecord | None:
-        """Read the record at ``path``; ``None`` if it is missing or unreadable."""
+        """Read a record.
+
+        Args:
+            path: the path of the file.
+
+        Returns:
+            The record; ``None`` if it is missing or unreadable.
+        """
         values = _read(path, cls)
         return None if values is None else cls(**values)
 

@@ -88,6 +88,9 @@ class Settings:
             before: the settings of a resumed submission, as read from the folder; ``None``: no submission is resumed.
             keywords: settings by name; ``None`` values are ignored.
 
+        Returns:
+            The merged settings.
+
         Raises:
             ExecutionError: a key is unknown, a value is not allowed, a command is refused, or ``user`` does not allow
                 a module of ``before``.

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.design import available_cores
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import FAILED, INTERRUPTED, ExecutionError
 from palaestrai_mosaik.installation import install_extra
@@ -33,7 +34,7 @@ from palaestrai_mosaik.installation import install_extra
 from ..early_stopping import Reporting
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker, RecordStatus, is_stale
-from ..local import PATIENCE, available_cores
+from ..local import PATIENCE
 from ..processes import DEFAULT_METHOD, Launcher, make_launcher
 from ..settings import Settings
 from ..task import GRACE

@@ -39,10 +39,10 @@ from parsl.jobs.states import JobState, JobStatus
 from parsl.providers.base import ExecutionProvider
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.design import available_cores
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError, did_you_mean
 from palaestrai_mosaik.runner.worker_process import THREADS
 
-from ..local import available_cores
 from .settings import ParslSettings
 
 #: seconds between two heartbeats of a pilot, and between two checks of its workers; seconds without a heartbeat after
