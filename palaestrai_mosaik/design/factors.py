@@ -359,25 +359,20 @@ def _zips(findings: Findings, factors: Sequence[Factor], at: Located | None) -> 
         )
         return []
     taken: dict[str, str] = {}
-    zips: list[Axis] = []
-    names = {factor.name for factor in factors}
+    zips = []
     for key in at.value if named else range(len(entries)):
         item = at.child(key)
-        members = _members(findings, factors, item, taken, "zip")
-        if len(members) < 2:
-            if len(item.value) < 2:
-                findings.error(item.place, f"a zip needs at least two factors, found {len(item.value)}")
-            continue
-        if not _fit(findings, item, members):
-            continue
-        together = tuple(sorted(members, key=factors.index))
-        name = key if named else "+".join(member.name for member in together)
-        if not isinstance(name, str) or not name or name in names:
-            findings.error(
-                item.place, f"a zip's name must be a string that no factor has, found {show(name)}"
-            )
-            continue
-        zips.append(Axis(name, together))
+        members = sorted(_members(findings, factors, item, taken, "zip"), key=factors.index)
+        name = key if named else "+".join(member.name for member in members)
+        if len(item.value) < 2:
+            findings.error(item.place, f"a zip needs at least two factors, found {len(item.value)}")
+        elif len(members) < 2 or not _fit(findings, item, members):
+            continue  # reported already
+        elif not isinstance(name, str) or not name or any(name == factor.name for factor in factors):
+            message = f"a zip's name must be a string that no factor has, found {show(name)}"
+            findings.error(item.place, message)
+        else:
+            zips.append(Axis(name, tuple(members)))
     return zips
 
 

@@ -348,20 +348,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises:
         DocumentError: there is no manifest, it was edited, or generating was interrupted.
     """
-    file = path / MANIFEST
     if (path / REPLACED).exists() or (path / REPLACING).exists():
         refuse(path, "generating a design into this folder was cut off; do it again")
-    try:
-        manifest = json.loads(files.read_text(file))
-    except FileNotFoundError:
-        reason = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
-        refuse(path, f"not the folder of a generated design: {reason}")
-    except NotADirectoryError:
-        refuse(path, "this is a file; generate its design first (arsenai generate), or name the folder")
-    except OSError as error:
-        refuse(file, f"cannot be read: {error.strerror}")
-    except ValueError:
-        refuse(file, "not the manifest of a design: no JSON")
+    file, manifest = path / MANIFEST, _manifest_data(path)
     form = manifest.get("format") if isinstance(manifest, dict) else None
     if not isinstance(form, int) or isinstance(form, bool) or not isinstance(manifest.get("design"), dict):
         refuse(file, "not the manifest of a design: it names no format and design")
@@ -377,6 +366,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
             "generating writes it; put the former text back, or generate the design into another folder",
         )
     return dict(manifest)
+
+
+def _manifest_data(path: Path) -> Any:
+    try:
+        return json.loads(files.read_text(path / MANIFEST))
+    except FileNotFoundError:
+        reason = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
+        refuse(path, f"not the folder of a generated design: {reason}")
+    except NotADirectoryError:
+        refuse(path, "this is a file; generate its design first (arsenai generate), or name the folder")
+    except OSError as error:
+        refuse(path / MANIFEST, f"cannot be read: {error.strerror}")
+    except ValueError:
+        refuse(path / MANIFEST, "not the manifest of a design: no JSON")
 
 
 def read_sample(path: Path, manifest: Mapping[str, Any], *, growing: bool = False) -> Sample:

@@ -201,10 +201,8 @@ def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
         yield path, f"n must be a whole number of at least 1, found {show(n)}"
     elif n > MAX_VALUES:
         yield path, f"n must be at most {MAX_VALUES:,}, found {show(n)}"
-    else:
-        wrong = sampler.size_check(spec, n)
-        if wrong is not None:
-            yield path, wrong
+    elif (fault := sampler.size_check(spec, n)) is not None:
+        yield path, fault
 
 
 def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:

@@ -196,15 +196,17 @@ def _check_pruner(spec: DesignSpec, search: SearchSpec) -> Iterator[tuple[Place,
                 f"give seeds_per_setting: {_LEAST_FOR_WILCOXON} or more, or choose another pruner",
             )
         return
-    for name in search.objectives:
-        outcome = next((candidate for candidate in spec.outcomes if candidate.name == name), None)
-        if outcome is None:
-            continue
-        source = outcome.of.partition(".")[0]
-        if source not in ("objective", "reward") or outcome.step not in _KNOWN_FOLDS or outcome.outside:
+    for outcome in spec.outcomes:
+        if outcome.name in search.objectives and not _is_reported(outcome):
             yield (
                 path,
                 f"{search.prune} stops runs early by what they have so far, which is known of the objective and of "
-                f"rewards ({', '.join(_KNOWN_FOLDS)} over steps, without 'outside'), not of {name!r}; leave it out, "
-                "or choose wilcoxon, which compares whole runs",
+                f"rewards ({', '.join(_KNOWN_FOLDS)} over steps, without 'outside'), not of {outcome.name!r}; leave it "
+                "out, or choose wilcoxon, which compares whole runs",
             )
+
+
+def _is_reported(outcome: OutcomeSpec) -> bool:
+    """Return whether a run can report the outcome at the end of each episode."""
+    source = outcome.of.partition(".")[0]
+    return source in ("objective", "reward") and outcome.step in _KNOWN_FOLDS and not outcome.outside

@@ -88,19 +88,7 @@ def _check(spec: DesignSpec) -> list[Fault]:
                     f"no factor is called {name!r}{did_you_mean(name, names)}; known: {listed}",
                 )
             )
-    for axis in spec.axes:
-        if axis.levels is None and axis_numbers(axis) is None and count_of(spec, axis) is None:
-            message = (
-                f"{axis.name} is continuous, so a factorial design must be told how many values of it to take: "
-                f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}, or another sampler (lhs, sobol)"
-            )
-            problems.append((("sampler",), message))
-        elif grid_size(axis, count_of(spec, axis)) > LARGEST:
-            message = (
-                f"{axis.name} has {grid_size(axis, None):,} values; tell how many of them to take: "
-                f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}"
-            )
-            problems.append((("sampler",), message))
+    problems += [(("sampler",), message) for axis in spec.axes if (message := _axis_fault(spec, axis))]
     if not problems and spec.max_runs is None and _rows(spec) > LARGEST:
         message = (
             f"the full factorial has {_rows(spec):,} rows, more than {LARGEST:,}; "
@@ -108,6 +96,21 @@ def _check(spec: DesignSpec) -> list[Fault]:
         )
         problems.append((("sampler",), message))
     return problems
+
+
+def _axis_fault(spec: DesignSpec, axis: Axis) -> str | None:
+    """Return why the values of an axis cannot all be taken, or None."""
+    if axis.levels is None and axis_numbers(axis) is None and count_of(spec, axis) is None:
+        return (
+            f"{axis.name} is continuous, so a factorial design must be told how many values of it to take: "
+            f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}, or another sampler (lhs, sobol)"
+        )
+    if grid_size(axis, count_of(spec, axis)) > LARGEST:
+        return (
+            f"{axis.name} has {grid_size(axis, None):,} values; tell how many of them to take: "
+            f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}"
+        )
+    return None
 
 
 FACTORIAL: Sampler = Sampler(

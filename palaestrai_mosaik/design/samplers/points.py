@@ -42,19 +42,23 @@ def inlined(sampler: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         DocumentError: the file cannot be read, is no CSV file, or has no points.
     """
     path = directory / str(sampler["file"])
-    try:
-        with files.open_text(path, encoding="utf-8-sig", newline="", follow=True) as stream:
-            lines = [line for line in csv.reader(stream, skipinitialspace=True) if line]
-    except OSError as error:
-        near = did_you_mean(path.name, [csv_file.name for csv_file in path.parent.glob("*.csv")])
-        raise _unreadable(path, f"cannot be read: {error.strerror}{near}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _unreadable(path, f"not a CSV file in UTF-8: {files.reading_fault(error)}") from None
+    lines = _csv_lines(path)
     if len(lines) < 2:
         raise _unreadable(path, "needs a header with the names of the factors, and a line per point")
     options = {key: value for key, value in sampler.items() if key != "file"}
     rows = [[_scalar(cell.strip()) for cell in line] for line in lines[1:]]
     return {**options, "columns": [name.strip() for name in lines[0]], "rows": rows}
+
+
+def _csv_lines(path: Path) -> list[list[str]]:
+    try:
+        with files.open_text(path, encoding="utf-8-sig", newline="", follow=True) as stream:
+            return [line for line in csv.reader(stream, skipinitialspace=True) if line]
+    except OSError as error:
+        near = did_you_mean(path.name, [csv_file.name for csv_file in path.parent.glob("*.csv")])
+        raise _unreadable(path, f"cannot be read: {error.strerror}{near}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _unreadable(path, f"not a CSV file in UTF-8: {files.reading_fault(error)}") from None
 
 
 def _unreadable(path: Path, message: str) -> DocumentError:
