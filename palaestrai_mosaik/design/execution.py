@@ -53,7 +53,7 @@ def _wrong(must: str, value: Any) -> Iterator[Fault]:
     yield (), f"must be {must}, found {show(value)}"
 
 
-def _word(words: tuple[str, ...]) -> Field:
+def _name_of(words: tuple[str, ...]) -> Field:
     return replace(word(words), schema={"enum": [*words, None]})
 
 
@@ -233,7 +233,7 @@ SLURM = Section(
 PARSL = Section(
     "parsl",
     {
-        "provider": _word(PROVIDERS),
+        "provider": _name_of(PROVIDERS),
         "options": Field({"type": ["object", "null"]}, _mapping_faults),
         "workers": _whole(1),
         "nodes": _whole(1),
@@ -258,7 +258,7 @@ _SECONDS = Field({"type": ["number", "null"], "minimum": 0}, _seconds_faults)
 EXECUTION = Section(
     "execution",
     {
-        "executor": _word(EXECUTORS),
+        "executor": _name_of(EXECUTORS),
         "jobs": _whole(1),
         "timeout": _SECONDS,
         "runs_per_process": _whole(1),

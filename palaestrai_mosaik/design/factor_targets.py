@@ -11,7 +11,8 @@ from palaestrai_mosaik.experiment.cascade import CascadedPhase, cascade
 from palaestrai_mosaik.experiment.cascade import Definitions as RunDefinitions
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located
 from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.experiment.paths import Changes, Keys, Path
+from palaestrai_mosaik.experiment.paths import Changes, Keys
+from palaestrai_mosaik.experiment.paths import Path as DocumentPath
 
 from .arsenai_form import SlotKey
 from .expressions import Expression
@@ -51,7 +52,7 @@ class Targets:
         """Report factors with paths that lead nowhere in any document, and factors with overlapping paths."""
         taken: dict[int, dict[Keys, str]] = {}
         for factor, position in zip(factors, places, strict=True):
-            path = Path.parse(factor.path or "")
+            path = DocumentPath.parse(factor.path or "")
             if path.parts[0] in IDENTITY:
                 self._findings.error(
                     (*position, "path"),
@@ -79,7 +80,7 @@ class Targets:
             for number, keys in sound:
                 taken.setdefault(number, {})[keys] = factor.name
 
-    def _search(self, factor: Factor, path: Path) -> str | None:
+    def _search(self, factor: Factor, path: DocumentPath) -> str | None:
         """Search a document in which the path leads to a target; return the path's fault if no document has one.
 
         Hill climbing from the document in which the path leads furthest: every alternative is tried, one at a time, as
@@ -113,7 +114,7 @@ class Targets:
         for factor in factors:
             if factor.path is None or factor.kind != "levels":
                 continue
-            target = Path.parse(factor.path).find(self._made[0][1], factor.create)
+            target = DocumentPath.parse(factor.path).find(self._made[0][1], factor.create)
             for level in factor.levels if target.fault is None else ():
                 changes = Changes()
                 changes.set(target.keys, level)

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray
+
 from ..distributions import levels, shares
 from ..model import DesignSpec
-from ..sample import FloatArray, Sample
+from ..sample import Sample
 from .option import Fault, Option, Sampler, one_of, random_of, single_rows, size_of
 
 #: number of exchanges of two points in maximin, and the exponent p of its criterion

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray
+
 from ..distributions import levels as levels_at
 from ..distributions import shares, whole_numbers
 from ..model import Axis, DesignSpec
-from ..sample import FloatArray, Sample
+from ..sample import Sample
 from .option import Fault, Option, Sampler, problem, random_of, size_of, units, whole
 
 #: largest number of levels of the grid, and largest number of trajectories that ``optimal`` chooses from

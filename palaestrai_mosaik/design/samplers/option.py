@@ -10,9 +10,10 @@ import numpy as np
 
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.seeding import generator
+from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..model import Axis, DesignSpec
-from ..sample import FloatArray, Sample
+from ..sample import Sample
 
 #: Largest number of coordinates in a sample, rows times axes.
 MAX_VALUES = 10_000_000

@@ -13,11 +13,12 @@ import numpy as np
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.located import show_unquoted
+from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..decode import decode, resolution
 from ..distributions import INSIDE, bounded, middles, position, reach
 from ..model import INACTIVE, Axis, DesignSpec, Factor
-from ..sample import FloatArray, Sample
+from ..sample import Sample
 from .option import Fault, Option, Sampler, flag, single_rows
 
 #: largest number of faults of a table in an error
