@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.design.design import Design, Estimate, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.model import DesignSpec, Factor
-from palaestrai_mosaik.design.rounds import in_rounds
-from palaestrai_mosaik.design.samplers import adaptive, sobol
+from palaestrai_mosaik.design.samplers import adaptive, in_rounds, sobol
 from palaestrai_mosaik.design.samplers.adaptive import ADAPTIVE
 from palaestrai_mosaik.design.samplers.sobol import SOBOL
 from palaestrai_mosaik.design.search import sought

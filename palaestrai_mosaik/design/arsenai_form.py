@@ -24,7 +24,7 @@ from palaestrai_mosaik.experiment.fields import CLASS_NAME, TEXT, class_spec, it
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
 from palaestrai_mosaik.experiment.short_names import uid_of, with_mappings
 
-from .model import DesignSpec, Topic
+from .model import Choice, DesignSpec, Factor, Topic
 from .vocabulary import AGENT, AGENT_WITH_BODIES, DEFINITIONS, PHASE, TOPICS
 
 _REQUEST = re.compile(r"\$req\s*\((?P<arguments>[^()]*)\)?\s*")
@@ -76,27 +76,27 @@ class Definitions:
 # --- definitions ----------------------------------------------------------------------------
 
 
-def read_definitions(found: Findings, at: Located, phases: Sequence[str]) -> Definitions:
+def read_definitions(findings: Findings, at: Located, phases: Sequence[str]) -> Definitions:
     """Read the definitions at ``at``.
 
     Args:
-        found: collects the problems.
+        findings: collects the problems.
         at: the definitions.
         phases: names of the schedule's phases.
     """
     result = Definitions()
-    parts = found.section(at, DEFINITIONS)
+    parts = findings.section(at, DEFINITIONS)
     if parts is None:
         return result
-    found.missing(at.place, parts, DEFINITIONS)
+    findings.missing(at.place, parts, DEFINITIONS)
     result.names = {topic: _names(parts[topic]) if topic in parts else () for topic in TOPICS}
     uids = _uids(parts.get("environments"))
 
-    def agent(found: Findings, definition: Located) -> dict[str, Any] | None:
-        return _agent(found, definition, phases, result.loads)
+    def agent(findings: Findings, definition: Located) -> dict[str, Any] | None:
+        return _agent(findings, definition, phases, result.loads)
 
-    def ids(found: Findings, definition: Located) -> IdSet | None:
-        return _id_set(found, definition, uids)
+    def ids(findings: Findings, definition: Located) -> IdSet | None:
+        return _id_set(findings, definition, uids)
 
     readers: dict[str, Callable[[Findings, Located], Any]] = {
         "environments": _environment,
@@ -108,8 +108,8 @@ def read_definitions(found: Findings, at: Located, phases: Sequence[str]) -> Def
     }
     for topic, reader in readers.items():
         if topic in parts:
-            setattr(result, topic, _named(found, parts[topic], topic, reader))
-    if "run_config" in parts and found.section(parts["run_config"], run.RUN_CONFIG) is not None:
+            setattr(result, topic, _named(findings, parts[topic], topic, reader))
+    if "run_config" in parts and findings.section(parts["run_config"], run.RUN_CONFIG) is not None:
         result.run_config = parts["run_config"].value
     return result
 
@@ -317,24 +317,24 @@ class Phase:
 class ScheduleReader:
     """Reads a schedule that chooses from ``definitions``."""
 
-    def __init__(self, found: Findings, definitions: Definitions):
-        self._found = found
+    def __init__(self, findings: Findings, definitions: Definitions):
+        self._findings = findings
         self._definitions = definitions
         self._phases: list[Phase] = []
-        self._errors = found.count
+        self._errors = findings.count
 
     @property
     def _faulty(self) -> bool:
         """Whether there were errors; a missing part may then be a consequence."""
-        return self._found.count > self._errors
+        return self._findings.count > self._errors
 
     def phases(self, at: Located) -> list[Phase]:
         """Read all phases of the schedule at ``at``, including their inherited slots."""
         slots: dict[tuple[Topic, str | None], Slot] = {}
-        for name, body in phases_of(self._found, at):
+        for name, body in phases_of(self._findings, at):
             phase = Phase(name, dict(slots))
             self._phases.append(phase)
-            parts = {} if body.value is None else self._found.section(body, PHASE) or {}
+            parts = {} if body.value is None else self._findings.section(body, PHASE) or {}
             for topic, part in parts.items():
                 self._topic(phase, topic, part)  # type: ignore[arg-type]
             if not self._faulty:
@@ -347,7 +347,7 @@ class ScheduleReader:
             self._add(phase, topic, None, at)
             return
         if not isinstance(at.value, dict):
-            self._found.error(
+            self._findings.error(
                 at.place, f"{topic} must be a mapping from agents to alternatives, found {show(at.value)}"
             )
             return
@@ -356,7 +356,7 @@ class ScheduleReader:
             if agent in agents:
                 self._add(phase, topic, agent, at.child(agent))
             else:
-                self._found.error(
+                self._findings.error(
                     (*at.place, agent),
                     f"{agent!r} is not defined in definitions.agents{did_you_mean(agent, agents)}; defined: "
                     f"{', '.join(agents)}",
@@ -365,7 +365,7 @@ class ScheduleReader:
     def _add(self, phase: Phase, topic: Topic, agent: str | None, at: Located) -> None:
         listed = _listed(at)
         if not listed:
-            self._found.error(at.place, f"{topic} needs at least one alternative")
+            self._findings.error(at.place, f"{topic} needs at least one alternative")
             return
         options = [self._option(topic, agent, item) for item in listed]
         if any(option is None for option in options):
@@ -374,7 +374,9 @@ class ScheduleReader:
         labels = tuple(self._label(option) for option in read)
         for index, label in enumerate(labels):
             if label in labels[:index]:
-                self._found.error(listed[index].place, f"the alternative {label!r} of {topic} is given twice")
+                self._findings.error(
+                    listed[index].place, f"the alternative {label!r} of {topic} is given twice"
+                )
         key: SlotKey = (len(self._phases) - 1, topic, agent)
         phase.slots[topic, agent] = Slot(key, read, labels, tuple(item.value for item in listed))
 
@@ -392,10 +394,10 @@ class ScheduleReader:
         """Read one alternative; None if it is invalid."""
         listed = _listed(at)
         if topic in _SINGLE and len(listed) != 1:
-            self._found.error(at.place, f"an alternative of {topic} is one name, found {len(listed)}")
+            self._findings.error(at.place, f"an alternative of {topic} is one name, found {len(listed)}")
             return None
         if not listed and topic not in BY_AGENT:
-            self._found.error(at.place, f"an alternative of {topic} needs at least one name")
+            self._findings.error(at.place, f"an alternative of {topic} needs at least one name")
             return None
         entries = [self._entry(topic, agent, item) for item in listed]
         return None if None in entries else tuple(entry for entry in entries if entry is not None)
@@ -403,7 +405,7 @@ class ScheduleReader:
     def _entry(self, topic: Topic, agent: str | None, at: Located) -> Entry | None:
         if not isinstance(at.value, str):
             hint = "" if not isinstance(at.value, dict) else ", which is put below definitions and named here"
-            self._found.error(
+            self._findings.error(
                 at.place, f"a name from definitions.{topic} must stand here, found {show(at.value)}{hint}"
             )
             return None
@@ -413,7 +415,7 @@ class ScheduleReader:
         if at.value in names:
             return at.value
         allowed = f"; defined: {', '.join(names)}" if names else ""
-        self._found.error(
+        self._findings.error(
             at.place,
             f"{at.value!r} is not defined in definitions.{topic}{did_you_mean(at.value, names)}{allowed}",
         )
@@ -423,7 +425,7 @@ class ScheduleReader:
         match = _REQUEST.fullmatch(at.value.strip())
         arguments = _arguments(match["arguments"]) if match is not None else None
         if arguments is None or not arguments.keys() <= {"phase", "index"} or "phase" not in arguments:
-            self._found.error(
+            self._findings.error(
                 at.place, f"{at.value!r} is not understood; written: $req(phase=0, index=0), or $req(phase=0)"
             )
             return None
@@ -436,7 +438,7 @@ class ScheduleReader:
         least = min(entry_count(self._phases, slot, option) for option in slot.options)
         if index.isdecimal() and int(index) < least:
             return Request(phase, int(index))
-        self._found.error(
+        self._findings.error(
             at.place,
             f"{at.value!r}: index is {index}; phase {phase} always has {topic} 0 to {least - 1} only",
         )
@@ -450,7 +452,7 @@ class ScheduleReader:
             earlier = ", ".join(
                 f"{i} ({earlier_phase.name})" for i, earlier_phase in enumerate(self._phases[:here])
             )
-            self._found.error(
+            self._findings.error(
                 at.place,
                 f"{at.value!r} must name an earlier phase; earlier ones: {earlier or 'none, this is the first'}",
             )
@@ -459,7 +461,7 @@ class ScheduleReader:
         if slot is None and not self._faulty:
             topic, agent = which
             for_agent = f" for agent {agent!r}" if agent is not None else ""
-            self._found.error(at.place, f"phase {phase} has no {topic}{for_agent} that could be requested")
+            self._findings.error(at.place, f"phase {phase} has no {topic}{for_agent} that could be requested")
         return slot
 
     def _source(self, text: str) -> int | None:
@@ -473,13 +475,13 @@ class ScheduleReader:
         """Check that the phase has everything it needs."""
         for topic in ("environments", "agents", "simulation"):
             if (topic, None) not in phase.slots:
-                self._found.error(at.place, f"the phase {phase.name!r} needs the key {topic!r}")
+                self._findings.error(at.place, f"the phase {phase.name!r} needs the key {topic!r}")
         slot = phase.slots.get(("agents", None))
         for agent in possible(self._phases, slot) if slot is not None else ():
             definition = self._definitions.agents.get(agent, {})
             for topic in BY_AGENT if definition.get("bodies") is None else ():
                 if (topic, agent) not in phase.slots and topic not in definition:
-                    self._found.error(
+                    self._findings.error(
                         at.place,
                         f"the phase {phase.name!r} needs {topic} for agent {agent!r}: {topic}: "
                         f"{{{agent}: [NAME OF A SET]}}",
@@ -574,6 +576,27 @@ class Schedule:
         self._version = version
         self._ids: dict[Any, list[str]] = {}
 
+    def factors(self) -> list[Factor]:
+        """Return a factor for each slot with more than one alternative."""
+        factors = []
+        for number, phase in enumerate(self.phases):
+            for slot in phase.slots.values():
+                index, topic, agent = slot.key
+                count = len(slot.options)
+                if index == number and count > 1:
+                    name = ".".join((phase.name, topic, *((agent,) if agent is not None else ())))
+                    factors.append(
+                        Factor(
+                            name,
+                            "levels",
+                            choice=Choice(number, topic, agent if topic in BY_AGENT else None),
+                            levels=slot.written,
+                            labels=slot.labels,
+                            weights=(1 / count,) * count,
+                        )
+                    )
+        return factors
+
     def document(self, chosen: Mapping[SlotKey, int]) -> dict[str, Any]:
         """Build the run document with the alternatives in ``chosen``, and the first ones of all other slots."""
         schedule = [{phase.name: self._phase(phase, chosen)} for phase in self.phases]
@@ -646,17 +669,17 @@ def _write_out(phases: Sequence[dict[str, Any]]) -> None:
             kept |= dict.fromkeys(words)
 
 
-def read_schedule(found: Findings, definitions: Located, schedule: Located, version: str) -> Schedule:
+def read_schedule(findings: Findings, definitions: Located, schedule: Located, version: str) -> Schedule:
     """Read the schedule of a design in arsenAI's form.
 
     Args:
-        found: collects the problems.
+        findings: collects the problems.
         definitions: the definitions.
         schedule: the schedule.
         version: version of the run documents.
     """
-    defined = read_definitions(found, definitions, _phase_names(schedule.value))
-    phases = ScheduleReader(found, defined).phases(schedule)
+    defined = read_definitions(findings, definitions, _phase_names(schedule.value))
+    phases = ScheduleReader(findings, defined).phases(schedule)
     return Schedule(defined, phases, version)
 
 

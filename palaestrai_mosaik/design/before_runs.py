@@ -26,7 +26,7 @@ from .methods import METHODS, Method, Repetitions, Study
 from .model import INACTIVE, DesignSpec, Factor
 from .rules import default_methods
 from .sample import Sample
-from .samplers import SAMPLERS
+from .samplers import in_rounds
 from .samplers.adaptive import ADAPTIVE, most_rows
 
 #: the numbers of levels of several axes in a row
@@ -89,13 +89,9 @@ class PlannedAnalysis:
         spec = self._spec
         if self._skipped:
             return
-        if not spec.analysis.methods:
-            names = default_methods(spec)
-            lacking = {name: text for name in names if (text := self._lacking(METHODS[name])) is not None}
-            if lacking:
-                reasons = "; ".join(f"{name}: {text}" for name, text in lacking.items())
-                which = "no sensitivity index can" if len(lacking) == len(names) else "some indices cannot"
-                yield spec.problem(f"{which} be computed from these rows ({reasons})", "sampler")
+        message = self._lacking_default_methods()
+        if message is not None:
+            yield spec.problem(message, "sampler")
         # these methods compare rows of a block, and each difference contains noise
         chosen = [name for name in self._methods() if METHODS[name].drops in ("block", "nothing")]
         if chosen and spec.seed_policy == "independent" and spec.repetitions == 1:
@@ -111,6 +107,16 @@ class PlannedAnalysis:
     def _methods(self) -> tuple[str, ...]:
         """Return the sensitivity methods that the analysis will use."""
         return () if self._skipped else self._spec.analysis.methods or default_methods(self._spec)
+
+    def _lacking_default_methods(self) -> str | None:
+        """Return which of the default methods the rows are not enough for, or None."""
+        names = () if self._spec.analysis.methods else default_methods(self._spec)
+        lacking = {name: text for name in names if (text := self._lacking(METHODS[name])) is not None}
+        if not lacking:
+            return None
+        reasons = "; ".join(f"{name}: {text}" for name, text in lacking.items())
+        which = "no sensitivity index can" if len(lacking) == len(names) else "some indices cannot"
+        return f"{which} be computed from these rows ({reasons})"
 
     def _lacking(self, method: Method) -> str | None:
         """Return why the rows are not enough for a method, or None."""
@@ -163,7 +169,7 @@ class PlannedAnalysis:
             return
         if adaptive:
             settings = max(most_rows(spec), len(self._first))
-        elif SAMPLERS[spec.sampler.name].in_rounds(spec):
+        elif in_rounds(spec):
             return
         else:
             settings = len(set(self._first))

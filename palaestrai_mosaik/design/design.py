@@ -156,7 +156,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def cores() -> int:
+def available_cores() -> int:
     """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
@@ -236,6 +236,9 @@ class Design:
         Args:
             path: the file (YAML, UTF-8).
 
+        Returns:
+            The valid design.
+
         Raises:
             DocumentError: carries every problem found.
         """
@@ -252,6 +255,9 @@ class Design:
             source: name of the document in messages.
             directory: folder that its paths to other files are relative to; None for the working directory.
 
+        Returns:
+            The valid design.
+
         Raises:
             DocumentError: carries every problem found.
         """
@@ -267,6 +273,9 @@ class Design:
 
         Args:
             height: height of the page in the notebook, in pixels.
+
+        Returns:
+            The page, which a notebook displays.
 
         Raises:
             DocumentError: it has not been generated there.
@@ -293,6 +302,9 @@ class Design:
             seconds_per_run: seconds per run; None takes those of earlier runs in the folder, if there are any.
             progress: called with the number of runs done and their total.
 
+        Returns:
+            The numbers of rows, runs and documents, and the estimates in seconds and bytes.
+
         Raises:
             DocumentError: a run document is invalid.
         """
@@ -309,7 +321,7 @@ class Design:
             if progress is not None:
                 progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
         jobs = (spec.resolved.get("execution") or {}).get("jobs")
-        jobs = jobs if isinstance(jobs, int) and jobs > 0 else cores()
+        jobs = jobs if isinstance(jobs, int) and jobs > 0 else available_cores()
         documents = unique * spec.repetitions
         earlier = experience(self.folder if folder is None else Path(folder))
         return Plan(
@@ -334,6 +346,9 @@ class Design:
             force: whether to replace another design in the folder.
             progress: called with the number of runs done and their total.
 
+        Returns:
+            The generated folder.
+
         Raises:
             DocumentError: the folder is refused, or a run document is invalid. Nothing is written then.
         """
@@ -342,6 +357,18 @@ class Design:
     def write(
         self, folder: str | Path | None = None, force: bool = False, progress: ProgressCallback | None = None
     ) -> Written:
-        """Generate like :meth:`generate`, and return how the folder changed."""
+        """Generate like :meth:`generate`, without opening the folder.
+
+        Args:
+            folder: see :meth:`generate`.
+            force: see :meth:`generate`.
+            progress: see :meth:`generate`.
+
+        Returns:
+            How the folder changed, and the warnings about its documents.
+
+        Raises:
+            DocumentError: see :meth:`generate`.
+        """
         path = self.folder if folder is None else Path(folder)
         return write_folder(self.spec, path, force=force, progress=progress)

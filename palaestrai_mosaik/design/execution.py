@@ -23,18 +23,18 @@ EXECUTORS = ("local", "inline", "slurm", "parsl")
 PROVIDERS = ("local", "slurm", "pbspro", "torque", "lsf", "grid_engine", "condor", "kubernetes")
 
 
-def read_execution(found: Findings, at: Located, section: Section | None = None) -> dict[str, Any] | None:
+def read_execution(findings: Findings, at: Located, section: Section | None = None) -> dict[str, Any] | None:
     """Read the section at ``at``, without nulls; None if it is no mapping.
 
     Values are returned as written; invalid ones are reported and returned, too.
 
     Args:
-        found: collects the problems.
+        findings: collects the problems.
         at: the section.
         section: keys of the section; None for ``execution`` itself.
     """
     section = section or EXECUTION
-    parts = found.section(at, section)
+    parts = findings.section(at, section)
     if parts is None:
         return None
     written: dict[str, Any] = {}
@@ -42,9 +42,9 @@ def read_execution(found: Findings, at: Located, section: Section | None = None)
         if part.value is None:
             continue
         if name in NESTED:
-            written[name] = read_execution(found, part, NESTED[name])
+            written[name] = read_execution(findings, part, NESTED[name])
         else:
-            section.keys[name].read(found, part, name)  # reports problems
+            section.keys[name].read(findings, part, name)  # reports problems
             written[name] = part.value
     return written
 
@@ -53,7 +53,7 @@ def _wrong(must: str, value: Any) -> Iterator[Fault]:
     yield (), f"must be {must}, found {show(value)}"
 
 
-def _word(words: tuple[str, ...]) -> Field:
+def _name_of(words: tuple[str, ...]) -> Field:
     return replace(word(words), schema={"enum": [*words, None]})
 
 
@@ -233,7 +233,7 @@ SLURM = Section(
 PARSL = Section(
     "parsl",
     {
-        "provider": _word(PROVIDERS),
+        "provider": _name_of(PROVIDERS),
         "options": Field({"type": ["object", "null"]}, _mapping_faults),
         "workers": _whole(1),
         "nodes": _whole(1),
@@ -258,7 +258,7 @@ _SECONDS = Field({"type": ["number", "null"], "minimum": 0}, _seconds_faults)
 EXECUTION = Section(
     "execution",
     {
-        "executor": _word(EXECUTORS),
+        "executor": _name_of(EXECUTORS),
         "jobs": _whole(1),
         "timeout": _SECONDS,
         "runs_per_process": _whole(1),

@@ -337,7 +337,9 @@ class DocumentBuilder:
         ]
         self._keys: dict[str, Keys] = {}
         if self._schedule is None:
-            self._keys = {factor.name: self._found(factor, path, self._base) for factor, path in self._paths}
+            self._keys = {
+                factor.name: self._keys_of(factor, path, self._base) for factor, path in self._paths
+            }
 
     def build(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Build the run document for ``values``, without ``uid``, ``seed`` and ``experiment_uid``.
@@ -356,7 +358,7 @@ class DocumentBuilder:
         for factor, path in self._paths:
             value = values[factor.name]
             if value is not INACTIVE:
-                keys = self._keys.get(factor.name) or self._found(factor, path, document, values)
+                keys = self._keys.get(factor.name) or self._keys_of(factor, path, document, values)
                 changes.set(keys, value)
         built: dict[str, Any] = changes.applied(document)
         return built
@@ -365,7 +367,7 @@ class DocumentBuilder:
         """Return the position that each active factor with a path sets in the document of ``values``, by factor name."""
         document = self._base if self._schedule is None else self._generated(values)
         return {
-            factor.name: self._keys.get(factor.name) or self._found(factor, path, document, values)
+            factor.name: self._keys.get(factor.name) or self._keys_of(factor, path, document, values)
             for factor, path in self._paths
             if values[factor.name] is not INACTIVE
         }
@@ -379,7 +381,7 @@ class DocumentBuilder:
         assert self._schedule is not None
         return self._schedule.document(chosen)
 
-    def _found(
+    def _keys_of(
         self, factor: Factor, path: Path, document: Any, values: Mapping[str, Any] | None = None
     ) -> Keys:
         target = path.find(document, factor.create)

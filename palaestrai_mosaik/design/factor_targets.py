@@ -11,7 +11,8 @@ from palaestrai_mosaik.experiment.cascade import CascadedPhase, cascade
 from palaestrai_mosaik.experiment.cascade import Definitions as RunDefinitions
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located
 from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.experiment.paths import Changes, Keys, Path
+from palaestrai_mosaik.experiment.paths import Changes, Keys
+from palaestrai_mosaik.experiment.paths import Path as DocumentPath
 
 from .arsenai_form import SlotKey
 from .expressions import Expression
@@ -31,13 +32,13 @@ class Targets:
     """The documents of a design, one for every alternative of the schedule, varied one at a time.
 
     Args:
-        found: collects the problems.
+        findings: collects the problems.
         documents: builds the document of chosen alternatives.
         choices: the factors of the schedule.
     """
 
-    def __init__(self, found: Findings, documents: Documents, choices: Sequence[Factor]):
-        self._found = found
+    def __init__(self, findings: Findings, documents: Documents, choices: Sequence[Factor]):
+        self._findings = findings
         self._documents = documents
         self._slots: list[tuple[SlotKey, int]] = [
             ((factor.choice.phase, factor.choice.topic, factor.choice.agent), len(factor.levels))
@@ -51,9 +52,9 @@ class Targets:
         """Report factors with paths that lead nowhere in any document, and factors with overlapping paths."""
         taken: dict[int, dict[Keys, str]] = {}
         for factor, position in zip(factors, places, strict=True):
-            path = Path.parse(factor.path or "")
+            path = DocumentPath.parse(factor.path or "")
             if path.parts[0] in IDENTITY:
-                self._found.error(
+                self._findings.error(
                     (*position, "path"),
                     f"{path.text!r} is set by the design for every run; repetitions and 'seeds' vary the seed",
                 )
@@ -63,12 +64,14 @@ class Targets:
             if not sound:
                 fault = self._search(factor, path)
                 if fault is not None:
-                    self._found.error((*position, "path"), f"the path {path.text!r} leads nowhere: {fault}")
+                    self._findings.error(
+                        (*position, "path"), f"the path {path.text!r} leads nowhere: {fault}"
+                    )
             other = next(
                 (name for number, keys in sound if (name := _overlap(taken.get(number, {}), keys))), None
             )
             if other is not None:
-                self._found.error(
+                self._findings.error(
                     (*position, "path"),
                     f"the factors {other!r} and {factor.name!r} set the same part of the document: one path is "
                     "the other, or lies inside it",
@@ -77,7 +80,7 @@ class Targets:
             for number, keys in sound:
                 taken.setdefault(number, {})[keys] = factor.name
 
-    def _search(self, factor: Factor, path: Path) -> str | None:
+    def _search(self, factor: Factor, path: DocumentPath) -> str | None:
         """Search a document in which the path leads to a target; return the path's fault if no document has one.
 
         Hill climbing from the document in which the path leads furthest: every alternative is tried, one at a time, as
@@ -111,7 +114,7 @@ class Targets:
         for factor in factors:
             if factor.path is None or factor.kind != "levels":
                 continue
-            target = Path.parse(factor.path).find(self._made[0][1], factor.create)
+            target = DocumentPath.parse(factor.path).find(self._made[0][1], factor.create)
             for level in factor.levels if target.fault is None else ():
                 changes = Changes()
                 changes.set(target.keys, level)
@@ -134,20 +137,20 @@ def _overlap(taken: Mapping[Keys, str], keys: Keys) -> str | None:
     return next((name for other, name in taken.items() if other[: len(keys)] == keys), None)
 
 
-def check_conditions(found: Findings, factors: Sequence[Factor], places: Mapping[str, Place]) -> None:
+def check_conditions(findings: Findings, factors: Sequence[Factor], places: Mapping[str, Place]) -> None:
     """Check the ``when`` of every factor: it must be valid, name other factors, and not be circular."""
     needs: dict[str, tuple[str, ...]] = {}
     for factor in factors:
         if factor.when is None:
             continue
         path = (*places[factor.name], "when")
-        expression = read_expression(found, factor.when, factors, path)
+        expression = read_expression(findings, factor.when, factors, path)
         if expression is not None:
             needs[factor.name] = expression.names
     for name in needs:
         ring = _ring(name, needs)
         if ring:
-            found.error(
+            findings.error(
                 (*places[name], "when"), f"factors depend on one another in a circle: {' -> '.join(ring)}"
             )
 
@@ -167,12 +170,14 @@ def _ring(start: str, needs: Mapping[str, Sequence[str]]) -> list[str]:
     return []
 
 
-def read_expression(found: Findings, text: str, factors: Sequence[Factor], place: Place) -> Expression | None:
+def read_expression(
+    findings: Findings, text: str, factors: Sequence[Factor], path: Place
+) -> Expression | None:
     """Read an expression, and try it with values of its factors. Return None and report the problem if it is invalid."""
     try:
         expression = Expression.parse(text, factors)
         if not expression.names:
-            found.error(place, f"the expression {text!r} names no factor, so it is always the same")
+            findings.error(path, f"the expression {text!r} names no factor, so it is always the same")
             return None
         by_name = {factor.name: factor for factor in factors}
         values = [_trial_values(by_name[name]) for name in expression.names]
@@ -180,10 +185,10 @@ def read_expression(found: Findings, text: str, factors: Sequence[Factor], place
         discrete = all(by_name[name].kind == "levels" for name in expression.names)
         holds = [_holds(expression, trial, discrete) for trial in trials]
         if discrete and len(trials) < _TRIALS and not any(holds):
-            found.error(place, f"the expression {text!r} is false for all levels of its factors")
+            findings.error(path, f"the expression {text!r} is false for all levels of its factors")
             return None
     except DocumentError as error:
-        found.error(place, error.problems[0].message)
+        findings.error(path, error.problems[0].message)
         return None
     return expression
 

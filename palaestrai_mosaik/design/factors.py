@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from palaestrai_mosaik.errors import DocumentError, did_you_mean
+from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment.canonical import canonical_json
 from palaestrai_mosaik.experiment.fields import TEXT, items_of
 from palaestrai_mosaik.experiment.located import Findings, Located, show
 from palaestrai_mosaik.experiment.paths import Path
 
 from . import distributions
-from .arsenai_form import BY_AGENT, Phase
 from .merge import default_name
-from .model import Axis, Choice, Distribution, Factor, Kind
+from .model import Axis, Distribution, Factor, Kind, did_you_mean_factor
 from .vocabulary import CONTINUOUS, DISCRETE, FACTOR, PARAMETERS, RESERVED, TYPES, UNBOUNDED
 
 _LONGEST_LABEL = 60
@@ -24,92 +23,73 @@ _LONGEST_LABEL = 60
 _SUM = 1e-12
 
 
-def choices(phases: Sequence[Phase]) -> list[Factor]:
-    """Return the factors of a schedule: each slot with more than one alternative is a factor."""
-    factors = []
-    for number, phase in enumerate(phases):
-        for slot in phase.slots.values():
-            index, topic, agent = slot.key
-            count = len(slot.options)
-            if index == number and count > 1:
-                name = ".".join((phase.name, topic, *((agent,) if agent is not None else ())))
-                factors.append(
-                    Factor(
-                        name,
-                        "levels",
-                        choice=Choice(number, topic, agent if topic in BY_AGENT else None),
-                        levels=slot.written,
-                        labels=slot.labels,
-                        weights=(1 / count,) * count,
-                    )
-                )
-    return factors
-
-
-def read_factors(found: Findings, at: Located, known: Sequence[Factor]) -> tuple[list[Factor], list[Located]]:
+def read_factors(
+    findings: Findings, at: Located | None, of_schedule: Sequence[Factor]
+) -> tuple[list[Factor], list[Located]]:
     """Read the factors at ``at``.
 
     Args:
-        found: collects the problems.
-        at: the factors, as a list or a mapping.
-        known: the factors of the schedule.
+        findings: collects the problems.
+        at: the section ``factors``, a list or a mapping; None if it is missing.
+        of_schedule: the factors of the schedule.
 
     Returns:
         The valid factors, and where each is written.
     """
+    if at is None:
+        return [], []
     if isinstance(at.value, dict):
         items = [(str(key), at.child(key)) for key in at.value]
     elif isinstance(at.value, list):
         items = [("", at.child(index)) for index in range(len(at.value))]
     else:
-        found.error(at.place, f"factors must be a list, or a mapping from names, found {show(at.value)}")
+        findings.error(at.place, f"factors must be a list, or a mapping from names, found {show(at.value)}")
         return [], []
     factors: list[Factor] = []
-    places: list[Located] = []
-    taken = {factor.name: "the schedule" for factor in known}
+    written: list[Located] = []
+    taken = {factor.name: "the schedule" for factor in of_schedule}
     for key, item in items:
-        reader = _FactorReader(found, item, key)
-        factor = reader.factor()
-        name = reader.name
+        reader = _FactorReader(findings, item, key)
+        factor, name = reader.factor(), reader.name
         if name and name in taken:
-            found.error(
+            findings.error(
                 item.place,
                 f"two factors have the name {name!r} (the other: {taken[name]}); give each its own 'name'",
             )
             continue
         if name:
-            line = found.lines.nearest(item.place)
+            line = findings.lines.nearest(item.place)
             taken[name] = f"line {line}" if line else f"entry {item.place[-1]}"
         if factor is not None:
             factors.append(factor)
-            places.append(item)
-    return factors, places
+            written.append(item)
+    return factors, written
 
 
 class _FactorReader:
     """Reads one entry of ``factors``."""
 
-    def __init__(self, found: Findings, at: Located, key: str):
-        self._found = found
+    def __init__(self, findings: Findings, at: Located, key: str):
+        self._findings = findings
         self._at = at
-        self._errors = found.count
-        section = found.section(at, FACTOR) or {}
+        self._errors = findings.count
+        section = findings.section(at, FACTOR) or {}
         # null removes a value of a parent design
         self._parts = {word: part for word, part in section.items() if part.value is not None}
         self.name = self._name(key)
 
     def _error(self, key: str, message: str) -> None:
         part = self._parts.get(key)
-        self._found.error(part.place if part is not None else self._at.place, message)
+        self._findings.error(part.place if part is not None else self._at.place, message)
 
     def _value(self, key: str) -> Any:
         """Read the value of a key that does not depend on others."""
-        return FACTOR.keys[key].read(self._found, self._parts.get(key), FACTOR.keys[key].title or key)
+        return FACTOR.keys[key].read(self._findings, self._parts.get(key), FACTOR.keys[key].title or key)
 
     def _name(self, key: str) -> str:
         part = self._parts.get("name")
         if part is not None:
-            name = TEXT.read(self._found, part, "a factor's name") or ""
+            name = TEXT.read(self._findings, part, "a factor's name") or ""
             if key and name and key != name:
                 self._error("name", f"the factor is called {key!r} by its key and {name!r} here; keep one")
         else:
@@ -129,7 +109,7 @@ class _FactorReader:
 
     def factor(self) -> Factor | None:
         """Read the factor; None if it is invalid."""
-        findings, parts = self._found, self._parts
+        findings, parts = self._findings, self._parts
         if not isinstance(self._at.value, dict) or findings.missing(self._at.place, parts, FACTOR):
             return None
         path = self._path()
@@ -221,7 +201,9 @@ class _FactorReader:
                 or item.value == ""
                 or isinstance(item.value, bool)
             ):
-                self._found.error(item.place, f"a label must be a non-empty string, found {show(item.value)}")
+                self._findings.error(
+                    item.place, f"a label must be a non-empty string, found {show(item.value)}"
+                )
             labels.append(level_text(item.value))
         return labels
 
@@ -245,37 +227,39 @@ class _FactorReader:
     def _weight(self, at: Located) -> float:
         if _is_number(at.value) and at.value > 0:
             return float(at.value)
-        self._found.error(at.place, f"a weight must be a number above 0, found {show(at.value)}")
+        self._findings.error(at.place, f"a weight must be a number above 0, found {show(at.value)}")
         return math.nan
 
     # continuous values
 
     def _continuous(self) -> dict[str, Any]:
         self._refuse(DISCRETE, "low and high; leave these out, or give 'levels'")
-        findings, parts = self._found, self._parts
         dist: Distribution = self._value("dist")
         kind: Kind = self._value("type")
-        if "type" in parts and parts["type"].value not in TYPES:
+        if "type" in self._parts and self._parts["type"].value not in TYPES:
             return {}
         low, high = self._number("low"), self._number("high")
-        parameters = PARAMETERS[dist]
-        for word in ("mean", "std", "mode"):
-            if word in parts and word not in parameters:
-                has = ", ".join((*("low", "high"), *parameters))
-                self._error(word, f"{word!r} is no parameter of {dist}; its parameters: {has}")
-        needed = (() if dist in UNBOUNDED else ("low", "high")) + tuple(
-            word for word in parameters if word != "mode"
-        )
-        for word in needed:
-            if word not in parts:
-                hint = "" if parameters or len(parts) > 2 else "; or give 'levels'"
-                self._error(word, f"the factor {self.name!r} ({dist}) needs {word!r}{hint}")
-        params = {word: value for word in parameters if (value := self._number(word)) is not None}
-        if findings.count == self._errors:
-            self._check(dist, kind, (low, high), params)
+        self._check_parameters(dist)
+        params = {word: value for word in PARAMETERS[dist] if (value := self._number(word)) is not None}
+        factor = {"kind": kind, "dist": dist, "low": low, "high": high, "params": params}
+        if self._findings.count == self._errors:
+            self._check(factor)
         if dist == "triangular" and "mode" not in params and low is not None and high is not None:
             params["mode"] = (low + high) / 2
-        return {"kind": kind, "dist": dist, "low": low, "high": high, "params": params}
+        return factor
+
+    def _check_parameters(self, dist: Distribution) -> None:
+        """Report parameters that the distribution does not have, and those that are missing."""
+        parts, parameters = self._parts, PARAMETERS[dist]
+        for word in ("mean", "std", "mode"):
+            if word in parts and word not in parameters:
+                has = ", ".join(("low", "high", *parameters))
+                self._error(word, f"{word!r} is no parameter of {dist}; its parameters: {has}")
+        ends = () if dist in UNBOUNDED else ("low", "high")
+        for word in (*ends, *parameters):
+            if word not in parts and word != "mode":
+                hint = "" if parameters or len(parts) > 2 else "; or give 'levels'"
+                self._error(word, f"the factor {self.name!r} ({dist}) needs {word!r}{hint}")
 
     def _number(self, word: str) -> float | None:
         part = self._parts.get(word)
@@ -286,28 +270,30 @@ class _FactorReader:
             return None
         return float(part.value)
 
-    def _check(
-        self, dist: str, kind: str, ends: tuple[float | None, float | None], params: dict[str, float]
-    ) -> None:
-        low, high = ends
-        if low is not None and high is not None and low >= high:
-            self._error("low", f"low ({low:g}) must be below high ({high:g})")
-        if dist == "loguniform" and low is not None and low <= 0:
-            self._error("low", f"low of loguniform must be above 0, found {low:g}")
-        if dist == "lognormal":
-            if low is not None and low < 0:
-                self._error("low", f"low of lognormal must be 0 or above, found {low:g}")
-            if high is not None and high <= 0:
-                self._error("high", f"high of lognormal must be above 0, found {high:g}")
+    def _check(self, factor: Mapping[str, Any]) -> None:
+        """Check the range and the parameters of a distribution, which are numbers or None."""
+        dist, low, high, params = (factor[key] for key in ("dist", "low", "high", "params"))
+        if low is not None:
+            self._check_low(dist, low, high)
+        if dist == "lognormal" and high is not None and high <= 0:
+            self._error("high", f"high of lognormal must be above 0, found {high:g}")
         if params.get("std", 1.0) <= 0:
             self._error("std", f"std must be above 0, found {params['std']:g}")
         mode = params.get("mode")
-        if mode is not None and low is not None and high is not None and not low <= mode <= high:
+        if None not in (mode, low, high) and not low <= mode <= high:
             self._error("mode", f"mode ({mode:g}) must lie from low ({low:g}) to high ({high:g})")
-        if kind == "int":
-            for word, value in (("low", low), ("high", high)):
-                if value is not None and not value.is_integer():
-                    self._error(word, f"{word} of an int factor must be a whole number, found {value:g}")
+        for word in ("low", "high") if factor["kind"] == "int" else ():
+            end = factor[word]
+            if end is not None and not end.is_integer():
+                self._error(word, f"{word} of an int factor must be a whole number, found {end:g}")
+
+    def _check_low(self, dist: str, low: float, high: float | None) -> None:
+        if high is not None and low >= high:
+            self._error("low", f"low ({low:g}) must be below high ({high:g})")
+        if dist == "loguniform" and low <= 0:
+            self._error("low", f"low of loguniform must be above 0, found {low:g}")
+        if dist == "lognormal" and low < 0:
+            self._error("low", f"low of lognormal must be 0 or above, found {low:g}")
 
 
 def level_text(level: Any) -> str:
@@ -317,12 +303,6 @@ def level_text(level: Any) -> str:
     if isinstance(level, float) and math.isfinite(level):
         return repr(level)
     return canonical_json(level)
-
-
-def did_you_mean_factor(name: str, factors: Sequence[Factor]) -> str:
-    """Return a hint with the nearest factor's name and all names, for a message."""
-    names = [factor.name for factor in factors]
-    return f"{did_you_mean(name, names)}; factors: {', '.join(names) or 'none'}"
 
 
 def _is_number(value: Any) -> bool:
@@ -343,25 +323,25 @@ def _many(at: Located) -> str:
 
 
 def read_axes(
-    found: Findings, factors: Sequence[Factor], zipped: Located | None, groups: Located | None
+    findings: Findings, factors: Sequence[Factor], zipped: Located | None, groups: Located | None
 ) -> tuple[Axis, ...]:
     """Return the axes: one for each factor, and one for all zipped factors, at the position of the first of them.
 
     Args:
-        found: collects the problems.
+        findings: collects the problems.
         factors: the factors.
         zipped: the section ``zip``, if there is one.
         groups: the section ``groups``, if there is one.
     """
     partners: dict[str, Axis] = {}
-    for axis in _zips(found, factors, zipped):
+    for axis in _zips(findings, factors, zipped):
         partners |= {factor.name: axis for factor in axis.factors}
     axes: list[Axis] = []
     for factor in factors:
         axis = partners.get(factor.name) or Axis(factor.name, (factor,))
         if factor is axis.factors[0]:
             axes.append(axis)
-    group = _groups(found, factors, axes, groups)
+    group = _groups(findings, factors, axes, groups)
     return tuple(Axis(axis.name, axis.factors, group.get(axis.name)) for axis in axes)
 
 
@@ -379,25 +359,20 @@ def _zips(findings: Findings, factors: Sequence[Factor], at: Located | None) -> 
         )
         return []
     taken: dict[str, str] = {}
-    zips: list[Axis] = []
-    names = {factor.name for factor in factors}
+    zips = []
     for key in at.value if named else range(len(entries)):
         item = at.child(key)
-        members = _members(findings, factors, item, taken, "zip")
-        if len(members) < 2:
-            if len(item.value) < 2:
-                findings.error(item.place, f"a zip needs at least two factors, found {len(item.value)}")
-            continue
-        if not _fit(findings, item, members):
-            continue
-        together = tuple(sorted(members, key=factors.index))
-        name = key if named else "+".join(member.name for member in together)
-        if not isinstance(name, str) or not name or name in names:
-            findings.error(
-                item.place, f"a zip's name must be a string that no factor has, found {show(name)}"
-            )
-            continue
-        zips.append(Axis(name, together))
+        members = sorted(_members(findings, factors, item, taken, "zip"), key=factors.index)
+        name = key if named else "+".join(member.name for member in members)
+        if len(item.value) < 2:
+            findings.error(item.place, f"a zip needs at least two factors, found {len(item.value)}")
+        elif len(members) < 2 or not _fit(findings, item, members):
+            continue  # reported already
+        elif not isinstance(name, str) or not name or any(name == factor.name for factor in factors):
+            message = f"a zip's name must be a string that no factor has, found {show(name)}"
+            findings.error(item.place, message)
+        else:
+            zips.append(Axis(name, tuple(members)))
     return zips
 
 

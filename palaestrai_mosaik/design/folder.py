@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from errno import EAGAIN
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from palaestrai_mosaik import __version__, files
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import content_digest, dumps
 from palaestrai_mosaik.experiment import load as load_run
@@ -30,87 +29,10 @@ from palaestrai_mosaik.text import count as counted
 
 from .described import described
 from .load import load
-from .model import NO_IDENTITY_OF_SAMPLER, Axis, DesignSpec
+from .model import DesignSpec
 from .rounds import Rounds, rounds_in
-from .rows import SampledRows
 from .run_names import is_run_file
-from .sample import Sample, pack, unpack
-
-#: libraries that determine the numbers of a sample
-_LIBRARIES = ("numpy", "scipy", "SALib")
-
-
-def manifest(
-    spec: DesignSpec,
-    rows: SampledRows,
-    first_rows: Mapping[int, int],
-    documents: int,
-    rounds: Rounds | None = None,
-) -> dict[str, Any]:
-    """Build the manifest as plain data.
-
-    It depends only on the design, except for ``versions`` and, if there are rounds, on the outcomes of earlier rounds.
-
-    Args:
-        spec: the design.
-        rows: the sampled rows.
-        first_rows: for each row with the same documents as an earlier row, the number of that row.
-        documents: number of run documents.
-        rounds: the rounds in which rows were added, if there are any.
-    """
-    runs = rows.count * spec.repetitions
-    options = {key: value for key, value in spec.sampler.options.items() if key != NO_IDENTITY_OF_SAMPLER}
-    return {
-        "format": FORMAT,
-        "versions": {
-            "palaestrai_mosaik": __version__,
-            "python": ".".join(map(str, sys.version_info[:2])),
-            **{name.lower(): version(name) for name in _LIBRARIES},
-        },
-        "design": {"uid": spec.uid, "hash": spec.hash, "seed": spec.seed, "version": spec.version},
-        "seeds": {"policy": spec.seed_policy},
-        "sampler": {
-            "name": spec.sampler.name,
-            "n": spec.sampler.n,
-            "options": options,
-            "arguments": dict(rows.sample.arguments),
-            "warnings": list(rows.sample.warnings),
-            "blocks": pack(rows.sample.block),
-        },
-        **(rounds.entries() if rounds is not None else {}),
-        "axes": [_axis(axis) for axis in spec.axes],
-        "counts": {
-            "drawn": rows.drawn,
-            "rejected": rows.drawn - rows.count,
-            "rows": rows.count,
-            "repetitions": spec.repetitions,
-            "runs": runs,
-            "documents": documents,
-            "duplicates": runs - documents,
-        },
-        "duplicates": {str(row): first for row, first in first_rows.items()},
-    }
-
-
-def _axis(axis: Axis) -> dict[str, Any]:
-    return {"name": axis.name, "factors": [factor.name for factor in axis.factors], "group": axis.group}
-
-
-def manifest_text(data: Mapping[str, Any]) -> str:
-    """Format a manifest as JSON text, one entry per line."""
-    lines = []
-    for key, value in data.items():
-        if isinstance(value, list):
-            items = ",\n".join(f"    {_compact(item)}" for item in value)
-            lines.append(f"  {_compact(key)}: [\n{items}\n  ]")
-        else:
-            lines.append(f"  {_compact(key)}: {_compact(value)}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
+from .sample import Sample, unpack
 
 #: version of the folder's format
 FORMAT = 1
@@ -186,6 +108,12 @@ class DesignFolder:
 
         The run documents are not read: see :meth:`verify`.
 
+        Args:
+            path: the folder.
+
+        Returns:
+            The folder, with its runs.
+
         Raises:
             DocumentError: this is no such folder, it has a newer format, is incomplete, or its parts do not match.
         """
@@ -257,6 +185,12 @@ class DesignFolder:
 
         See :func:`~palaestrai_mosaik.experiment.content_digest`. The documents are built again from the design, because
         this is faster than reading them. Those that this version builds differently are read.
+
+        Args:
+            hashes: hashes of run documents.
+
+        Returns:
+            For each hash, the digest of the document without its uid.
         """
         from .expansion import Expansion
 
@@ -301,6 +235,9 @@ class DesignFolder:
 
         Args:
             height: height of the page in the notebook, in pixels.
+
+        Returns:
+            The page, which a notebook displays.
 
         Raises:
             StoreError: the store of the results cannot be opened.
@@ -411,20 +348,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises:
         DocumentError: there is no manifest, it was edited, or generating was interrupted.
     """
-    file = path / MANIFEST
     if (path / REPLACED).exists() or (path / REPLACING).exists():
         refuse(path, "generating a design into this folder was cut off; do it again")
-    try:
-        manifest = json.loads(files.read_text(file))
-    except FileNotFoundError:
-        reason = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
-        refuse(path, f"not the folder of a generated design: {reason}")
-    except NotADirectoryError:
-        refuse(path, "this is a file; generate its design first (arsenai generate), or name the folder")
-    except OSError as error:
-        refuse(file, f"cannot be read: {error.strerror}")
-    except ValueError:
-        refuse(file, "not the manifest of a design: no JSON")
+    file, manifest = path / MANIFEST, _manifest_data(path)
     form = manifest.get("format") if isinstance(manifest, dict) else None
     if not isinstance(form, int) or isinstance(form, bool) or not isinstance(manifest.get("design"), dict):
         refuse(file, "not the manifest of a design: it names no format and design")
@@ -440,6 +366,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
             "generating writes it; put the former text back, or generate the design into another folder",
         )
     return dict(manifest)
+
+
+def _manifest_data(path: Path) -> Any:
+    try:
+        return json.loads(files.read_text(path / MANIFEST))
+    except FileNotFoundError:
+        reason = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
+        refuse(path, f"not the folder of a generated design: {reason}")
+    except NotADirectoryError:
+        refuse(path, "this is a file; generate its design first (arsenai generate), or name the folder")
+    except OSError as error:
+        refuse(path / MANIFEST, f"cannot be read: {error.strerror}")
+    except ValueError:
+        refuse(path / MANIFEST, "not the manifest of a design: no JSON")
 
 
 def read_sample(path: Path, manifest: Mapping[str, Any], *, growing: bool = False) -> Sample:

@@ -23,11 +23,11 @@ from palaestrai_mosaik.experiment import dumps
 from . import folder
 from .decode import decode
 from .expansion import Expansion, RowName, Values
-from .folder import PlannedRun, manifest, manifest_text, read_manifest, refuse
+from .folder import PlannedRun, read_manifest, refuse
 from .model import DesignSpec
 from .rows import ExpandedRow, SampledRows
 from .sample import Sample
-from .writer import labels_of, planned_run, sample_text
+from .writer import labels_of, manifest, manifest_text, planned_run, sample_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from palaestrai_mosaik.experiment.canonical import digest, plain_data
 from palaestrai_mosaik.experiment.check import header
 from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show, show_unquoted
-from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.experiment.model import Place, join
 from palaestrai_mosaik.experiment.short_names import with_mappings
 from palaestrai_mosaik.experiment.vocabulary import TOP
 
 from .arsenai_form import Schedule, read_schedule
 from .execution import read_execution
 from .factor_targets import Documents, Targets, check_conditions, read_expression
-from .factors import choices, read_axes, read_factors
+from .factors import read_axes, read_factors
 from .merge import Draft, MergedFindings, draft, read_file, read_text
 from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SearchSpec, SeedPolicy, identity, resolved
 from .outcomes import read_analysis, read_outcomes
@@ -37,6 +37,9 @@ def load(path: str | Path) -> DesignSpec:
     Args:
         path: the file (YAML, UTF-8).
 
+    Returns:
+        The valid design.
+
     Raises:
         DocumentError: carries every problem found.
     """
@@ -51,6 +54,9 @@ def loads(text: str, source: str = "<string>", directory: str | Path | None = No
         text: the document as YAML.
         source: name of the text in messages.
         directory: folder that its paths to other files are relative to; None for the working directory.
+
+    Returns:
+        The valid design.
 
     Raises:
         DocumentError: carries every problem found.
@@ -68,6 +74,9 @@ def from_mapping(
         source: name of the document in messages.
         directory: folder that its paths to other files are relative to; None for the working directory.
 
+    Returns:
+        The valid design.
+
     Raises:
         DocumentError: carries every problem found.
     """
@@ -80,22 +89,21 @@ def from_mapping(
 
 def _design(document: Draft) -> DesignSpec:
     findings = MergedFindings(document.source, document.lines, document.origins)
-    reader = _Reader(findings, document)
-    spec = reader.spec()
+    spec = _Reader(findings, document).spec()
     if findings.errors or spec is None:
         raise DocumentError(findings.errors)
     return spec
 
 
 class _Reader:
-    """Reads one design, section by section; problems are added to ``found``."""
+    """Reads a design, section by section; problems are added to ``findings``."""
 
-    def __init__(self, found: MergedFindings, one: Draft):
-        self._found = found
+    def __init__(self, findings: MergedFindings, document: Draft):
+        self._findings = findings
         #: names of the sampler's options without a value
         self._without_value: list[str] = []
-        self._draft = one
-        self._parts = found.section(Located(one.data, ()), DESIGN) or {}
+        self._lines = document.lines
+        self._parts = findings.section(Located(document.data, ()), DESIGN) or {}
 
     def _part(self, key: str) -> Located | None:
         """Return a part of the document, or None if it is missing or null."""
@@ -104,7 +112,7 @@ class _Reader:
 
     def spec(self) -> DesignSpec | None:
         """Read the design; None if it is invalid."""
-        findings = self._found
+        findings = self._findings
         findings.missing((), self._parts, DESIGN)
         sections = {
             key: part for key, part in self._parts.items() if key != "version" or part.value is not None
@@ -114,15 +122,10 @@ class _Reader:
         base = self._base()
         version = version or (base or {}).get("version") or DOCUMENT_VERSION
         schedule = None if base is not None else self._schedule(version)
-        of_schedule = choices(schedule.phases) if schedule is not None else []
-        listed = self._part("factors")
-        by_path, at = read_factors(findings, listed, of_schedule) if listed is not None else ([], [])
-        factors = [*of_schedule, *by_path]
-        places = {factor.name: item.place for factor, item in zip(by_path, at, strict=True)}
-        documents: Documents | None = None
-        if findings.count == errors:
-            document = {"version": "", **(base or {})}
-            documents = schedule.document if schedule is not None else lambda _: document
+        of_schedule = [] if schedule is None else schedule.factors()
+        by_path, written = read_factors(findings, self._part("factors"), of_schedule)
+        places = {factor.name: at.place for factor, at in zip(by_path, written, strict=True)}
+        documents = _documents(base, schedule) if findings.count == errors else None
         search = self._search()
         spec = DesignSpec(
             uid=uid,
@@ -148,14 +151,15 @@ class _Reader:
         execution = None if at_execution is None else read_execution(findings, at_execution)
         # sections that name factors or phases are read after these
         if documents is not None:
-            spec = self._joined(spec, factors, places, Targets(findings, documents, of_schedule))
+            targets = Targets(findings, documents, of_schedule)
+            spec = self._joined(spec, [*of_schedule, *by_path], places, targets)
         return None if findings.errors else self._checked(spec, execution, places)
 
     def _joined(
         self, spec: DesignSpec, factors: Sequence[Factor], places: Mapping[str, Place], targets: Targets
     ) -> DesignSpec:
         """Add the factors to ``spec``, and the sections that name factors or parts of the documents."""
-        findings = self._found
+        findings = self._findings
         by_path = [factor for factor in factors if factor.choice is None]
         targets.check(by_path, [places[factor.name] for factor in by_path])
         check_conditions(findings, factors, places)
@@ -186,23 +190,23 @@ class _Reader:
 
         wrong, doubtful = check_without_value(spec.sampler.name, self._without_value)
         for path, message in doubtful:
-            self._found.warn(path, message)
+            self._findings.warn(path, message)
         for path, message in (*wrong, *check_sampler(spec), *check_robustness(spec)):
             factor_path = places.get(str(path[1])) if path[:1] == ("factors",) and len(path) > 1 else None
-            self._found.error(path if factor_path is None else (*factor_path, *path[2:]), message)
+            self._findings.error(path if factor_path is None else (*factor_path, *path[2:]), message)
         whole = resolved(spec, execution)
         return replace(
             spec,
             resolved=whole,
             hash=digest(identity(spec, whole)),
-            warnings=self._found.warnings,
-            lines=_FactorLines(self._draft.lines, places),
+            warnings=self._findings.warnings,
+            lines=_FactorLines(self._lines, places),
         )
 
     # the documents
 
     def _base(self) -> dict[str, Any] | None:
-        findings, at = self._found, self._part("base")
+        findings, at = self._findings, self._part("base")
         ours = [key for key in ("definitions", "schedule") if self._part(key) is not None]
         if at is None:
             if not ours:
@@ -230,7 +234,7 @@ class _Reader:
         return with_mappings(base)
 
     def _schedule(self, version: str) -> Schedule | None:
-        findings = self._found
+        findings = self._findings
         errors = findings.count
         for key, other in (("definitions", "schedule"), ("schedule", "definitions")):
             if self._part(key) is None and self._part(other) is not None:
@@ -249,11 +253,13 @@ class _Reader:
             return ()
         listed = [at] if isinstance(at.value, str) else items_of(at)
         if not isinstance(at.value, (str, list)):
-            self._found.error(at.place, f"constraints must be a list of expressions, found {show(at.value)}")
+            self._findings.error(
+                at.place, f"constraints must be a list of expressions, found {show(at.value)}"
+            )
         texts = []
         for item in listed:
-            text = TEXT.read(self._found, item, "a constraint (an expression over factors)")
-            if text is not None and read_expression(self._found, text, factors, item.place) is not None:
+            text = TEXT.read(self._findings, item, "a constraint (an expression over factors)")
+            if text is not None and read_expression(self._findings, text, factors, item.place) is not None:
                 texts.append(text)
         return tuple(texts)
 
@@ -265,7 +271,7 @@ class _Reader:
 
     def _value(self, key: str) -> Any:
         """Read the value of a key that does not depend on others."""
-        return DESIGN.keys[key].read(self._found, self._part(key), DESIGN.keys[key].title or key)
+        return DESIGN.keys[key].read(self._findings, self._part(key), DESIGN.keys[key].title or key)
 
     def _search(self) -> SearchSpec | None:
         at = self._part("search")
@@ -278,60 +284,78 @@ class _Reader:
             for key, why in conflicts.items():
                 part = self._part(key)
                 if part is not None:
-                    self._found.error(
+                    self._findings.error(
                         part.place, f"{key} and search do not go together: {why}; leave one of them out"
                     )
-        return read_search(self._found, at)
+        return read_search(self._findings, at)
 
     def _sampler(self) -> SamplerSpec:
-        findings, at = self._found, self._part("sampler")
+        at = self._part("sampler")
         if self._part("search") is not None:
             return SamplerSpec(SEARCHED)
         if at is None:
             return SamplerSpec(DEFAULT_SAMPLER)
         if isinstance(at.value, str):
             return SamplerSpec(at.value)
-        if not isinstance(at.value, dict):
-            findings.error(
-                at.place, f"sampler must be a name, or a mapping with name and n, found {show(at.value)}"
-            )
-            return SamplerSpec(DEFAULT_SAMPLER)
+        if isinstance(at.value, dict):
+            return self._sampler_section(at)
+        message = f"sampler must be a name, or a mapping with name and n, found {show(at.value)}"
+        self._findings.error(at.place, message)
+        return SamplerSpec(DEFAULT_SAMPLER)
+
+    def _sampler_section(self, at: Located) -> SamplerSpec:
+        findings = self._findings
         options = {key: value for key, value in at.value.items() if value is not None}
         for key in options:
             if not isinstance(key, str):
                 findings.error(
                     (*at.place, key), f"an option of a sampler must be a string, found {show(key)}"
                 )
-        if "name" not in options:
-            from .samplers import SAMPLERS
-
-            meant = next((key for key in options if isinstance(key, str) and key in SAMPLERS), None)
-            hint = "" if meant is None else f"; write {{name: {meant}, n: ...}}"
-            findings.error(at.place, f"sampler needs the key 'name', which is missing{hint}")
         self._without_value = [key for key in at.value if isinstance(key, str) and key not in options]
-        name = TEXT.read(findings, at.child("name"), "the sampler's name") if "name" in options else None
-        n = integer(1).read(findings, at.child("n"), "n (the sampler's size)") if "n" in options else None
-        other_options = {key: value for key, value in options.items() if key not in ("name", "n")}
-        return SamplerSpec(name or DEFAULT_SAMPLER, n, other_options)
+        name = n = None
+        if "name" in options:
+            name = TEXT.read(findings, at.child("name"), "the sampler's name")
+        else:
+            findings.error(at.place, f"sampler needs the key 'name', which is missing{_name_hint(options)}")
+        if "n" in options:
+            n = integer(1).read(findings, at.child("n"), "n (the sampler's size)")
+        options = {key: value for key, value in options.items() if key not in ("name", "n")}
+        return SamplerSpec(name or DEFAULT_SAMPLER, n, options)
 
     def _policy(self) -> SeedPolicy:
         at = self._part("seeds")
-        parts = self._found.section(at, SEEDS) or {} if at is not None else {}
-        policy: SeedPolicy = SEEDS.values(self._found, parts)["policy"]
+        parts = self._findings.section(at, SEEDS) or {} if at is not None else {}
+        policy: SeedPolicy = SEEDS.values(self._findings, parts)["policy"]
         return policy
+
+
+def _documents(base: dict[str, Any] | None, schedule: Schedule | None) -> Documents:
+    """Return the function that builds the run document of chosen alternatives."""
+    if schedule is not None:
+        return schedule.document
+    document = {"version": "", **(base or {})}
+    return lambda _: document
+
+
+def _name_hint(options: Mapping[Any, Any]) -> str:
+    """Return a hint for a sampler that is written as a key: ``{lhs: 20}``."""
+    from .samplers import SAMPLERS
+
+    name = next((key for key in options if isinstance(key, str) and key in SAMPLERS), None)
+    return "" if name is None else f"; write {{name: {name}, n: ...}}"
 
 
 class _FactorLines(Mapping[str, int]):
     """Line numbers by path; factors of a list can also be looked up by name."""
 
-    def __init__(self, lines: Lines, places: Mapping[str, Place]):
+    def __init__(self, lines: Lines, factors: Mapping[str, Place]):
         self._lines = lines
-        self._places = {f"factors.{name}": ".".join(map(str, place)) for name, place in places.items()}
+        self._paths = {f"factors.{name}": join(path) for name, path in factors.items()}
 
     def __getitem__(self, path: str) -> int:
-        for name, place in self._places.items():
+        for name, written in self._paths.items():
             if path == name or path.startswith(f"{name}."):
-                return self._lines[place + path.removeprefix(name)]
+                return self._lines[written + path.removeprefix(name)]
         return self._lines[path]
 
     def __iter__(self) -> Any:

@@ -32,19 +32,19 @@ class MergedFindings(Findings):
         super().__init__(source, lines)
         self._origins = origins
 
-    def origin(self, place: Place) -> Origin:
-        """Return where ``place`` was written."""
+    def origin(self, path: Place) -> Origin:
+        """Return where ``path`` was written."""
         # a part that is missing from all files is reported for the nearest one
-        for length in range(len(place), -1 if place else 0, -1):
-            origin = self._origins.get(place[:length])
+        for length in range(len(path), -1 if path else 0, -1):
+            origin = self._origins.get(path[:length])
             if origin is not None:
-                source, lines, path = origin
-                return source, lines, (*path, *place[length:])
-        return self.source, self.lines, place
+                source, lines, written = origin
+                return source, lines, (*written, *path[length:])
+        return self.source, self.lines, path
 
-    def _problem(self, place: Place, message: str, line: int | None) -> Problem:
-        source, lines, path = self.origin(place)
-        return Problem(message, join(path), source, line or lines.nearest(path))
+    def _problem(self, path: Place, message: str, line: int | None) -> Problem:
+        source, lines, written = self.origin(path)
+        return Problem(message, join(written), source, line or lines.nearest(written))
 
 
 @dataclass

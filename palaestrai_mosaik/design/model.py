@@ -6,13 +6,13 @@ All classes are frozen. Levels and parameters are plain data (strings, numbers, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-from palaestrai_mosaik.errors import Problem
-from palaestrai_mosaik.experiment.model import Place, join
+from palaestrai_mosaik.errors import Problem, did_you_mean
+from palaestrai_mosaik.experiment.model import join
 
 Kind = Literal["float", "int", "levels"]
 Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognormal"]
@@ -95,6 +95,12 @@ class Factor:
     def nominal(self) -> bool:
         """Whether the levels have no order, so that distances between them are meaningless."""
         return self.kind == "levels" and not self.ordered
+
+
+def did_you_mean_factor(name: str, factors: Sequence[Factor]) -> str:
+    """Return a hint with the nearest factor's name and all names, for a message."""
+    names = [factor.name for factor in factors]
+    return f"{did_you_mean(name, names)}; factors: {', '.join(names) or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,16 +247,30 @@ class DesignSpec:
     the number of seeds of each.
 
     Attributes:
+        uid: unique name of the design, which the uids of its runs begin with.
+        seed: seed of the sample and of the runs' seeds.
+        version: version of the run documents.
+        repetitions: number of runs of each row, each with another seed.
+        max_runs: largest number of rows of a factorial, None for no limit.
+        output: folder for the design's folder, None for the default.
         base: run document to vary, as plain data without ``uid`` and ``seed``; None for arsenAI's form.
         definitions: definitions of arsenAI's form, as written.
         schedule: schedule of arsenAI's form, as written.
         axes: coordinates of the sample, in order; their factors are ``factors``.
         constraints: expressions over factors; rows in which one is false are rejected.
+        sampler: sampler of the rows.
+        seed_policy: ``"common"`` if all rows have the same seeds, ``"independent"`` if each has its own.
+        outcomes: numbers to compute from the results of each run.
+        analysis: analysis of the outcomes.
         resolved: the whole design as plain data, which can be loaded again: parents merged, the base inlined, defaults
             written out, keys in a fixed order.
         hash: identity of the design: the SHA-256 (hex) of the canonical JSON of ``resolved`` and of the order of the
             axes. It does not include ``output``, ``execution``, the sampler's ``until``, or the budget and confirmation
             of a search, so that a search or a sample can be continued with more.
+        search: search for the best settings, None for a design with a sample.
+        source: name of the document in messages.
+        warnings: warnings about the document.
+        lines: number of the line of each path in the document.
     """
 
     uid: str
@@ -288,6 +308,9 @@ class DesignSpec:
     def factor(self, name: str) -> Factor:
         """Return the factor ``name``.
 
+        Args:
+            name: name of a factor, not of an axis.
+
         Raises:
             KeyError: there is no such factor.
         """
@@ -299,6 +322,9 @@ class DesignSpec:
     def outcome(self, name: str) -> OutcomeSpec:
         """Return the outcome ``name``.
 
+        Args:
+            name: name of an outcome.
+
         Raises:
             KeyError: there is no such outcome.
         """
@@ -307,15 +333,20 @@ class DesignSpec:
                 return outcome
         raise KeyError(name)
 
-    def problem(self, message: str, *place: str | int) -> Problem:
-        """Build a problem at ``place`` in the document as written, such as ``("factors", 0, "low")``."""
-        line = None
-        for length in range(len(place), 0, -1):
-            line = self.lines.get(join(place[:length]))
-            if line is not None:
-                break
-        written: Place = place
-        return Problem(message, join(written), self.source, line)
+    def problem(self, message: str, *path: str | int) -> Problem:
+        """Build a problem of the design, for messages.
+
+        Args:
+            message: the problem.
+            path: keys and indices in the document as written, such as ``"factors", 0, "low"``.
+
+        Returns:
+            The problem, with the file and the line of the path, or of the nearest part above it.
+        """
+        lines = (self.lines.get(join(path[:length])) for length in range(len(path), 0, -1))
+        return Problem(
+            message, join(path), self.source, next((line for line in lines if line is not None), None)
+        )
 
 
 # --- as plain data ------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
 from palaestrai_mosaik.experiment.located import Findings, Located, show
 
 from .expressions import Expression
-from .factors import did_you_mean_factor
-from .model import AnalysisSpec, Factor, OutcomeSpec, RobustnessSpec
+from .model import AnalysisSpec, Factor, OutcomeSpec, RobustnessSpec, did_you_mean_factor
 from .vocabulary import ANALYSIS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED, ROBUSTNESS
 
 #: name of a run's status in conditions
@@ -30,12 +29,12 @@ class PhaseNames:
 
 
 def read_outcomes(
-    found: Findings, at: Located | None, phases: Sequence[PhaseNames], factors: Sequence[Factor]
+    findings: Findings, at: Located | None, phases: Sequence[PhaseNames], factors: Sequence[Factor]
 ) -> tuple[OutcomeSpec, ...]:
     """Read the outcomes at ``at``.
 
     Args:
-        found: collects the problems.
+        findings: collects the problems.
         at: the section ``outcomes``, if there is one.
         phases: phases of the design; empty if unknown.
         factors: factors of the design, which must have other names.
@@ -43,19 +42,21 @@ def read_outcomes(
     if at is None or at.value is None:
         return ()
     if not isinstance(at.value, dict):
-        found.error(at.place, f"outcomes must be a mapping from names, found {show(at.value)}")
+        findings.error(at.place, f"outcomes must be a mapping from names, found {show(at.value)}")
         return ()
     outcomes = []
     names = {factor.name for factor in factors}
     for name in at.value:
         item = at.child(name)
         if not isinstance(name, str) or not name or not name.isprintable():
-            found.error(item.place, f"an outcome's name must be a string, found {show(name)}")
+            findings.error(item.place, f"an outcome's name must be a string, found {show(name)}")
         elif name in names or name.lower() in RESERVED:
             owner = "a factor" if name in names else "a column of the table of runs"
-            found.error(item.place, f"{name!r} is already the name of {owner}; give the outcome another one")
+            findings.error(
+                item.place, f"{name!r} is already the name of {owner}; give the outcome another one"
+            )
         else:
-            outcome = _outcome(found, item, name, phases)
+            outcome = _outcome(findings, item, name, phases)
             if outcome is not None:
                 outcomes.append(outcome)
     return tuple(outcomes)
@@ -160,9 +161,9 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, list) else show(value)
 
 
-def rewards_meant(name: str, known: Sequence[str]) -> list[str]:
-    """Return the rewards in ``known`` that an outcome of ``reward.NAME`` refers to; it may omit the environment's uid."""
-    return [name] if name in known else [reward for reward in known if reward.endswith(f".{name}")]
+def rewards_meant(name: str, rewards: Sequence[str]) -> list[str]:
+    """Return those of ``rewards`` that an outcome of ``reward.NAME`` refers to; it may omit the environment's uid."""
+    return [name] if name in rewards else [reward for reward in rewards if reward.endswith(f".{name}")]
 
 
 def is_meant(name: str, wanted: str) -> bool:
@@ -193,7 +194,7 @@ def read_condition(text: str, outcomes: Sequence[str]) -> Expression:
 
 
 def read_analysis(
-    found: Findings,
+    findings: Findings,
     at: Located | None,
     factors: Sequence[Factor],
     outcomes: Sequence[OutcomeSpec],
@@ -203,7 +204,7 @@ def read_analysis(
     """Read the section ``analysis``. The methods' names are checked later, with the sampler.
 
     Args:
-        found: collects the problems.
+        findings: collects the problems.
         at: the section, if there is one.
         factors: factors of the design.
         outcomes: outcomes of the design.
@@ -211,28 +212,28 @@ def read_analysis(
     """
     if at is None or at.value is None:
         return AnalysisSpec()
-    section = found.section(at, ANALYSIS)
+    section = findings.section(at, ANALYSIS)
     if section is None:
         return AnalysisSpec()
     parts = {key: part for key, part in section.items() if part.value is not None}
-    compare = _compared(found, parts.get("compare"), factors, given_points)
+    compare = _compared(findings, parts.get("compare"), factors, given_points)
     confidence = parts["confidence"].value if "confidence" in parts else 0.95
     number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
     if not number or not 0 < confidence < 1:
-        found.error(
+        findings.error(
             parts["confidence"].place,
             f"confidence must be a number between 0 and 1, found {show(confidence)}",
         )
-    resamples = ANALYSIS.keys["resamples"].read(found, parts.get("resamples"), "resamples")
-    baseline = _baseline(found, parts.get("baseline"), compare, factors)
+    resamples = ANALYSIS.keys["resamples"].read(findings, parts.get("resamples"), "resamples")
+    baseline = _baseline(findings, parts.get("baseline"), compare, factors)
     return AnalysisSpec(
-        tuple(_words(found, parts.get("methods"), "methods")),
+        tuple(_words(findings, parts.get("methods"), "methods")),
         compare,
         baseline,
         confidence,
         resamples,
-        _conditions(found, parts.get("discover"), outcomes),
-        _robustness(found, parts.get("robustness"), outcomes),
+        _conditions(findings, parts.get("discover"), outcomes),
+        _robustness(findings, parts.get("robustness"), outcomes),
     )
 
 

@@ -45,7 +45,7 @@ T = TypeVar("T", bound=Named)
 class Registry(Mapping[str, T]):
     """Samplers or methods by name: those of this package, then those of entry points.
 
-    Entry points are read only if a name is not in ``own``, or if all names are requested. A name in ``own`` cannot be
+    Entry points are read only if a name is not among ``items``, or if all names are requested. A name of ``items`` cannot be
     replaced. If an entry point cannot be used, a lookup raises
     :class:`~palaestrai_mosaik.errors.NameResolutionError`, which names the distribution.
 
@@ -53,17 +53,17 @@ class Registry(Mapping[str, T]):
         kind: class of the items.
         label: name of the kind of items, for messages.
         group: group of the entry points.
-        own: items of this package.
+        items: items of this package.
     """
 
-    def __init__(self, kind: type[T], label: str, group: str, own: Iterable[T]):
+    def __init__(self, kind: type[T], label: str, group: str, items: Iterable[T]):
         self._kind, self._label, self._group = kind, label, group
-        self._own = {item.name: item for item in own}
+        self._items = {item.name: item for item in items}
         self._loaded: dict[EntryPoint, T] = {}
 
     def __getitem__(self, name: str) -> T:
-        if name in self._own:
-            return self._own[name]
+        if name in self._items:
+            return self._items[name]
         entries = list(entry_points(group=self._group, name=name))
         if not entries:
             raise KeyError(name)
@@ -77,8 +77,8 @@ class Registry(Mapping[str, T]):
         return self._loaded[entries[0]]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own
-        yield from sorted({entry.name for entry in entry_points(group=self._group)} - self._own.keys())
+        yield from self._items
+        yield from sorted({entry.name for entry in entry_points(group=self._group)} - self._items.keys())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -13,9 +13,6 @@ from typing import Any
 
 from palaestrai_mosaik.text import count
 
-from .model import DesignSpec
-from .samplers import SAMPLERS
-
 #: keys of a round's measurements -> their types
 _KINDS: Mapping[str, type | UnionType] = {
     **dict.fromkeys(("rows", "n", "runs", "holds", "lost"), int),
@@ -77,16 +74,6 @@ def _description(measured: Mapping[str, Any]) -> str:
             text += f", boxes have {100 * measured['overlap']:.0f} % in common with those of the round before"
         return text
     return f"{rows}, not all executed"
-
-
-def in_rounds(spec: DesignSpec) -> bool:
-    """Return whether rows are added to the design after earlier ones have been executed."""
-    return spec.search is None and SAMPLERS[spec.sampler.name].in_rounds(spec)
-
-
-def first_round(spec: DesignSpec, rows: int) -> Rounds | None:
-    """Return the rounds of a new folder; None if no other round will follow."""
-    return Rounds(({"rows": rows},)) if in_rounds(spec) else None
 
 
 def rounds_in(manifest: Mapping[str, Any]) -> Rounds | None:

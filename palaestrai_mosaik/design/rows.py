@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem
@@ -108,8 +107,7 @@ def expand(rows: SampledRows, expansion: Expansion) -> Iterator[ExpandedRow]:
     firsts: dict[str, int] = {}
     planned = PlannedAnalysis(spec, rows.sample)
     equal: Counter[str] = Counter()
-    decoded = (enumerate(values, start) for start, values in _decoded(spec, rows.sample.unit))
-    for number, values in chain.from_iterable(decoded):
+    for number, values in _numbered(spec, rows):
         try:
             documents = expansion.row(values, number)
         except DocumentError as error:
@@ -148,38 +146,40 @@ def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values
         for factor in spec.factors
         if any(isinstance(level, str) or not is_scalar(level) for level in factor.levels)
     ]
-    rows_by_number: dict[int, Values] = {}
+    representatives: dict[int, Values] = {}
     seen: set[tuple[str, str]] = set()
     combinations: set[tuple[str, ...]] = set()
-    ends: dict[tuple[str, bool], tuple[float, int, Values]] = {}
-    for start, decoded in _decoded(spec, rows.sample.unit):
-        for number, values in enumerate(decoded, start):
-            levels = {
-                (factor.name, repr(values[factor.name]))
-                for factor in spec.factors
-                if factor.levels or values[factor.name] is INACTIVE
-            }
-            combination = tuple(repr(values[name]) for name in structural)
-            new = combination not in combinations and len(combinations) < MOST_COMBINATIONS
-            if new or not levels <= seen:
-                rows_by_number[number] = values
-                seen |= levels
-                combinations.add(combination)
-            for factor in spec.factors:
-                value = values[factor.name]
-                if factor.levels or value is INACTIVE:
-                    continue
-                for sign in (1, -1):
-                    key = (factor.name, sign < 0)
-                    if key not in ends or sign * value < ends[key][0]:
-                        ends[key] = (sign * value, number, values)
-    rows_by_number.update((number, values) for _, number, values in ends.values())
-    return dict(sorted(rows_by_number.items()))
+    # the smallest and the largest value so far, and its row
+    extremes: dict[tuple[str, int], tuple[float, int, Values]] = {}
+    for number, values in _numbered(spec, rows):
+        levels: set[tuple[str, str]] = set()
+        for factor in spec.factors:
+            name, value = factor.name, values[factor.name]
+            if factor.levels or value is INACTIVE:
+                levels.add((name, repr(value)))
+                continue
+            for sign in (1, -1):
+                if (name, sign) not in extremes or sign * value < extremes[name, sign][0]:
+                    extremes[name, sign] = (sign * value, number, values)
+        combination = tuple(repr(values[name]) for name in structural)
+        new = combination not in combinations and len(combinations) < MOST_COMBINATIONS
+        if new or not levels <= seen:
+            representatives[number] = values
+            seen |= levels
+            combinations.add(combination)
+    representatives.update((number, values) for _, number, values in extremes.values())
+    return dict(sorted(representatives.items()))
 
 
 def all_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values]:
     """Return the values of all rows, by number."""
-    return {n: v for start, decoded in _decoded(spec, rows.sample.unit) for n, v in enumerate(decoded, start)}
+    return dict(_numbered(spec, rows))
+
+
+def _numbered(spec: DesignSpec, rows: SampledRows) -> Iterator[tuple[int, Values]]:
+    """Yield the number and the values of each row."""
+    for start, values in _decoded(spec, rows.sample.unit):
+        yield from enumerate(values, start)
 
 
 def _decoded(spec: DesignSpec, unit: FloatArray) -> Iterator[tuple[int, list[dict[str, Any]]]]:

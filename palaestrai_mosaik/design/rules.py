@@ -13,21 +13,22 @@ from palaestrai_mosaik.text import joined
 
 from .distributions import bounded
 from .methods import METHODS, Method
-from .model import DesignSpec, Factor
+from .model import Axis, DesignSpec, Factor, RobustnessSpec
 from .outcomes import STATUS, read_condition
 from .registry import Registry, T
 from .samplers import MAX_VALUES, SAMPLERS, Sampler, flag, units
+from .samplers.option import Fault
 from .search import check_search
-
-Found = tuple[Place, str]
 
 #: name of the sampler that ``max_runs`` can take rows out of
 _FACTORIAL = "factorial"
 #: Largest difference between weights that count as equal.
 _ALIKE = 1e-9
+#: path of the analysis that :func:`check_robustness` checks
+_ROBUSTNESS: Place = ("analysis", "robustness")
 
 
-def check_sampler(spec: DesignSpec) -> list[Found]:
+def check_sampler(spec: DesignSpec) -> list[Fault]:
     """Return the problems of the sampler, its options, and the analysis, as places and messages.
 
     Args:
@@ -46,59 +47,73 @@ def check_sampler(spec: DesignSpec) -> list[Found]:
     return [*problems, *_constraints(spec, sampler), *_methods(spec, sampler)]
 
 
-def check_robustness(spec: DesignSpec) -> Iterator[Found]:
+def check_robustness(spec: DesignSpec) -> Iterator[Fault]:
     """Yield the problems of the analysis's ``robustness``.
 
     Args:
         spec: a design with valid factors and outcomes.
     """
-    robustness, path = spec.analysis.robustness, ("analysis", "robustness")
+    robustness = spec.analysis.robustness
     if robustness is None:
         return
-    factors = {factor.name: factor for factor in spec.factors}
-    axis_of = {factor.name: axis for axis in spec.axes for factor in axis.factors}
-    axis_of |= {axis.name: axis for axis in spec.axes}
-    by = (
-        robustness.by or spec.analysis.compare or [name for name, factor in factors.items() if factor.nominal]
-    )
-    if not by:
-        yield (
-            path,
-            "robustness needs 'by', the factors of the decision: no factor is a choice or has levels without order",
-        )
-    unknown = [name for name in robustness.by if name not in factors]
-    for name in unknown:
-        yield (*path, "by"), f"by names {name!r}, which is no factor{did_you_mean(name, factors)}"
-    for name in robustness.by:
-        if name in factors and factors[name].kind != "levels":
-            yield (*path, "by"), f"by names {name!r}, which has no levels that could be compared"
-    # without 'by' and 'compare', each factor is a decision of its own, and the others are scenarios
-    decided = {axis_of[name].name for name in robustness.by or spec.analysis.compare if name in axis_of}
-    for name in robustness.over:
-        if name not in axis_of:
-            yield (*path, "over"), f"over names {name!r}, which is no factor{did_you_mean(name, axis_of)}"
-        elif axis_of[name].name in decided:
-            yield (
-                (*path, "over"),
-                f"over names {name!r}, which is a factor of the decision (by), or zipped with one",
-            )
-    if by and not unknown and all(axis.name in decided for axis in spec.axes):
-        yield (
-            path,
-            "robustness needs a factor beside those of the decision (by): else there are no scenarios",
-        )
+    yield from _decision_faults(spec, robustness)
+    yield from _scenario_faults(spec, robustness)
     if not any(outcome.better for outcome in spec.outcomes):
-        yield path, "robustness needs to know what is good: give an outcome better: higher, or better: lower"
+        message = "robustness needs to know what is good: give an outcome better: higher, or better: lower"
+        yield _ROBUSTNESS, message
+    outcomes = [outcome.name for outcome in spec.outcomes]
     for text in robustness.satisfice:
         with suppress(DocumentError):  # reported already
-            if STATUS in read_condition(text, [outcome.name for outcome in spec.outcomes]).names:
-                yield (
-                    (*path, "satisfice"),
-                    f"the condition {text!r} names the status: scenarios have outcomes, no status",
-                )
+            if STATUS in read_condition(text, outcomes).names:
+                message = f"the condition {text!r} names the status: scenarios have outcomes, no status"
+                yield (*_ROBUSTNESS, "satisfice"), message
 
 
-def check_without_value(name: str, keys: Sequence[str]) -> tuple[list[Found], list[Found]]:
+def _decision(spec: DesignSpec, robustness: RobustnessSpec) -> Sequence[str]:
+    """Return the factors of the decision."""
+    nominal = [factor.name for factor in spec.factors if factor.nominal]
+    return robustness.by or spec.analysis.compare or nominal
+
+
+def _decision_faults(spec: DesignSpec, robustness: RobustnessSpec) -> Iterator[Fault]:
+    kinds = {factor.name: factor.kind for factor in spec.factors}
+    path = (*_ROBUSTNESS, "by")
+    if not _decision(spec, robustness):
+        yield (
+            _ROBUSTNESS,
+            "robustness needs 'by', the factors of the decision: no factor is a choice or has levels without order",
+        )
+    for name in robustness.by:
+        if name not in kinds:
+            yield path, f"by names {name!r}, which is no factor{did_you_mean(name, kinds)}"
+        elif kinds[name] != "levels":
+            yield path, f"by names {name!r}, which has no levels that could be compared"
+
+
+def _scenario_faults(spec: DesignSpec, robustness: RobustnessSpec) -> Iterator[Fault]:
+    axis_of = {factor.name: axis.name for axis in spec.axes for factor in axis.factors}
+    axis_of |= {axis.name: axis.name for axis in spec.axes}
+    # without 'by' and 'compare', each factor is a decision of its own, and the others are scenarios
+    decided = {axis_of[name] for name in robustness.by or spec.analysis.compare if name in axis_of}
+    path = (*_ROBUSTNESS, "over")
+    for name in robustness.over:
+        if name not in axis_of:
+            yield path, f"over names {name!r}, which is no factor{did_you_mean(name, axis_of)}"
+        elif axis_of[name] in decided:
+            yield path, f"over names {name!r}, which is a factor of the decision (by), or zipped with one"
+    factors = {factor.name for factor in spec.factors}
+    if (
+        _decision(spec, robustness)
+        and factors.issuperset(robustness.by)
+        and decided.issuperset(axis.name for axis in spec.axes)
+    ):
+        yield (
+            _ROBUSTNESS,
+            "robustness needs a factor beside those of the decision (by): else there are no scenarios",
+        )
+
+
+def check_without_value(name: str, keys: Sequence[str]) -> tuple[list[Fault], list[Fault]]:
     """Check the sampler options ``keys``, which are written without a value.
 
     Args:
@@ -113,8 +128,8 @@ def check_without_value(name: str, keys: Sequence[str]) -> tuple[list[Found], li
         return [], []
     flags = {option.name: option.default for option in sampler.options if option.check is flag}
     names = {"name", "n", *(option.name for option in sampler.options)}
-    wrong: list[Found] = [(("sampler", key), _unknown(key, sampler)) for key in keys if key not in names]
-    doubtful: list[Found] = [
+    wrong: list[Fault] = [(("sampler", key), _unknown(key, sampler)) for key in keys if key not in names]
+    doubtful: list[Fault] = [
         (
             ("sampler", key),
             f"{key} has no value, so its default holds, {str(flags[key]).lower()}; write {key}: true or {key}: false",
@@ -152,7 +167,7 @@ def fits(method: Method, sampler: Sampler) -> bool:
     return sampler.name in method.samplers or method.name in sampler.methods
 
 
-def _options(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+def _options(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
     options = {option.name: option for option in sampler.options}
     for name, value in spec.sampler.options.items():
         if name not in options:
@@ -169,7 +184,7 @@ def _unknown(name: str, sampler: Sampler) -> str:
     return f"unknown option {name!r} of the sampler {sampler.name}{did_you_mean(name, names)}; {allowed}"
 
 
-def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
     n: Any = spec.sampler.n
     path: Place = ("sampler", "n")
     if sampler.alias is not None and sampler.alias in spec.sampler.options:
@@ -186,31 +201,18 @@ def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
         yield path, f"n must be a whole number of at least 1, found {show(n)}"
     elif n > MAX_VALUES:
         yield path, f"n must be at most {MAX_VALUES:,}, found {show(n)}"
-    else:
-        wrong = sampler.size_check(spec, n)
-        if wrong is not None:
-            yield path, wrong
+    elif (fault := sampler.size_check(spec, n)) is not None:
+        yield path, fault
 
 
-def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
-    if not spec.axes and sampler.name != "factorial":
+def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    if not spec.axes and sampler.name != _FACTORIAL:
         yield (("sampler",), f"the sampler {sampler.name} needs factors; the design has none")
     for axis in spec.axes:
-        if sampler.two_level and axis.levels not in (None, 2):
-            message = (
-                f"{sampler.name} varies every factor between two levels, {axis.name} has {axis.levels}; "
-                "keep two of them, or choose factorial or lhs"
-            )
-            yield _written(axis.factors[0]), message
-        weights = axis.factors[0].weights
-        if weights and not sampler.uses_weights and max(weights) - min(weights) > _ALIKE:
-            message = (
-                f"{sampler.name} takes all levels of {axis.name} equally often, whatever their weights; leave the "
-                "weights out, or choose lhs, random or sobol"
-            )
-            yield (*_written(axis.factors[0]), "weights"), message
+        yield from _level_faults(axis, sampler)
+    includes_bounds = sampler.includes_bounds(spec)
     for factor in spec.factors:
-        if sampler.includes_bounds(spec) and not bounded(factor):
+        if includes_bounds and not bounded(factor):
             message = (
                 f"{sampler.name} also takes the ends of a factor's range, and {factor.name} ({factor.dist}) "
                 f"has none; give it low and high, or choose {sampler.inner}"
@@ -220,6 +222,24 @@ def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
     refused = [factor.name for factor in spec.factors if method is not None and method.refuses(factor)]
     if method is not None and refused:
         yield (("sampler",), f"{sampler.name} does not hold for {joined(refused)}: {_alternatives(method)}")
+
+
+def _level_faults(axis: Axis, sampler: Sampler) -> Iterator[Fault]:
+    """Yield the problems of the axis's number of levels, and of their weights."""
+    factor = axis.factors[0]
+    if sampler.two_level and axis.levels not in (None, 2):
+        message = (
+            f"{sampler.name} varies every factor between two levels, {axis.name} has {axis.levels}; "
+            "keep two of them, or choose factorial or lhs"
+        )
+        yield _written(factor), message
+    weights = factor.weights
+    if weights and not sampler.uses_weights and max(weights) - min(weights) > _ALIKE:
+        message = (
+            f"{sampler.name} takes all levels of {axis.name} equally often, whatever their weights; leave the "
+            "weights out, or choose lhs, random or sobol"
+        )
+        yield (*_written(factor), "weights"), message
 
 
 def _written(factor: Factor) -> Place:
@@ -232,7 +252,7 @@ def _alternatives(method: Method) -> str:
     return f"{method.reason}{marked}, or choose sobol, whose indices hold for any factor"
 
 
-def _groups(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+def _groups(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
     if not spec.groups:
         return
     if not sampler.groups:
@@ -245,7 +265,7 @@ def _groups(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
             yield ("groups", axis.name), f"{axis.name!r} is a group and a factor outside of it"
 
 
-def _constraints(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+def _constraints(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
     if spec.constraints and not sampler.allows_constraints:
         message = (
             f"constraints take rows out of the sample, and {sampler.name} is useless with gaps; write the factors "
@@ -255,7 +275,7 @@ def _constraints(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
         yield ("constraints",), message
 
 
-def _max_runs(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+def _max_runs(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
     rows = sampler.rows(spec)
     if spec.max_runs is None or rows <= spec.max_runs or sampler.name == _FACTORIAL:
         return
@@ -280,7 +300,7 @@ def _fitting(spec: DesignSpec, sampler: Sampler, most: int) -> str | None:
     return f"the largest {name} that fits is {fits:,}" if fits else f"even {name}: 1 has {each:,} rows"
 
 
-def _numbers(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+def _numbers(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
     """Yield a problem if the sample is too large for memory and for later steps."""
     rows, axes = sampler.rows(spec), len(spec.axes)
     if sampler.name == _FACTORIAL and spec.max_runs is not None:
@@ -305,7 +325,7 @@ def _look_up(registry: Registry[T], what: str, name: str) -> T | str:
         return str(error)
 
 
-def _methods(spec: DesignSpec, sampler: Sampler | None) -> Iterator[Found]:
+def _methods(spec: DesignSpec, sampler: Sampler | None) -> Iterator[Fault]:
     for index, name in enumerate(spec.analysis.methods):
         method = _look_up(METHODS, "method", name)
         messages: Iterable[str] = ()
@@ -318,21 +338,22 @@ def _methods(spec: DesignSpec, sampler: Sampler | None) -> Iterator[Found]:
 
 def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str]:
     if not fits(method, sampler):
-        samplers = dict.fromkeys(
-            [*method.samplers, *(item.name for item in SAMPLERS.values() if fits(method, item))]
-        )
-        fitting = [item.name for item in METHODS.values() if fits(item, sampler)]
+        samplers = [*method.samplers, *(item.name for item in SAMPLERS.values() if fits(method, item))]
         yield (
-            f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(samplers)}); "
-            f"methods that fit {sampler.name}: {', '.join(fitting) or 'none'}"
+            f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(dict.fromkeys(samplers))}); "
+            f"methods that fit {sampler.name}: {', '.join(_fitting_methods(sampler)) or 'none'}"
         )
         return
     refused = [factor.name for factor in spec.factors if method.refuses(factor)]
     if refused and sampler.made_for != method.name:
         yield f"{method.name} does not hold for {joined(refused)}: {method.reason}; pawn and delta do"
     if spec.groups and not method.groups:
-        able = [item.name for item in METHODS.values() if item.groups and fits(item, sampler)]
+        able = [name for name in _fitting_methods(sampler) if METHODS[name].groups]
         yield f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
     missing = method.check(spec)
     if missing is not None:
         yield f"{method.name} cannot be computed: {missing}"
+
+
+def _fitting_methods(sampler: Sampler) -> list[str]:
+    return [method.name for method in METHODS.values() if fits(method, sampler)]

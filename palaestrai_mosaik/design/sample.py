@@ -10,8 +10,6 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
-__all__ = ["FloatArray", "IntArray", "Sample", "pack", "unpack"]
-
 
 @dataclass(frozen=True)
 class Sample:

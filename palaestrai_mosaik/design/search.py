@@ -28,23 +28,23 @@ _LEAST_FOR_WILCOXON = 5
 _EXAMPLES = 256
 
 
-def read_search(found: Findings, at: Located | None) -> SearchSpec | None:
+def read_search(findings: Findings, at: Located | None) -> SearchSpec | None:
     """Read the search at ``at``; None if it is missing or invalid."""
     if at is None or at.value is None:
         return None
-    errors = found.count
-    section = found.section(at, SEARCH)
+    errors = findings.count
+    section = findings.section(at, SEARCH)
     if section is None:
         return None
     parts = {key: part for key, part in section.items() if part.value is not None}
-    found.missing(at.place, parts, SEARCH)
+    findings.missing(at.place, parts, SEARCH)
     plain = ("sampler", "seeds_per_setting", "prune", "confirm", "failures", "confirm_pruned")
     sampler, seeds, prune, confirm, failures, confirm_pruned = (
-        SEARCH.keys[key].read(found, parts.get(key), SEARCH.keys[key].title or key) for key in plain
+        SEARCH.keys[key].read(findings, parts.get(key), SEARCH.keys[key].title or key) for key in plain
     )
-    budget = _budget(found, parts["budget"]) if "budget" in parts else None
-    objectives = _objectives(found, parts.get("objectives"))
-    if found.count > errors or budget is None:
+    budget = _budget(findings, parts["budget"]) if "budget" in parts else None
+    objectives = _objectives(findings, parts.get("objectives"))
+    if findings.count > errors or budget is None:
         return None
     return SearchSpec(sampler, budget, seeds, prune, objectives, confirm, failures, confirm_pruned)
 
@@ -196,15 +196,17 @@ def _check_pruner(spec: DesignSpec, search: SearchSpec) -> Iterator[tuple[Place,
                 f"give seeds_per_setting: {_LEAST_FOR_WILCOXON} or more, or choose another pruner",
             )
         return
-    for name in search.objectives:
-        outcome = next((candidate for candidate in spec.outcomes if candidate.name == name), None)
-        if outcome is None:
-            continue
-        source = outcome.of.partition(".")[0]
-        if source not in ("objective", "reward") or outcome.step not in _KNOWN_FOLDS or outcome.outside:
+    for outcome in spec.outcomes:
+        if outcome.name in search.objectives and not _is_reported(outcome):
             yield (
                 path,
                 f"{search.prune} stops runs early by what they have so far, which is known of the objective and of "
-                f"rewards ({', '.join(_KNOWN_FOLDS)} over steps, without 'outside'), not of {name!r}; leave it out, "
-                "or choose wilcoxon, which compares whole runs",
+                f"rewards ({', '.join(_KNOWN_FOLDS)} over steps, without 'outside'), not of {outcome.name!r}; leave it "
+                "out, or choose wilcoxon, which compares whole runs",
             )
+
+
+def _is_reported(outcome: OutcomeSpec) -> bool:
+    """Return whether a run can report the outcome at the end of each episode."""
+    source = outcome.of.partition(".")[0]
+    return source in ("objective", "reward") and outcome.step in _KNOWN_FOLDS and not outcome.outside

@@ -307,6 +307,9 @@ def design_schema() -> Schema:
 
     It checks keys, words and which keys may be combined. It cannot read other files or resolve names, so
     loading checks more.
+
+    Returns:
+        The schema of one document.
     """
     run = json_schema()
     # A design that extends another need not repeat any part of it.

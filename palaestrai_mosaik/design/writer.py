@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import Problem
 from palaestrai_mosaik.experiment import dumps
 from palaestrai_mosaik.progress import ProgressCallback
@@ -38,25 +41,26 @@ from .folder import (
     FileLock,
     PlannedRun,
     execution_lock,
-    manifest,
-    manifest_text,
     read_checksums,
     read_manifest,
     read_sample,
     refuse,
 )
 from .load import load
-from .model import INACTIVE, DesignSpec, Factor
-from .rounds import ENDED, ROUNDS, Rounds, first_round, rounds_in
+from .model import INACTIVE, NO_IDENTITY_OF_SAMPLER, Axis, DesignSpec, Factor
+from .rounds import ENDED, ROUNDS, Rounds, rounds_in
 from .rows import ExpandedRow, SampledRows, draw_rows, expand
 from .run_names import run_file, run_uid
-from .sample import Sample
+from .sample import Sample, pack
+from .samplers import in_rounds
 
 Outcome = Literal["new", "replaced", "updated", "unchanged"]
 #: largest number of files named in a message
 _NAMED = 5
 #: files and folders that are removed if another design is replaced
 _FORMER = (*GENERATED, folder.ANALYSIS, folder.REPORT)
+#: libraries that determine the numbers of a sample
+_LIBRARIES = ("numpy", "scipy", "SALib")
 #: suffix of the names of hidden folders and locks
 _HIDDEN = ".generating"
 #: largest number of characters of the target's name in them, because it may have the maximum length already
@@ -161,7 +165,7 @@ def grow_folder(grown: DesignFolder, rows: SampledRows, rounds: Rounds) -> Desig
 
 def _new_rows(spec: DesignSpec) -> tuple[SampledRows, Rounds | None]:
     rows = draw_rows(spec)
-    return rows, first_round(spec, rows.count)
+    return rows, Rounds(({"rows": rows.count},)) if in_rounds(spec) else None
 
 
 def _kept_rows(target: Path, spec: DesignSpec) -> tuple[SampledRows, Rounds | None] | None:
@@ -228,6 +232,78 @@ def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
 
 
 # ----- contents
+
+
+def manifest(
+    spec: DesignSpec,
+    rows: SampledRows,
+    first_rows: Mapping[int, int],
+    documents: int,
+    rounds: Rounds | None = None,
+) -> dict[str, Any]:
+    """Build the manifest as plain data.
+
+    It depends only on the design, except for ``versions`` and, if there are rounds, on the outcomes of earlier rounds.
+
+    Args:
+        spec: the design.
+        rows: the sampled rows.
+        first_rows: for each row with the same documents as an earlier row, the number of that row.
+        documents: number of run documents.
+        rounds: the rounds in which rows were added, if there are any.
+    """
+    runs = rows.count * spec.repetitions
+    options = {key: value for key, value in spec.sampler.options.items() if key != NO_IDENTITY_OF_SAMPLER}
+    return {
+        "format": folder.FORMAT,
+        "versions": {
+            "palaestrai_mosaik": __version__,
+            "python": ".".join(map(str, sys.version_info[:2])),
+            **{name.lower(): version(name) for name in _LIBRARIES},
+        },
+        "design": {"uid": spec.uid, "hash": spec.hash, "seed": spec.seed, "version": spec.version},
+        "seeds": {"policy": spec.seed_policy},
+        "sampler": {
+            "name": spec.sampler.name,
+            "n": spec.sampler.n,
+            "options": options,
+            "arguments": dict(rows.sample.arguments),
+            "warnings": list(rows.sample.warnings),
+            "blocks": pack(rows.sample.block),
+        },
+        **(rounds.entries() if rounds is not None else {}),
+        "axes": [_axis(axis) for axis in spec.axes],
+        "counts": {
+            "drawn": rows.drawn,
+            "rejected": rows.drawn - rows.count,
+            "rows": rows.count,
+            "repetitions": spec.repetitions,
+            "runs": runs,
+            "documents": documents,
+            "duplicates": runs - documents,
+        },
+        "duplicates": {str(row): first for row, first in first_rows.items()},
+    }
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    return {"name": axis.name, "factors": [factor.name for factor in axis.factors], "group": axis.group}
+
+
+def manifest_text(data: Mapping[str, Any]) -> str:
+    """Format a manifest as JSON text, one entry per line."""
+    lines = []
+    for key, value in data.items():
+        if isinstance(value, list):
+            items = ",\n".join(f"    {_compact(item)}" for item in value)
+            lines.append(f"  {_compact(key)}: [\n{items}\n  ]")
+        else:
+            lines.append(f"  {_compact(key)}: {_compact(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _fill(

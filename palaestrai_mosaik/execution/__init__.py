@@ -5,11 +5,12 @@ each run, :func:`job_records` the records of ended runs. :mod:`.executor` define
 :mod:`.job` describes the files in ``jobs/``.
 """
 
+from palaestrai_mosaik.design.design import available_cores
 from palaestrai_mosaik.store.location import StoreLocation
 
 from .executor import Executor, InlineExecutor
 from .job import Job, JobRecord
-from .local import LocalExecutor, available_cores
+from .local import LocalExecutor
 from .progress import FolderProgress, make_progress
 from .runs import SubmitSummary, Summary, row_values, run_folder, select_runs, submit_missing
 from .settings import EXECUTORS, Settings

@@ -165,23 +165,23 @@ def _create(path: Path, content: bytes) -> bool:
     return True
 
 
-def _is_gone(path: Path, found: Marker | None, marker: Marker) -> bool:
-    """Whether the process of the marker ``found`` at ``path`` is dead."""
-    if found is None:  # incomplete: being written, or left by a machine failure
+def _is_gone(path: Path, other: Marker | None, marker: Marker) -> bool:
+    """Whether the process of the marker ``other`` at ``path`` is dead."""
+    if other is None:  # incomplete: being written, or left by a machine failure
         return is_stale(path, _WRITING)
-    if found.of_this_host:
-        # this process executes nothing yet, so a marker of its own is one that it failed to remove
-        return not found.alive or (found.pid, found.pid_started) == (marker.pid, marker.pid_started)
-    return (found.task is not None and found.task == marker.task) or is_stale(path)
+    if other.of_this_host:
+        # this process executes nothing yet, so its own marker is one that it failed to remove
+        return not other.alive or (other.pid, other.pid_started) == (marker.pid, marker.pid_started)
+    return (other.task is not None and other.task == marker.task) or is_stale(path)
 
 
-def _replace(temporary: Path, path: Path, found: Marker | None, marker: Marker) -> bool:
-    """Replace the marker ``found`` by ``temporary``; return false if another process was faster."""
+def _replace(temporary: Path, path: Path, other: Marker | None, marker: Marker) -> bool:
+    """Replace the marker ``other`` by ``temporary``; return false if another process was faster."""
     right = path.with_name(f".{path.name[:200]}.taking")
     if not _take(right, marker):
         return False
     try:
-        if Marker.read(path) != found:
+        if Marker.read(path) != other:
             return False
         files.move(temporary, path)
         return True

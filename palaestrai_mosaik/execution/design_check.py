@@ -19,13 +19,8 @@ from palaestrai_mosaik.runner.preflight import Inspection, SharedEnvironments
 
 from .outcome_check import OutcomeCheck
 
-#: the rows of a design to check
+#: the rows of a design to check: some with each level and each extreme value, all, or none
 Extent = Literal["levels", "all", "none"]
-EXTENTS: dict[Extent, str] = {
-    "levels": "rows that have each level and each extreme value at least once",
-    "all": "every row",
-    "none": "no row: classes and environments are not looked at",
-}
 
 
 class Checked(NamedTuple):

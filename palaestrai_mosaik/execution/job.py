@@ -145,9 +145,13 @@ class Job:
         """The path of the log."""
         return with_suffix(self.path, ".log")
 
-    def is_covered_by(self, found: JobRecord | Marker) -> bool:
-        """Whether ``found`` belongs to this attempt at the document, or to a later one."""
-        return found.hash == self.hash and found.attempt >= self.attempt
+    def is_covered_by(self, file: JobRecord | Marker) -> bool:
+        """Whether a record or marker belongs to this attempt at the document, or to a later one.
+
+        Args:
+            file: the record or marker of the run.
+        """
+        return file.hash == self.hash and file.attempt >= self.attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +192,14 @@ class JobRecord:
     task: str | None = None
 
     def write(self, path: Path) -> None:
-        """Atomically write the record, and flush it to disk."""
+        """Atomically write the record, and flush it to disk.
+
+        Args:
+            path: the path of the file.
+
+        Raises:
+            ExecutionError: the file cannot be written.
+        """
         write_file(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
@@ -234,7 +245,14 @@ class JobRecord:
 
     @classmethod
     def read(cls, path: Path) -> JobRecord | None:
-        """Read the record at ``path``; ``None`` if it is missing or unreadable."""
+        """Read a record.
+
+        Args:
+            path: the path of the file.
+
+        Returns:
+            The record; ``None`` if it is missing or unreadable.
+        """
         values = _read(path, cls)
         return None if values is None else cls(**values)
 

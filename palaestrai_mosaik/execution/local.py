@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import time
 from collections import deque
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.design import available_cores
 from palaestrai_mosaik.errors import FAILED, FINISHED
 
 from .executor import Executor, PreloadedClass
@@ -29,13 +29,6 @@ SHARED_SECONDS: dict[StartMethod, float] = {"fork": 0.5, "fork here": 0.5, "spaw
 _NEWEST = 20
 #: seconds within which a run must end after a request to stop; the request is repeated after half of them
 PATIENCE = 10.0
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class LocalExecutor(Executor):

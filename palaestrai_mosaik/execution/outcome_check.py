@@ -29,9 +29,9 @@ class _Recorded:
     agents: Sequence[AgentRecord]
     replayed: bool
 
-    def of(self, name: str | None) -> list[AgentRecord]:
-        """Return the agent ``name``, or all agents for ``None``."""
-        return [agent for agent in self.agents if name in (None, agent.name)]
+    def bodies(self, agent: str | None) -> list[BodyRecord]:
+        """Return the bodies of the agent ``agent``, or of all agents for ``None``."""
+        return [body for record in self.agents if agent in (None, record.name) for body in record.bodies]
 
 
 class OutcomeCheck:
@@ -108,31 +108,29 @@ def _missing(outcome: OutcomeSpec, there: _Recorded) -> str:
             "they need mode: train and evaluate_every in its phase_config"
         )
     source, _, quantity = outcome.of.partition(".")
-    agents = there.of(outcome.agent)
     if source == "reward" and not there.replayed:
-        names = [reward for agent in agents for body in agent.bodies for reward in body.rewards]
-        if not rewards_meant(quantity, names):
-            return _unknown(source, quantity, names, name)
+        names = [reward for body in there.bodies(outcome.agent) for reward in body.rewards]
+        return "" if rewards_meant(quantity, names) else _unknown(source, quantity, names, name)
     if source in ("reading", "setpoint"):
-        if source == "reading":
-            owners: Sequence[EnvironmentRecord | BodyRecord] = there.environments
-            if outcome.agent is not None:
-                owners = _bodies(agents)
-            channels = [channel_columns("", owner.sensors) for owner in owners]
-        else:
-            channels = [channel_columns("", body.actuators) for body in _bodies(agents)]
-        names = [column.removeprefix(".") for columns in channels for column in columns]
-        if not any(is_meant(column_name, quantity) for column_name in names):
+        names = _channel_names(source, outcome.agent, there)
+        if not any(is_meant(channel, quantity) for channel in names):
             return _unknown(source, quantity, names, name)
     return ""
 
 
-def _bodies(agents: Sequence[AgentRecord]) -> list[BodyRecord]:
-    return [body for agent in agents for body in agent.bodies]
+def _channel_names(source: str, agent: str | None, there: _Recorded) -> list[str]:
+    """Return the names of all recorded readings or set-points: those of the agent, if there is a name."""
+    if source == "setpoint":
+        channels = [body.actuators for body in there.bodies(agent)]
+    elif agent is not None:
+        channels = [body.sensors for body in there.bodies(agent)]
+    else:
+        channels = [environment.sensors for environment in there.environments]
+    return [column.removeprefix(".") for part in channels for column in channel_columns("", part)]
 
 
-def _unknown(source: str, wanted: str, known: Sequence[str], phase: str) -> str:
-    names = list(dict.fromkeys(known))
+def _unknown(source: str, wanted: str, recorded: Sequence[str], phase: str) -> str:
+    names = list(dict.fromkeys(recorded))
     near = did_you_mean(wanted, [*(name.partition(".")[2] for name in names), *names])
     kind = {"reward": "reward", "reading": "reading", "setpoint": "set-point"}[source]
     return f"the phase {phase!r} has no {kind} {wanted!r}{near}; there are: {listed(names, _MOST_NAMES) or 'none'}"

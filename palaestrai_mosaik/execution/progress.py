@@ -15,10 +15,19 @@ class FolderProgress:
     """Callbacks for the progress of executing a folder. This base class shows nothing."""
 
     def begin(self, total: int, processes: int) -> None:
-        """Begin the display of ``total`` runs, up to ``processes`` at the same time."""
+        """Begin the display.
+
+        Args:
+            total: the number of runs.
+            processes: the maximum number of concurrent runs.
+        """
 
     def ended(self, record: JobRecord) -> None:
-        """Count a run that has ended."""
+        """Count a run that has ended.
+
+        Args:
+            record: the record of the run.
+        """
 
     def wait(self) -> None:
         """Announce the wait for the current runs after an interrupt. A signal handler calls this."""

@@ -213,6 +213,9 @@ def run_folder(
         progress: displays the progress; ``None``: nothing is shown.
         ignore_queue: treat the tasks of earlier submissions to a cluster as gone, without querying the scheduler.
 
+    Returns:
+        The numbers of runs by status, and the records of failures.
+
     Raises:
         ExecutionError: another process executes the folder, or a row does not exist; nothing was executed.
         SchedulerError: the scheduler of a submission does not answer; nothing was executed.
@@ -471,6 +474,9 @@ def submit_missing(
         settings: settings of the execution.
         ignore_queue: treat the tasks of earlier submissions as gone, without querying Slurm.
         dry_run: submit nothing.
+
+    Returns:
+        The submission and its runs.
 
     Raises:
         ExecutionError: another process executes the folder; nothing was submitted.

@@ -71,14 +71,14 @@ class Settings:
         user: Mapping[str, Any] | None = None,
         *,
         before: Mapping[str, Any] | None = None,
-        **given: Any,
+        **keywords: Any,
     ) -> Self:
         """Merge sections ``execution`` and keywords into settings. The first value of each setting counts.
 
-        The order is: ``given``, ``before``, ``section``, ``user``. The settings of ``slurm`` and ``parsl`` may be
+        The order is: ``keywords``, ``before``, ``section``, ``user``. The settings of ``slurm`` and ``parsl`` may be
         mappings, and are merged key by key.
 
-        Folders and designs may come from other users. Therefore, if ``given``, ``user`` or ``before`` has
+        Folders and designs may come from other users. Therefore, if ``keywords``, ``user`` or ``before`` has
         ``allow_modules``, the value of the design is ignored, and commands of the design and of ``before`` are
         refused unless the user gives the same ones. The modules that ``before`` allows must be allowed by ``user``.
 
@@ -86,26 +86,27 @@ class Settings:
             section: the section of the design; ``None``: the design has no such section.
             user: the section of the user's configuration file; ``None``: the file has no such section.
             before: the settings of a resumed submission, as read from the folder; ``None``: no submission is resumed.
-            given: settings by name; ``None`` values are ignored.
+            keywords: settings by name; ``None`` values are ignored.
+
+        Returns:
+            The merged settings.
 
         Raises:
             ExecutionError: a key is unknown, a value is not allowed, a command is refused, or ``user`` does not allow
                 a module of ``before``.
         """
         design, user, before = dict(section or {}), dict(user or {}), dict(before or {})
-        if given.get("allow_modules") is None:
+        if keywords.get("allow_modules") is None:
             _refuse_modules(before.get("allow_modules"), user.get("allow_modules"))
-        if any(
-            section_or_keywords.get("allow_modules") is not None
-            for section_or_keywords in (given, user, before)
-        ):
+        if any(source.get("allow_modules") is not None for source in (keywords, user, before)):
             design.pop("allow_modules", None)
-            _refuse_commands(_BEFORE, before, user, given)
-            _refuse_commands(_DESIGN, design, user, given, before)
+            _refuse_commands(_BEFORE, before, user, keywords)
+            _refuse_commands(_DESIGN, design, user, keywords, before)
+        sources = (keywords, before, design, user)
         for key, kind in (("slurm", SlurmSettings), ("parsl", ParslSettings)):
-            if not isinstance(given.get(key), kind):
-                given[key] = kind.of(given.get(key), before.get(key), design.get(key), user.get(key))
-        return cls(**merged_sections(cls, given, before, design, user))
+            if not isinstance(keywords.get(key), kind):
+                keywords[key] = kind.of(*(source.get(key) for source in sources))
+        return cls(**merged_sections(cls, *sources))
 
 
 #: the source of a refused command, and the advice for the user
@@ -154,11 +155,11 @@ def _says(section: Any, key: str) -> bool:
     return section is not None and (not isinstance(section, Mapping) or section.get(key) is not None)
 
 
-def _is_same(key: Field, one: Any, other: Any) -> bool:
+def _is_same(key: Field, value: Any, other: Any) -> bool:
     """Whether both values of ``key`` are valid and convert to the same value."""
-    if any(key.faults(one)) or any(key.faults(other)):
+    if any(key.faults(value)) or any(key.faults(other)):
         return False
-    return bool(key.convert(one) == key.convert(other))
+    return bool(key.convert(value) == key.convert(other))
 
 
 #: the environment variable with the path of the configuration file
@@ -203,16 +204,16 @@ def read_configuration(environment: Mapping[str, str] = os.environ) -> Configura
 
 
 def allowed_modules(
-    section: Mapping[str, Any] | None, given: tuple[str, ...] | None = None
+    section: Mapping[str, Any] | None, modules: tuple[str, ...] | None = None
 ) -> tuple[str, ...] | None:
     """Return the modules that documents of a design may name; ``None``: all.
 
     Args:
         section: the section ``execution`` of the design, which counts if the others have no value.
-        given: the modules of the caller, which count before those of the user's configuration file.
+        modules: the modules of the caller, which count before those of the user's configuration file.
     """
     user = read_configuration().execution
-    values = (value.get("allow_modules") for value in ({"allow_modules": given}, user, section or {}))
+    values = (modules, user.get("allow_modules"), (section or {}).get("allow_modules"))
     return Settings(allow_modules=next((value for value in values if value is not None), None)).allow_modules
 
 
@@ -223,15 +224,15 @@ def _default(environment: Mapping[str, str]) -> Path:
     return folder / "palaestrai-mosaik" / "config.yml"
 
 
-def user_settings(section: Mapping[str, Any] | None, **given: Any) -> Settings:
+def user_settings(section: Mapping[str, Any] | None, **keywords: Any) -> Settings:
     """Merge keywords, the design's section and the user's configuration file into settings.
 
     Args:
         section: the section ``execution`` of the design.
-        given: settings by name; see :meth:`Settings.of`.
+        keywords: settings by name; see :meth:`Settings.of`.
 
     Raises:
         DocumentError: see :func:`read_configuration`.
         ExecutionError: see :meth:`Settings.of`.
     """
-    return Settings.of(section, read_configuration().execution, **given)
+    return Settings.of(section, read_configuration().execution, **keywords)

@@ -6,9 +6,9 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass
 
+from palaestrai_mosaik.design.design import available_cores
 from palaestrai_mosaik.design.folder import DesignFolder
 
-from .local import available_cores
 from .runs import STATUSES_TO_EXECUTE
 from .settings import Settings
 from .status import RunStatus, States

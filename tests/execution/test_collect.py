@@ -431,7 +431,7 @@ def test_what_another_has_collected_meanwhile_is_left_out(root, location, monkey
     """Two collect copies of a folder into one database: the second has asked before the first was done."""
     whole = Run(root, "whole").begin().step(0).end("finished")
     collected(root, location)
-    monkeypatch.setattr(collect._Collecting, "_known", lambda *_: {})
+    monkeypatch.setattr(collect._Collecting, "_states_in_target", lambda *_: {})
     found = collected(root, location)
     assert found.damaged == {}
     assert list(contents(location)) == [whole.instance.uid]

@@ -199,30 +199,32 @@ def _rows(table: _Table, names: Sequence[str]) -> Iterator[Index]:
         """Return the sum of squares, or 0 if it is a rounding error."""
         return 0.0 if square <= _TINY * table.total else square
 
+    def tested(test: _Test) -> Iterator[tuple[str, float]]:
+        """Yield the effect size and the F test of a term that has degrees of freedom."""
+        error = cleared(test.error)
+        omega2 = (test.effect - test.df * error) / (table.total + error)
+        yield "omega2", omega2 if abs(omega2) > _TINY else 0.0
+        if error:
+            ratio = test.effect / test.df / error
+            yield "F", ratio
+            yield "p", float(f.sf(ratio, test.df * test.sphericity, test.freedom * test.sphericity))
+            yield "df_error", float(test.freedom)
+            if table.tests:
+                yield "epsilon", test.sphericity
+        elif cleared(test.effect):
+            yield "p", 0.0  # repetitions are equal: F is infinite
+
     square, freedom = cleared(table.error[0]), table.error[1]
+    variance = square / freedom if freedom else float("nan")
     for term, (explained, df) in table.terms.items():
         explained = cleared(explained)
         factor, other = names[term[0]], names[term[1]] if len(term) > 1 else ""
-        shares = {"eta2": explained / table.total if df else float("nan"), "df": float(df)}
-        test = table.tests.get(term)
-        if test is None:
-            test = _Test(explained, df, square / freedom if freedom else float("nan"), freedom)
+        yield Index("eta2", factor, explained / table.total if df else float("nan"), factor2=other)
+        yield Index("df", factor, float(df), factor2=other)
+        test = table.tests.get(term) or _Test(explained, df, variance, freedom)
         if test.freedom and test.df:
-            error = cleared(test.error)
-            omega2 = (test.effect - test.df * error) / (table.total + error)
-            shares["omega2"] = omega2 if abs(omega2) > _TINY else 0.0
-            if error:
-                shares["F"] = test.effect / test.df / error
-                shares["p"] = float(
-                    f.sf(shares["F"], test.df * test.sphericity, test.freedom * test.sphericity)
-                )
-                shares["df_error"] = float(test.freedom)
-                if table.tests:
-                    shares["epsilon"] = test.sphericity
-            elif cleared(test.effect):
-                shares["p"] = 0.0  # repetitions are equal: F is infinite
-        for index, value in shares.items():
-            yield Index(index, factor, value, factor2=other)
+            for index, value in tested(test):
+                yield Index(index, factor, value, factor2=other)
     for name, share in (*table.others, *([(table.error_name, square)] if freedom else [])):
         yield Index("eta2", name, cleared(share) / table.total)
     if freedom:

@@ -32,7 +32,7 @@ from .method import (
 )
 from .significance import p_rows, permutation_test
 
-FEWEST = 40
+_FEWEST = 40
 _ENOUGH_CLASSES = 8
 #: points of the outcome at which densities are compared
 _GRID = 100
@@ -56,7 +56,7 @@ def delta(study: Study) -> Indices:
         Refused: the rows are worth fewer than 40 independent ones.
     """
     count = len(study.y)
-    require(_needs(study))
+    require(_lacking_rows(study))
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
     resamples = _resamples(study)
     counted = PartsProgress(study.progress, 2 * resamples + 1 + _PERMUTATIONS)
@@ -87,8 +87,8 @@ def delta(study: Study) -> Indices:
     return Indices(rows, (*_few_classes(count), *_constant_classes(columns, study.y)))
 
 
-def _needs(study: Study) -> str | None:
-    return few(study, FEWEST, "DELTA")
+def _lacking_rows(study: Study) -> str | None:
+    return few(study, _FEWEST, "DELTA")
 
 
 def _resamples(study: Study) -> int:
@@ -143,7 +143,7 @@ DELTA = Method(
     samplers=("lhs", "random", "points", "sobol"),
     why=NEEDS_INDEPENDENT_ROWS,
     default_rows=_DEFAULT_ROWS,
-    needs=_needs,
+    needs=_lacking_rows,
     shared_runs="sample",
     resamples=lambda study: 2 * _resamples(study) + 1 + _PERMUTATIONS,
     display=MethodDisplay(

@@ -26,7 +26,7 @@ from .method import (
 from .significance import about_noise, noise_row, noise_share, p_rows, permutation_test
 
 #: number of harmonics to sum, if the sampler has no argument M
-HARMONICS = 4
+_DEFAULT_HARMONICS = 4
 NO_INTERVAL = "eFAST gives no intervals: its points lie on a curve, so that they cannot be resampled"
 
 
@@ -39,13 +39,13 @@ def fast(study: Study) -> Indices:
     Raises:
         Refused: the rows are no eFAST sample, or the outcome is constant along a curve.
     """
-    require(_needs(study))
+    require(_lacking_curves(study))
     size = len(study.names)
     for name, curve in zip(study.names, study.y.reshape(size, -1), strict=True):
         if curve.min() == curve.max():
             raise Refused(f"the outcome is the same along the whole curve of {name}")
     points = len(study.y) // size
-    harmonics = int(study.arguments.get("M", HARMONICS))
+    harmonics = int(study.arguments.get("M", _DEFAULT_HARMONICS))
     noise, frequencies = noise_share(study), (points + 1) // 2 - 1
     first, total = _orders(study.y, size, harmonics)
     notes = (NO_INTERVAL, about_noise(noise, study, "total indices"))
@@ -77,7 +77,7 @@ def _frequency(points: int, harmonics: int) -> int:
     return floor((points - 1) / (2 * harmonics))
 
 
-def _needs(study: Study) -> str | None:
+def _lacking_curves(study: Study) -> str | None:
     return "the rows are no eFAST sample (sampler: fast)" if len(study.y) % len(study.names) else None
 
 
@@ -89,7 +89,7 @@ FAST = Method(
     why="it needs the search curves of eFAST",
     factors="smooth",
     reason=NEEDS_SMOOTH_FACTORS,
-    needs=_needs,
+    needs=_lacking_curves,
     drops="nothing",
     resamples=no_resamples,
     display=MethodDisplay(

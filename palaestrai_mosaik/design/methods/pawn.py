@@ -29,7 +29,7 @@ from .method import (
 from .significance import maxt_adjusted, p_rows, permuted
 
 #: number of slices of a factor, and fewest points in a slice
-SLICES, FEWEST = 10, 10
+_SLICES, _ROWS_PER_SLICE = 10, 10
 #: name of the row for a factor without any influence
 IRRELEVANT = "(irrelevant)"
 
@@ -45,8 +45,8 @@ def pawn(study: Study) -> Indices:
     Raises:
         Refused: there are too few rows for two slices.
     """
-    require(_needs(study))
-    slices = min(SLICES, len(study.y) // FEWEST)
+    require(_lacking_slices(study))
+    slices = min(_SLICES, len(study.y) // _ROWS_PER_SLICE)
     columns = [ranks(column, study.seed) for column in study.unit.T]
     by_factor = _by_factor(columns, study.y, slices)
     rows = []
@@ -66,8 +66,8 @@ def pawn(study: Study) -> Indices:
     return Indices(rows, (note,))
 
 
-def _needs(study: Study) -> str | None:
-    return few(study, 2 * FEWEST, "PAWN")  # two slices
+def _lacking_slices(study: Study) -> str | None:
+    return few(study, 2 * _ROWS_PER_SLICE, "PAWN")  # two slices
 
 
 def _by_factor(columns: Sequence[FloatArray], y: FloatArray, slices: int) -> FloatArray:
@@ -100,7 +100,7 @@ PAWN = Method(
     indices=("median", "maximum"),
     samplers=("lhs", "random", "points", "sobol"),
     why=NEEDS_INDEPENDENT_ROWS,
-    needs=_needs,
+    needs=_lacking_slices,
     shared_runs="sample",
     resamples=no_resamples,
     display=MethodDisplay(

@@ -30,8 +30,8 @@ from .method import (
 from .significance import p_rows, permutation_test
 
 #: number of harmonics to sum, and fewest points that can separate half of them
-HARMONICS = 10
-FEWEST = 60
+_HARMONICS = 10
+_FEWEST = 60
 _MOST_RESAMPLES = 200
 
 
@@ -45,7 +45,7 @@ def rbd_fast(study: Study) -> Indices:
     Raises:
         Refused: the rows are worth fewer than 60 independent ones.
     """
-    require(_needs(study))
+    require(_lacking_rows(study))
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
     resamples = _resamples(study)
     run = study.executed
@@ -61,8 +61,8 @@ def rbd_fast(study: Study) -> Indices:
     return Indices(rows)
 
 
-def _needs(study: Study) -> str | None:
-    return few(study, FEWEST, "RBD-FAST")
+def _lacking_rows(study: Study) -> str | None:
+    return few(study, _FEWEST, "RBD-FAST")
 
 
 def _resamples(study: Study) -> int:
@@ -72,8 +72,8 @@ def _resamples(study: Study) -> int:
 def _estimate(columns: FloatArray, y: FloatArray, run: IntArray) -> FloatArray:
     from SALib.analyze.rbd_fast import compute_first_order, permute_outputs, unskew_S1
 
-    raw = [compute_first_order(permute_outputs(column, y), HARMONICS) for column in columns.T]
-    return np.array([unskew_S1(value, HARMONICS, worth(run)) for value in raw])
+    raw = [compute_first_order(permute_outputs(column, y), _HARMONICS) for column in columns.T]
+    return np.array([unskew_S1(value, _HARMONICS, worth(run)) for value in raw])
 
 
 RBD_FAST = Method(
@@ -84,7 +84,7 @@ RBD_FAST = Method(
     why=NEEDS_INDEPENDENT_ROWS,
     factors="smooth",
     reason=NEEDS_SMOOTH_FACTORS,
-    needs=_needs,
+    needs=_lacking_rows,
     shared_runs="sample",
     resamples=_resamples,
     display=MethodDisplay(

@@ -25,7 +25,7 @@ import numpy as np
 from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..model import DesignSpec
-from ..samplers import units
+from ..samplers.option import units
 from ..samplers.sobol import SOBOL as SALTELLI
 from .jackknife import jackknife
 from .method import NEEDS_SALTELLI, Indices, Method, MethodDisplay, Study, around, no_resamples

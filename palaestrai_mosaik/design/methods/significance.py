@@ -217,15 +217,15 @@ def permutation_test(
     return maxt_adjusted(statistic(study.y), np.array([statistic(y) for y in permuted(study, draws)]))
 
 
-def maxt_adjusted(found: FloatArray, by_chance: FloatArray) -> FloatArray:
+def maxt_adjusted(statistics: FloatArray, by_chance: FloatArray) -> FloatArray:
     """Compute p values, (factors,), adjusted by the largest statistic of each permutation.
 
     Args:
-        found: (factors,) the statistics of the study.
+        statistics: (factors,) the statistics of the study.
         by_chance: (permutations, factors) those of permuted outcomes.
     """
     largest = by_chance.max(axis=1)[:, None]
-    return np.asarray((1 + (largest >= found).sum(axis=0)) / (1 + len(largest)))
+    return np.asarray((1 + (largest >= statistics).sum(axis=0)) / (1 + len(largest)))
 
 
 def permuted(study: Study, draws: int = _PERMUTATIONS) -> Iterator[FloatArray]:

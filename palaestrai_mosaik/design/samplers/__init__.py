@@ -79,6 +79,11 @@ def sample(spec: DesignSpec) -> Sample:
     return capped(spec, drawn, spec.max_runs)
 
 
+def in_rounds(spec: DesignSpec) -> bool:
+    """Return whether rows are added to the design after earlier ones have been executed."""
+    return spec.search is None and SAMPLERS[spec.sampler.name].in_rounds(spec)
+
+
 def _check(spec: DesignSpec, sampler: Sampler, drawn: Sample) -> None:
     """Raise :class:`ContractError` if the sampler, possibly a third-party one, broke its contract."""
     rows, unit, block = sampler.rows(spec), drawn.unit, drawn.block
@@ -103,6 +108,7 @@ __all__ = [
     "Sample",
     "Sampler",
     "flag",
+    "in_rounds",
     "one_of",
     "problem",
     "random_of",

@@ -80,7 +80,7 @@ def has_less(columns: Sequence[int], others: Sequence[int]) -> bool:
     2003, "Minimum moment aberration for nonregular designs and supersaturated designs", Statistica
     Sinica 13).
     """
-    mine, theirs = (np.unique(_sums(side), return_counts=True) for side in (columns, others))
+    mine, theirs = (np.unique(_row_sums(side), return_counts=True) for side in (columns, others))
     if all(np.array_equal(side, other) for side, other in zip(mine, theirs, strict=True)):
         return False
     for power in range(3, len(columns) + 1):
@@ -94,7 +94,7 @@ def _moment(sums: tuple[IntArray, IntArray], power: int) -> int:
     return sum(int(count) * int(value) ** power for value, count in zip(*sums, strict=True))
 
 
-def _sums(columns: Sequence[int]) -> IntArray:
+def _row_sums(columns: Sequence[int]) -> IntArray:
     """Return the sum of all columns in each row, by a fast Walsh-Hadamard transform."""
     base = max(columns).bit_length()
     sums = np.bincount(columns, minlength=2**base).astype(np.int64)

@@ -13,7 +13,7 @@ from palaestrai_mosaik.errors import DocumentError
 from ..model import DesignSpec
 from ..outcomes import read_condition
 from ..sample import Sample
-from .option import Found, Option, Sampler, random_of, single_rows, size_of, whole
+from .option import Fault, Option, Sampler, random_of, single_rows, size_of, whole
 from .until import fraction, last_n, until_faults, until_option
 
 #: default stopping rule: boxes share at least 90 % of their points with those of the round before, twice in a row
@@ -67,12 +67,12 @@ def _size(spec: DesignSpec, n: int) -> str | None:
     return None if n >= _FEWEST else f"n must be at least {_FEWEST}, found {n}"
 
 
-def _check(spec: DesignSpec) -> list[Found]:
+def _check(spec: DesignSpec) -> list[Fault]:
     keys = {"overlap": fraction, "rounds": whole(1), "max_n": whole(_FEWEST)}
     return [*_condition_faults(spec), *until_faults(spec, keys, size_of(spec))]
 
 
-def _condition_faults(spec: DesignSpec) -> Iterator[Found]:
+def _condition_faults(spec: DesignSpec) -> Iterator[Fault]:
     condition, discover = ADAPTIVE.option(spec, "condition"), spec.analysis.discover
     if condition is None:
         if len(discover) != 1:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.types.arrays import FloatArray
+
 from ..decode import decode, keep
 from ..expressions import Expression
 from ..model import DesignSpec
-from ..sample import FloatArray
 
 Indices = npt.NDArray[np.int64]
 

@@ -17,7 +17,7 @@ from ..model import Axis, DesignSpec
 from ..sample import Sample
 from .candidates import candidates, points
 from .grid import axis_numbers, grid, grid_size
-from .option import Found, Option, Sampler, random_of, single_rows
+from .option import Fault, Option, Sampler, random_of, single_rows
 
 #: Largest number of rows.
 LARGEST = 1_000_000
@@ -75,8 +75,8 @@ def _levels(value: Any) -> str | None:
     return f"a whole number of at least 2 (at most {LARGEST:,}), or a mapping of factors to such numbers"
 
 
-def _check(spec: DesignSpec) -> list[Found]:
-    problems: list[Found] = []
+def _check(spec: DesignSpec) -> list[Fault]:
+    problems: list[Fault] = []
     levels = spec.sampler.options.get("levels")
     names = [*_names(spec), *(factor.name for factor in spec.factors)]
     for name in levels if isinstance(levels, Mapping) else ():
@@ -88,19 +88,7 @@ def _check(spec: DesignSpec) -> list[Found]:
                     f"no factor is called {name!r}{did_you_mean(name, names)}; known: {listed}",
                 )
             )
-    for axis in spec.axes:
-        if axis.levels is None and axis_numbers(axis) is None and count_of(spec, axis) is None:
-            message = (
-                f"{axis.name} is continuous, so a factorial design must be told how many values of it to take: "
-                f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}, or another sampler (lhs, sobol)"
-            )
-            problems.append((("sampler",), message))
-        elif grid_size(axis, count_of(spec, axis)) > LARGEST:
-            message = (
-                f"{axis.name} has {grid_size(axis, None):,} values; tell how many of them to take: "
-                f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}"
-            )
-            problems.append((("sampler",), message))
+    problems += [(("sampler",), message) for axis in spec.axes if (message := _axis_fault(spec, axis))]
     if not problems and spec.max_runs is None and _rows(spec) > LARGEST:
         message = (
             f"the full factorial has {_rows(spec):,} rows, more than {LARGEST:,}; "
@@ -108,6 +96,21 @@ def _check(spec: DesignSpec) -> list[Found]:
         )
         problems.append((("sampler",), message))
     return problems
+
+
+def _axis_fault(spec: DesignSpec, axis: Axis) -> str | None:
+    """Return why the values of an axis cannot all be taken, or None."""
+    if axis.levels is None and axis_numbers(axis) is None and count_of(spec, axis) is None:
+        return (
+            f"{axis.name} is continuous, so a factorial design must be told how many values of it to take: "
+            f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}, or another sampler (lhs, sobol)"
+        )
+    if grid_size(axis, count_of(spec, axis)) > LARGEST:
+        return (
+            f"{axis.name} has {grid_size(axis, None):,} values; tell how many of them to take: "
+            f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}"
+        )
+    return None
 
 
 FACTORIAL: Sampler = Sampler(

@@ -25,7 +25,7 @@ from ..model import DesignSpec
 from ..sample import Sample
 from . import aberration
 from .grid import grid
-from .option import Found, Option, Sampler, single_rows, whole
+from .option import Fault, Option, Sampler, single_rows, whole
 
 LETTERS = "abcdefghjklmnopqrstuvwxyz"
 _GENERATOR = re.compile(r"([a-z])\s*=\s*([+-]?)\s*([a-z]+)")
@@ -267,7 +267,7 @@ def _generators(value: Any) -> str | None:
     return 'a list of generators such as "d=abc" (letters stand for the factors in their order, without i)'
 
 
-def _check(spec: DesignSpec) -> list[Found]:
+def _check(spec: DesignSpec) -> list[Fault]:
     written = spec.sampler.options.get("generators")
     if written is None:
         try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray
+
 from ..distributions import middles, whole_numbers
 from ..model import Axis
-from ..sample import FloatArray
 
 
 def grid(axis: Axis, count: int | None) -> FloatArray:

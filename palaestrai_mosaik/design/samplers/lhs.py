@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray
+
 from ..distributions import levels, shares
 from ..model import DesignSpec
-from ..sample import FloatArray, Sample
-from .option import Found, Option, Sampler, one_of, random_of, single_rows, size_of
+from ..sample import Sample
+from .option import Fault, Option, Sampler, one_of, random_of, single_rows, size_of
 
 #: number of exchanges of two points in maximin, and the exponent p of its criterion
 _EXCHANGES, _POWER = 4000, 10
@@ -89,7 +91,7 @@ def _crowding(squares: FloatArray, pair: Any) -> float:
     return float(np.sum(np.maximum(distances, 1e-12) ** (-_POWER / 2)))
 
 
-def _check(spec: DesignSpec) -> list[Found]:
+def _check(spec: DesignSpec) -> list[Fault]:
     optimize = LHS.option(spec, "optimize")
     if optimize == "none" or size_of(spec) <= _LARGEST:
         return []

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray
+
 from ..distributions import levels as levels_at
 from ..distributions import shares, whole_numbers
 from ..model import Axis, DesignSpec
-from ..sample import FloatArray, Sample
-from .option import Found, Option, Sampler, problem, random_of, size_of, units, whole
+from ..sample import Sample
+from .option import Fault, Option, Sampler, problem, random_of, size_of, units, whole
 
 #: largest number of levels of the grid, and largest number of trajectories that ``optimal`` chooses from
 _MOST_LEVELS, _MOST_COMPARED = 200, 2000
@@ -96,7 +98,7 @@ def _size(spec: DesignSpec, n: int) -> str | None:
     return None if n >= 2 else f"Morris' method needs at least 2 trajectories, found {n}"
 
 
-def _check(spec: DesignSpec) -> list[Found]:
+def _check(spec: DesignSpec) -> list[Fault]:
     optimal = MORRIS.option(spec, "optimal")
     if optimal is not None and size_of(spec) > _MOST_COMPARED:
         message = f"optimal compares all pairs of the n trajectories, so n is at most {_MOST_COMPARED:,}"

@@ -10,16 +10,17 @@ import numpy as np
 
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.seeding import generator
+from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..model import Axis, DesignSpec
-from ..sample import FloatArray, Sample
+from ..sample import Sample
 
 #: Largest number of coordinates in a sample, rows times axes.
 MAX_VALUES = 10_000_000
 
 Size = Literal["required", "optional", "none"]
 #: Path of a problem in the document, and the message.
-Found = tuple[Place, str]
+Fault = tuple[Place, str]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Sampler:
         default=lambda spec: ("n", size_of(spec))
     )
     in_rounds: Callable[[DesignSpec], bool] = field(default=lambda spec: False)
-    check: Callable[[DesignSpec], list[Found]] = field(default=lambda spec: [])
+    check: Callable[[DesignSpec], list[Fault]] = field(default=lambda spec: [])
 
     def option(self, spec: DesignSpec, name: str) -> Any:
         """Return the design's value of the option ``name``, or its default."""

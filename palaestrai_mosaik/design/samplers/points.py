@@ -13,12 +13,13 @@ import numpy as np
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.located import show_unquoted
+from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..decode import decode, resolution
 from ..distributions import INSIDE, bounded, middles, position, reach
 from ..model import INACTIVE, Axis, DesignSpec, Factor
-from ..sample import FloatArray, Sample
-from .option import Found, Option, Sampler, flag, single_rows
+from ..sample import Sample
+from .option import Fault, Option, Sampler, flag, single_rows
 
 #: largest number of faults of a table in an error
 _TOLD = 20
@@ -42,19 +43,23 @@ def inlined(sampler: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         DocumentError: the file cannot be read, is no CSV file, or has no points.
     """
     path = directory / str(sampler["file"])
-    try:
-        with files.open_text(path, encoding="utf-8-sig", newline="", follow=True) as stream:
-            lines = [line for line in csv.reader(stream, skipinitialspace=True) if line]
-    except OSError as error:
-        near = did_you_mean(path.name, [csv_file.name for csv_file in path.parent.glob("*.csv")])
-        raise _unreadable(path, f"cannot be read: {error.strerror}{near}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _unreadable(path, f"not a CSV file in UTF-8: {files.reading_fault(error)}") from None
+    lines = _csv_lines(path)
     if len(lines) < 2:
         raise _unreadable(path, "needs a header with the names of the factors, and a line per point")
     options = {key: value for key, value in sampler.items() if key != "file"}
     rows = [[_scalar(cell.strip()) for cell in line] for line in lines[1:]]
     return {**options, "columns": [name.strip() for name in lines[0]], "rows": rows}
+
+
+def _csv_lines(path: Path) -> list[list[str]]:
+    try:
+        with files.open_text(path, encoding="utf-8-sig", newline="", follow=True) as stream:
+            return [line for line in csv.reader(stream, skipinitialspace=True) if line]
+    except OSError as error:
+        near = did_you_mean(path.name, [csv_file.name for csv_file in path.parent.glob("*.csv")])
+        raise _unreadable(path, f"cannot be read: {error.strerror}{near}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _unreadable(path, f"not a CSV file in UTF-8: {files.reading_fault(error)}") from None
 
 
 def _unreadable(path: Path, message: str) -> DocumentError:
@@ -80,12 +85,12 @@ def draw(spec: DesignSpec) -> Sample:
     return single_rows(unit, arguments)
 
 
-def _read(spec: DesignSpec) -> tuple[FloatArray, list[Found]]:
+def _read(spec: DesignSpec) -> tuple[FloatArray, list[Fault]]:
     """Return the points, (rows, axes), and the problems of the table."""
     columns, rows = spec.sampler.options["columns"], spec.sampler.options["rows"]
     in_unit = POINTS.option(spec, "unit")
     unit = np.full((len(rows), len(spec.axes)), np.nan)
-    problems: list[Found] = []
+    problems: list[Fault] = []
     empty: list[tuple[int, str]] = []
     for index, row in enumerate(rows):
         path = ("sampler", "rows", index)
@@ -113,7 +118,7 @@ def _read(spec: DesignSpec) -> tuple[FloatArray, list[Found]]:
     return unit, problems
 
 
-def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[Found]:
+def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
     """Yield a problem for each value that the round trip through the unit cube changes; runs get the result."""
     columns, rows = spec.sampler.options["columns"], spec.sampler.options["rows"]
     numbers = [columns.index(factor.name) for factor in spec.factors]
@@ -212,7 +217,7 @@ def _table(value: Any) -> str | None:
     return None if sound else "a list of points, each a list of values"
 
 
-def _check(spec: DesignSpec) -> list[Found]:
+def _check(spec: DesignSpec) -> list[Fault]:
     options = spec.sampler.options
     missing = [key for key in ("columns", "rows") if key not in options]
     if missing:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray
+
 from ..model import DesignSpec
-from ..sample import FloatArray
 from .option import random_of
 
 #: Number of randomisations. More of them reduce Student's t, but leave fewer points in each sequence.

@@ -16,7 +16,7 @@ from palaestrai_mosaik.errors import did_you_mean
 
 from ..model import DesignSpec
 from ..sample import Sample
-from .option import MAX_VALUES, Found, Option, Sampler, flag, size_of, unit_label, units, whole
+from .option import MAX_VALUES, Fault, Option, Sampler, flag, size_of, unit_label, units, whole
 from .sequences import plain, randomized
 from .until import fraction, last_n, until_faults, until_option
 
@@ -80,7 +80,7 @@ def _names(value: Any) -> str | None:
     return None if sound else "a list of outcomes' names"
 
 
-def _check(spec: DesignSpec) -> list[Found]:
+def _check(spec: DesignSpec) -> list[Fault]:
     until = SOBOL.option(spec, "until")
     if until is None:
         return []
@@ -89,7 +89,7 @@ def _check(spec: DesignSpec) -> list[Found]:
     return problems or list(_until(spec, until))
 
 
-def _until(spec: DesignSpec, until: dict[str, Any]) -> Iterator[Found]:
+def _until(spec: DesignSpec, until: dict[str, Any]) -> Iterator[Fault]:
     if "interval" not in until:
         message = "until needs interval, the largest half-width that the intervals of S1 and ST may have, such as 0.05"
         yield ("sampler", "until"), message

@@ -12,7 +12,7 @@ from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.experiment.located import show
 
 from ..model import DesignSpec
-from .option import MAX_VALUES, Found, Option
+from .option import MAX_VALUES, Fault, Option
 
 #: key -> check that returns a description of the allowed values, or None if the value is valid
 Keys = Mapping[str, Callable[[Any], str | None]]
@@ -31,7 +31,7 @@ def until_option(meaning: str) -> Option:
 
 def until_faults(
     spec: DesignSpec, keys: Keys, first: int, rows: Callable[[int], int] = int
-) -> Iterator[Found]:
+) -> Iterator[Fault]:
     """Yield the problems of a design's ``until``, and of settings that conflict with it.
 
     Args:

@@ -182,8 +182,10 @@ def _needed(folder: DesignFolder) -> frozenset[str]:
 class _Collecting:
     """Copies stores of runs to ``target`` in batches."""
 
-    def __init__(self, root: Path, target: Store, found: Collected, remove: bool, needed: Collection[str]):
-        self._root, self._target, self._found, self._remove = root, target, found, remove
+    def __init__(
+        self, root: Path, target: Store, collected: Collected, remove: bool, needed: Collection[str]
+    ):
+        self._root, self._target, self._collected, self._remove = root, target, collected, remove
         #: the stores that are not removed
         self._needed = needed
         self._reader = StoreReader()
@@ -200,19 +202,21 @@ class _Collecting:
                         try:
                             self._remove_finished(run_store)
                         except (StoreError, OSError) as error:
-                            self._found.kept[run_store.path] = str(error)
+                            self._collected.kept[run_store.path] = str(error)
                 counted.end(len(batch))
 
     def _copy(self, some: Sequence[_RunStore]) -> None:
         """Copy missing instances: all files, then all rows."""
         uids = [uid for run_store in some for uid in run_store.uids]
-        states = self._known(uids)
+        states = self._states_in_target(uids)
         with self._target.database.reading() as session:
             marked = marked_damaged(session, uids)
         chosen: list[_Chosen] = []
         for run_store in some:
             with self._reporting(run_store.path):
-                chosen += self._choose(run_store, states, marked)
+                choice = self._choose(run_store, states, marked)
+                if choice is not None:
+                    chosen.append(choice)
         changed = [uid for choice in chosen for uid in choice.missing if uid in states]
         if changed:
             with self._target.database.writing() as session:
@@ -227,59 +231,66 @@ class _Collecting:
         if placed:
             self._copy_rows(placed)
 
-    def _known(self, uids: Sequence[str]) -> dict[str, InstanceState]:
+    def _states_in_target(self, uids: Sequence[str]) -> dict[str, InstanceState]:
         """Return the states of those instances that are in the target."""
         with self._target.database.reading() as session:
             return {state.uid: state for state in instance_states(session, uids)}
 
     def _choose(
-        self, run_store: _RunStore, known: Mapping[str, InstanceState], marked: Collection[str]
-    ) -> Iterator[_Chosen]:
-        """Yield the store if it has anything to copy; otherwise count the reason.
+        self, run_store: _RunStore, in_target: Mapping[str, InstanceState], marked: Collection[str]
+    ) -> _Chosen | None:
+        """Return what to copy of the store; if there is nothing, count the reason.
 
-        ``known`` are the instances in the target, ``marked`` those of them that were found damaged.
+        Args:
+            run_store: the store.
+            in_target: the states of those instances that are in the target.
+            marked: the instances in the target that are marked as damaged.
         """
-        run_store.ended = last_ended(self._root, run_store.path)
-        if run_store.ended is None:
-            self._found.going_on += 1
-            return
-        if not run_store.uids and run_store.ended.instance is None:
-            self._found.empty += 1
-            return
-        if self._executed_again(run_store):
-            self._found.before += 1
-            return
-        finished = [uid for uid in run_store.uids if uid in known and known[uid].status == "finished"]
-        if not run_store.uids or finished != run_store.uids or self._without_files(run_store):
-            states = self._states(run_store)
-            run_store.uids = [state.uid for state in states]
-            gone = self._without_files(run_store)
-            missing = [
-                instance_state.uid
-                for instance_state in states
-                if known.get(instance_state.uid) != instance_state.over() or instance_state.uid in gone
-            ]
-            changed = [uid for uid in missing if uid in known]
-            if changed:
-                # do not replace existing rows by unreadable ones
-                with self._reader.reading(run_store.path) as session:
-                    for uid in changed:
-                        check_rows(session, run_store.folder(uid), uid)
-            # the target may have hard links to the same files
-            self._verify(run_store, [uid for uid in missing if uid in marked])
-            if missing:
-                yield _Chosen(run_store, missing, states[-1].over().status)
-                return
-        run_store.in_target = True
-        self._found.before += 1
-        _forget_damage(run_store.path)
+        ended = run_store.ended = last_ended(self._root, run_store.path)
+        if ended is None:
+            self._collected.going_on += 1
+            return None
+        if not run_store.uids and ended.instance is None:
+            self._collected.empty += 1
+            return None
+        if not self._executed_again(run_store):
+            choice = self._missing(run_store, in_target, marked)
+            if choice is not None:
+                return choice
+            run_store.in_target = True
+            _forget_damage(run_store.path)
+        self._collected.before += 1
+        return None
+
+    def _missing(
+        self, run_store: _RunStore, in_target: Mapping[str, InstanceState], marked: Collection[str]
+    ) -> _Chosen | None:
+        """Return the instances that the target lacks, or has in another state; ``None`` if there are none."""
+        finished = all(uid in in_target and in_target[uid].status == "finished" for uid in run_store.uids)
+        if run_store.uids and finished and not self._without_files(run_store):
+            return None
+        states = self._states(run_store)
+        run_store.uids = [state.uid for state in states]
+        gone = self._without_files(run_store)
+        missing = [
+            state.uid for state in states if in_target.get(state.uid) != state.over() or state.uid in gone
+        ]
+        changed = [uid for uid in missing if uid in in_target]
+        if changed:
+            # do not replace existing rows by unreadable ones
+            with self._reader.reading(run_store.path) as session:
+                for uid in changed:
+                    check_rows(session, run_store.folder(uid), uid)
+        # the target may have hard links to the same files
+        self._verify(run_store, [uid for uid in missing if uid in marked])
+        return _Chosen(run_store, missing, states[-1].over().status) if missing else None
 
     def _executed_again(self, run_store: _RunStore) -> bool:
         """Whether the store was found damaged, and the run has since finished in the target."""
         uid = None if run_store.ended is None else run_store.ended.instance
         if uid is None or uid in run_store.uids or not (run_store.path / DAMAGE_NOTE).exists():
             return False
-        state = self._known([uid]).get(uid)
+        state = self._states_in_target([uid]).get(uid)
         return state is not None and state.status == "finished"
 
     def _verify(self, run_store: _RunStore, uids: Sequence[str]) -> None:
@@ -336,7 +347,7 @@ class _Collecting:
                     copied.append(choice)
         for choice in copied:
             choice.run_store.in_target = True
-            self._found.runs[choice.status] += 1
+            self._collected.runs[choice.status] += 1
             _forget_damage(choice.run_store.path)
 
     def _remove_finished(self, run_store: _RunStore) -> None:
@@ -348,7 +359,19 @@ class _Collecting:
             return
         if run_store.path.name in self._needed:
             return
-        states = self._known(run_store.uids).values()
+        self._verify_copy(run_store)
+        gone = run_store.path.with_name(f".{run_store.path.name}{_REMOVED}")
+        files.move(run_store.path, gone)
+        for folder, _, names in os.walk(gone):
+            statuses = [os.lstat(os.path.join(folder, name)) for name in names]
+            self._collected.files += len(statuses)
+            self._collected.freed += sum(status.st_size for status in statuses if status.st_nlink == 1)
+        files.remove_tree(gone)
+        self._collected.removed += 1
+
+    def _verify_copy(self, run_store: _RunStore) -> None:
+        """Raise :class:`StoreError` if the copy of a finished run's store is incomplete or damaged."""
+        states = self._states_in_target(run_store.uids).values()
         folders = [(run_store.folder(uid), self._target.instance_directory(uid)) for uid in run_store.uids]
         whole = len(states) == len(run_store.uids) and any(state.status in _OVER for state in states)
         if not whole or not all(same_files(*pair, _LEFT) for pair in folders):
@@ -358,14 +381,6 @@ class _Collecting:
             report = verify(self._target, uid, outcomes=False)
             if report.damage or report.unread:
                 raise StoreError((*report.damage, *report.unread)[0])
-        gone = run_store.path.with_name(f".{run_store.path.name}{_REMOVED}")
-        files.move(run_store.path, gone)
-        for folder, _, names in os.walk(gone):
-            statuses = [os.lstat(os.path.join(folder, name)) for name in names]
-            self._found.files += len(statuses)
-            self._found.freed += sum(status.st_size for status in statuses if status.st_nlink == 1)
-        files.remove_tree(gone)
-        self._found.removed += 1
 
     @contextmanager
     def _reporting(self, path: Path) -> Iterator[None]:
@@ -373,17 +388,17 @@ class _Collecting:
         try:
             yield
         except _StillRunning:
-            self._found.going_on += 1
+            self._collected.going_on += 1
         except OSError as error:
             if error.errno in _FULL:
                 raise StoreError(f"cannot write to {self._target.directory}: {error}") from error
-            self._found.damaged[path] = str(error)
+            self._collected.damaged[path] = str(error)
         except StoreError as error:
-            self._found.damaged[path] = str(error)
+            self._collected.damaged[path] = str(error)
             if isinstance(error, DamagedStore):
                 self._note(path, str(error))
         except (IntegrityError, DataError) as error:  # its full text includes all values of the row
-            self._found.damaged[path] = f"{self._target.database.name} does not take it: {error.orig}"
+            self._collected.damaged[path] = f"{self._target.database.name} does not take it: {error.orig}"
 
     def _note(self, path: Path, damage: str) -> None:
         """Write a note of the damage to the store, unless its run was started again."""
@@ -393,7 +408,7 @@ class _Collecting:
         try:
             write_text(note, f"found damaged, {now()}: {damage}\n")
         except StoreError as error:
-            self._found.damaged[path] += f"; {error}"
+            self._collected.damaged[path] += f"; {error}"
 
 
 def _forget_damage(path: Path) -> None:

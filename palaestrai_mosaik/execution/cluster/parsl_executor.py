@@ -23,9 +23,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.design import available_cores
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import FAILED, INTERRUPTED, ExecutionError
 from palaestrai_mosaik.installation import install_extra
@@ -33,13 +34,16 @@ from palaestrai_mosaik.installation import install_extra
 from ..early_stopping import Reporting
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker, RecordStatus, is_stale
-from ..local import PATIENCE, available_cores
+from ..local import PATIENCE
 from ..processes import DEFAULT_METHOD, Launcher, make_launcher
 from ..settings import Settings
 from ..task import GRACE
 from .node import execute_task, start_method
 from .submission import Submissions, TaskRun
 from .submit import new_submission, pack
+
+if TYPE_CHECKING:
+    from .pilots import Pilots
 
 #: seconds between two checks of records, pilots and interrupts
 _POLL = 0.1
@@ -86,13 +90,7 @@ class ParslExecutor(Executor):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
         """See :class:`Executor`."""
-        try:
-            from .pilots import Pilots
-        except ImportError as error:
-            if error.name is None or error.name.partition(".")[0] != "parsl":
-                raise
-            raise ExecutionError(f"the executor 'parsl' needs Parsl: {install_extra('parsl')}") from error
-        source = iter(jobs)
+        pilots_of, source = _import_pilots(), iter(jobs)
         tasks = self._tasks(islice(source, 1) if self._one_by_one else source)
         if not tasks or self._cancelled:
             return
@@ -102,7 +100,7 @@ class ParslExecutor(Executor):
         stop = _stop_file(submissions, submission.number)
         logs = stop.with_name("parsl")
         at_a_time = self.processes if self._one_by_one else _PREFETCH * self.processes
-        pilots = Pilots(
+        pilots = pilots_of(
             submission.name, self._parsl, logs, stop, at_a_time if self._one_by_one else len(tasks)
         )
         submissions.begin(submission, runs)
@@ -157,6 +155,16 @@ class ParslExecutor(Executor):
                 begun = time.monotonic()
             elif time.monotonic() - begun > _UNBEGUN:
                 return
+
+
+def _import_pilots() -> type[Pilots]:
+    try:
+        from .pilots import Pilots
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] != "parsl":
+            raise
+        raise ExecutionError(f"the executor 'parsl' needs Parsl: {install_extra('parsl')}") from error
+    return Pilots
 
 
 @dataclass(eq=False)

@@ -39,10 +39,10 @@ from parsl.jobs.states import JobState, JobStatus
 from parsl.providers.base import ExecutionProvider
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.design import available_cores
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError, did_you_mean
 from palaestrai_mosaik.runner.worker_process import THREADS
 
-from ..local import available_cores
 from .settings import ParslSettings
 
 #: seconds between two heartbeats of a pilot, and between two checks of its workers; seconds without a heartbeat after
@@ -281,38 +281,49 @@ def _provider(settings: ParslSettings, tasks: int) -> ExecutionProvider:
         "min_blocks": settings.min_blocks,
         "max_blocks": settings.max_blocks,
         "worker_init": "\n".join((*settings.prologue, *_environment())),
-        "launcher": parsl.launchers.SingleNodeLauncher(debug=False),
+        **_job_options(settings, kind),
+        "launcher": _launcher(settings, kind),
     }
-    values_by_key = {
-        "partition": (kind.partition, settings.partition),
-        "account": (kind.account, settings.account),
-        "walltime": ("walltime" if kind.limited else None, settings.walltime),
-        "directives": (
-            None if kind.directive is None else "scheduler_options",
-            "\n".join(f"{kind.directive}{line}" for line in settings.directives) or None,
-        ),
-    }
-    for key, (parameter, value) in values_by_key.items():
-        if value is None:
-            continue
-        if parameter is None:
-            raise ExecutionError(f"the provider {settings.provider!r} of Parsl takes no {key}")
-        parameters[parameter] = value
     if workers is not None:
         parameters.update(dict.fromkeys(kind.cores, workers))
         if settings.provider == "slurm":
             # otherwise, a pilot gets whole nodes, with one worker per core
             parameters["exclusive"] = False
-    if settings.nodes > 1:
-        if kind.launcher is None and "launcher" not in (settings.options or {}):
-            raise ExecutionError(
-                f"how a command is started on several nodes of {settings.provider!r} is not known: "
-                "options must name a launcher of Parsl"
-            )
-        if kind.launcher is not None:
-            parameters["launcher"] = getattr(parsl.launchers, kind.launcher)(debug=False)
     make = getattr(parsl.providers, kind.name)
     return _make(make, parameters | _options(settings.options or {}, make, settings.provider))
+
+
+def _launcher(settings: ParslSettings, kind: _Kind) -> Any:
+    """Return the launcher of Parsl that starts a command on the nodes of a pilot."""
+    if settings.nodes == 1:
+        return parsl.launchers.SingleNodeLauncher(debug=False)
+    if kind.launcher is not None:
+        return getattr(parsl.launchers, kind.launcher)(debug=False)
+    if "launcher" in (settings.options or {}):
+        return None
+    raise ExecutionError(
+        f"how a command is started on several nodes of {settings.provider!r} is not known: "
+        "options must name a launcher of Parsl"
+    )
+
+
+def _job_options(settings: ParslSettings, kind: _Kind) -> dict[str, Any]:
+    """Return the provider's parameters for the scheduler's options of a pilot's job."""
+    directives = "\n".join(f"{kind.directive}{line}" for line in settings.directives)
+    options = {
+        "partition": (kind.partition, settings.partition),
+        "account": (kind.account, settings.account),
+        "walltime": ("walltime" if kind.limited else None, settings.walltime),
+        "directives": (None if kind.directive is None else "scheduler_options", directives or None),
+    }
+    parameters = {}
+    for key, (parameter, value) in options.items():
+        if value is None:
+            continue
+        if parameter is None:
+            raise ExecutionError(f"the provider {settings.provider!r} of Parsl takes no {key}")
+        parameters[parameter] = value
+    return parameters
 
 
 def _options(options: Mapping[str, Any], make: Callable[..., Any], provider: str) -> dict[str, Any]:
@@ -337,11 +348,11 @@ def _options(options: Mapping[str, Any], make: Callable[..., Any], provider: str
     return converted
 
 
-def _make(make: Callable[..., Any], given: Mapping[str, Any]) -> ExecutionProvider:
-    parameters = inspect.signature(make).parameters
+def _make(make: Callable[..., Any], parameters: Mapping[str, Any]) -> ExecutionProvider:
+    allowed = inspect.signature(make).parameters
     try:
         provider: ExecutionProvider = make(
-            **{name: value for name, value in given.items() if name in parameters}
+            **{name: value for name, value in parameters.items() if name in allowed}
         )
         return provider
     except Exception as error:

@@ -43,17 +43,17 @@ class _Section:
     __slots__ = ()
 
     @classmethod
-    def of(cls, *sections: Mapping[str, Any] | None, **given: Any) -> Self:
+    def of(cls, *sections: Mapping[str, Any] | None, **keywords: Any) -> Self:
         """Merge keywords and sections into settings; the first value of each key counts.
 
         Args:
             sections: the sections, in descending priority. ``None`` values are ignored.
-            given: settings by name, with the highest priority.
+            keywords: settings by name, with the highest priority.
 
         Raises:
             ExecutionError: a key is unknown, or a value is invalid.
         """
-        return cls(**merged_sections(cls, given, *sections))
+        return cls(**merged_sections(cls, keywords, *sections))
 
 
 @dataclass(frozen=True, slots=True)

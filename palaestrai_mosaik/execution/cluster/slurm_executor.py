@@ -13,7 +13,7 @@ from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import FAILED, SchedulerError
 
 from ..executor import Executor
-from ..job import Job, JobRecord, Marker
+from ..job import Job, JobRecord, Marker, RecordStatus
 from ..settings import Settings
 from ..status import FAILED_BEFORE_RUNS
 from .scheduler import TaskState
@@ -54,49 +54,29 @@ class SlurmExecutor(Executor):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
         """See :class:`Executor`."""
-        waiting = {job.path.name: job for job in jobs}
-        if not waiting:
+        taken = {job.path.name: job for job in jobs}
+        if not taken:
             return
-        runs = [TaskRun.of(job, self._folder.path) for job in waiting.values()]
+        runs = [TaskRun.of(job, self._folder.path) for job in taken.values()]
         submission = submit_folder(self._folder, runs, self._settings)
         submissions = Submissions(self._folder.path)
-        tasks = {
-            run.slug: number
-            for number, task in enumerate(submissions.tasks(submission.number))
-            for run in task
-        }
-        by_run = {job.run: tasks[slug] for slug, job in waiting.items()}
-        polled, states = time.monotonic(), dict.fromkeys(tasks.values(), TaskState.QUEUED)
-        ended_at: dict[int, float] = {}
-        #: tasks with a run that has begun
-        moved_on: set[int] = set()
+        tasks = enumerate(submissions.tasks(submission.number))
+        waiting = _Waiting(taken, {run.slug: number for number, task in tasks for run in task})
+        polled = time.monotonic()
         try:
-            while waiting:
+            while waiting.jobs:
                 time.sleep(_POLL)
                 if time.monotonic() - polled >= _SQUEUE_POLL or self._cancelled > self._cancel_sent:
-                    states = self._ask(submissions, submission, states)
+                    waiting.states = self._ask(submissions, submission, waiting.states)
                     polled = time.monotonic()
-                for task, state in states.items():
-                    if state.ended:
-                        ended_at.setdefault(task, time.monotonic())
-                for record in self._ended(waiting, tasks, ended_at):
+                for record in waiting.ended():
                     if record.status == "failed" and self._settings.fail_fast and not self._enough:
                         # query Slurm at once
                         self._enough, polled = True, -math.inf
-                    moved_on.add(by_run[record.run])
                     yield record
-                given_up = [
-                    slug for slug in waiting if self._is_given_up(waiting[slug], ended_at.get(tasks[slug]))
-                ]
-                moved_on |= {tasks[slug] for slug in given_up if self._has_begun(waiting[slug])}
-                for slug in given_up:
-                    job = waiting.pop(slug)
-                    task = tasks[slug]
-                    missing_record = self._write_missing_record(job, states[task], moved_on=task in moved_on)
-                    if missing_record is not None:
-                        yield missing_record
+                yield from waiting.give_up(self._cancelled)
         finally:
-            if waiting:
+            if waiting.jobs:
                 self._scheduler.cancel(submission)
 
     def _ask(
@@ -104,9 +84,15 @@ class SlurmExecutor(Executor):
     ) -> dict[int, TaskState]:
         """Return the current states of tasks, or ``states`` if Slurm does not answer; records arrive without it."""
         try:
-            self._cancel(submission)
+            if self._cancelled > self._cancel_sent:
+                self._cancel_sent = self._cancelled
+                self._scheduler.cancel(submission, now=self._cancelled > 1)
             states = task_states(submissions, submission, states, held=True, slurm=self._scheduler)
-            self._cancel_queued(submission, states)
+            if self._enough and not self._stopped:
+                queued = [task for task, state in states.items() if state is TaskState.QUEUED]
+                if queued:
+                    self._scheduler.cancel(submission, queued)
+                self._stopped = True
         except SchedulerError as error:
             if not self._silent:
                 logger.warning("waiting for the records of runs, and for Slurm to answer again: %s", error)
@@ -115,68 +101,83 @@ class SlurmExecutor(Executor):
             self._silent = False
         return states
 
-    def _cancel(self, submission: Submission) -> None:
-        if self._cancelled > self._cancel_sent:
-            self._cancel_sent = self._cancelled
-            self._scheduler.cancel(submission, now=self._cancelled > 1)
 
-    def _cancel_queued(self, submission: Submission, states: dict[int, TaskState]) -> None:
-        queued = [task for task, state in states.items() if state is TaskState.QUEUED]
-        if self._enough and not self._stopped:
-            if queued:
-                self._scheduler.cancel(submission, queued)
-            self._stopped = True
+class _Waiting:
+    """The submitted jobs without a final record, by the name of their files.
 
-    def _is_given_up(self, job: Job, over: float | None) -> bool:
-        """Whether no record of the run is expected; ``over`` is the time at which its task was seen to have ended."""
-        if over is None:
-            return False
-        unbegun = self._cancelled and not job.marker.exists()
-        return unbegun or self._cancelled > 1 or time.monotonic() - over > _FILE_SYSTEM_DELAY
+    Args:
+        jobs: the jobs.
+        tasks: the number of the task of each.
+    """
 
-    @staticmethod
-    def _has_begun(job: Job) -> bool:
-        marker = Marker.read(job.marker)
-        return marker is not None and job.is_covered_by(marker)
+    def __init__(self, jobs: dict[str, Job], tasks: dict[str, int]):
+        self.jobs, self._tasks = jobs, tasks
+        self.states = dict.fromkeys(tasks.values(), TaskState.QUEUED)
+        #: the time at which each task was seen to have ended
+        self._ended_at: dict[int, float] = {}
+        #: tasks with a run that has begun
+        self._begun: set[int] = set()
 
-    @staticmethod
-    def _ended(waiting: dict[str, Job], tasks: dict[str, int], over: dict[int, float]) -> Iterator[JobRecord]:
-        """Yield the final records, and remove their jobs from ``waiting``."""
-        folder = next(iter(waiting.values())).path.parent
+    def ended(self) -> Iterator[JobRecord]:
+        """Yield the final records, and remove their jobs."""
+        for task, state in self.states.items():
+            if state.ended:
+                self._ended_at.setdefault(task, time.monotonic())
+        folder = next(iter(self.jobs.values())).path.parent
         for name in os.listdir(folder):
             slug = name.removesuffix(".json")
-            job = waiting.get(slug) if name != slug else None
+            job = self.jobs.get(slug) if name != slug else None
             record = None if job is None else JobRecord.read(job.record)
             if job is None or record is None or not job.is_covered_by(record):
                 continue
-            if record.status == "interrupted" and tasks[slug] not in over:
+            task = self._tasks[slug]
+            # Slurm may requeue the task of an interrupted run
+            if record.status == "interrupted" and task not in self._ended_at:
                 continue
-            del waiting[slug]
+            del self.jobs[slug]
+            self._begun.add(task)
             yield record
 
-    def _write_missing_record(self, job: Job, state: TaskState, *, moved_on: bool) -> JobRecord | None:
-        """Write the record of a run after its task has ended without one.
+    def give_up(self, cancelled: int) -> Iterator[JobRecord]:
+        """Remove the jobs whose tasks have ended without a record. Write and yield the records of those that failed.
 
         Args:
-            job: the job of the run.
-            state: the state of its task.
-            moved_on: whether any run of the task has begun.
-
-        Returns:
-            The record; ``None`` if the run had not begun, and can be executed later.
+            cancelled: 0 if the executor was not cancelled, 1 if it was, 2 if its runs are killed.
         """
-        marker = Marker.read(job.marker)
-        begun = self._has_begun(job)
-        if not begun and (self._cancelled or moved_on or state not in FAILED_BEFORE_RUNS):
-            return None
-        record = JobRecord.of_dead_process(
-            job,
-            marker,
-            status="interrupted" if self._cancelled or state is TaskState.NODE_FAILED else "failed",
-            seconds=0.0,
-            exit_code=FAILED,
-            error=f"its task on the cluster ended and left no record of the run: {state.value}",
-        )
-        record.write(job.record)
-        files.remove(job.marker, missing_ok=True)
-        return record
+        overdue = [slug for slug in self.jobs if self._is_overdue(slug, cancelled)]
+        self._begun |= {self._tasks[slug] for slug in overdue if _has_begun(self.jobs[slug])}
+        for slug in overdue:
+            job, task = self.jobs.pop(slug), self._tasks[slug]
+            state = self.states[task]
+            # the run can be executed later, unless its task fails before any run
+            postponed = cancelled or task in self._begun or state not in FAILED_BEFORE_RUNS
+            if _has_begun(job) or not postponed:
+                interrupted = cancelled or state is TaskState.NODE_FAILED
+                yield _write_missing_record(job, "interrupted" if interrupted else "failed", state)
+
+    def _is_overdue(self, slug: str, cancelled: int) -> bool:
+        ended_at = self._ended_at.get(self._tasks[slug])
+        if ended_at is None:
+            return False
+        unbegun = cancelled and not self.jobs[slug].marker.exists()
+        return unbegun or cancelled > 1 or time.monotonic() - ended_at > _FILE_SYSTEM_DELAY
+
+
+def _has_begun(job: Job) -> bool:
+    marker = Marker.read(job.marker)
+    return marker is not None and job.is_covered_by(marker)
+
+
+def _write_missing_record(job: Job, status: RecordStatus, state: TaskState) -> JobRecord:
+    """Write and return the record of a run after its task has ended without one."""
+    record = JobRecord.of_dead_process(
+        job,
+        Marker.read(job.marker),
+        status=status,
+        seconds=0.0,
+        exit_code=FAILED,
+        error=f"its task on the cluster ended and left no record of the run: {state.value}",
+    )
+    record.write(job.record)
+    files.remove(job.marker, missing_ok=True)
+    return record

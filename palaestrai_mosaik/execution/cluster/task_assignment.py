@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,8 +82,6 @@ def task_assignments(
     """
     submissions, assignments = Submissions(folder), TaskAssignments()
     for number in reversed(submissions.numbers()):
-        newest: dict[str, tuple[int, TaskRun]] = {}
-        at_work: set[int] = set()
         try:
             submission = submissions.read(number)
             tasks: Sequence[Sequence[TaskRun]] = list(submissions.tasks(number))
@@ -95,32 +93,32 @@ def task_assignments(
         if tasks and not any(tasks) and submission.search:
             tasks = _runs_at_work(submissions, submission)
             if ask:
-                try:
-                    states = search_task_states(submissions, submission)
-                    assignments.searching[number] = states
-                except SchedulerError as error:
-                    assignments.problems.append(str(error))
-        for task, runs in enumerate(tasks):
-            for run in runs:
-                if hashes.get(run.run) != run.hash:
-                    continue
-                if run.run not in assignments.by_run:
-                    newest[run.run] = (task, run)
-                if begun(run):
-                    at_work.add(task)
-        states = {}
-        logs: Mapping[int, str] = {}
+                with _noting_problems(assignments):
+                    assignments.searching[number] = search_task_states(submissions, submission)
+        runs = [
+            (task, run) for task, runs in enumerate(tasks) for run in runs if hashes.get(run.run) == run.hash
+        ]
+        newest = {run.run: (task, run) for task, run in runs if run.run not in assignments.by_run}
+        at_work = {task for task, run in runs if begun(run)}
+        states, logs = {}, {}
         queried = {task for task, run in newest.values() if not is_final(run)}
         if queried:
             logs = _logs(submissions, submission)
-            try:
+            with _noting_problems(assignments):
                 states = task_states(submissions, submission, queried, held=held)
-            except SchedulerError as error:
-                assignments.problems.append(str(error))
         for uid, (task, run) in newest.items():
             state, log = states.get(task), logs.get(task)
             assignments.by_run[uid] = TaskAssignment(number, task, run.attempt, state, task in at_work, log)
     return assignments
+
+
+@contextmanager
+def _noting_problems(assignments: TaskAssignments) -> Iterator[None]:
+    """Add the error to the problems if a scheduler does not answer."""
+    try:
+        yield
+    except SchedulerError as error:
+        assignments.problems.append(str(error))
 
 
 def search_task_states(
@@ -173,33 +171,25 @@ def task_states(
 
     Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
     """
-    kept = {
-        task: TaskState(state)
-        for task, state in submissions.ended(submission.number).items()
-        if state in _ENDED
-    }
     if submission.executor == "parsl":
         alive = not held and _driver_lives(submissions.folder, submission)
-        state = TaskState.QUEUED if alive else TaskState.GONE
-        return dict.fromkeys(tasks, state)
+        return dict.fromkeys(tasks, TaskState.QUEUED if alive else TaskState.GONE)
     from .slurm import Slurm
 
+    words = submissions.ended(submission.number)
+    recorded = {task: TaskState(word) for task, word in words.items() if word in _ENDED}
     try:
         states = (slurm or Slurm()).task_states(submission)
     except SchedulerError:
-        if all(task in kept for task in tasks):
-            return {task: kept[task] for task in tasks}
+        if all(task in recorded for task in tasks):
+            return {task: recorded[task] for task in tasks}
         raise
     # the current state overrides a recorded one, because a task may have been requeued
-    ended = kept | {
-        task: state for task, state in states.items() if state.ended and state is not TaskState.GONE
-    }
-    for task, state in states.items():
-        if not state.ended:
-            ended.pop(task, None)
-    if ended != kept:
+    newest = recorded | {task: state for task, state in states.items() if state is not TaskState.GONE}
+    ended = {task: state for task, state in newest.items() if state.ended}
+    if ended != recorded:
         submissions.note_ended(submission.number, {task: state.value for task, state in ended.items()})
-    return {task: ended.get(task, states.get(task, TaskState.GONE)) for task in tasks}
+    return {task: newest.get(task, TaskState.GONE) for task in tasks}
 
 
 def _driver_lives(folder: Path, submission: Submission) -> bool:
