@@ -9,9 +9,10 @@ from typing import Any
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment.cascade import CascadedPhase, cascade
 from palaestrai_mosaik.experiment.cascade import Definitions as RunDefinitions
-from palaestrai_mosaik.experiment.located import Findings, Lines, Located
+from palaestrai_mosaik.experiment.fields import Findings, Located
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.experiment.paths import Changes, Keys, Path
+from palaestrai_mosaik.experiment.yaml_text import Lines
 
 from .arsenai_form import SlotKey
 from .expressions import Expression

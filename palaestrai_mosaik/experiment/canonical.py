@@ -15,8 +15,8 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .classes import canonical_name
-from .located import Findings, show
+from .class_names import canonical_name
+from .fields import Findings, show
 from .model import (
     DEFAULT_SYNC_EVERY,
     AgentSpec,
@@ -29,10 +29,7 @@ from .model import (
     ReplaySpec,
     SnapshotSpec,
 )
-from .yaml_text import MAX_DEPTH
-
-#: plain scalar types; checked first, because most nodes of a document have them
-_SCALARS = frozenset((str, int, float, bool, type(None)))
+from .yaml_text import MAX_DEPTH, SCALARS
 
 
 def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
@@ -42,7 +39,7 @@ def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
     ``float``, tuples become lists. Anything else is reported in ``found``.
     """
     kind = type(value)
-    if kind in _SCALARS or isinstance(value, str):
+    if kind in SCALARS or isinstance(value, str):
         return value
     # isinstance with an abstract class takes as long as all the rest
     if kind is not dict and kind is not list and isinstance(value, numbers.Real):
@@ -52,15 +49,15 @@ def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
         return None
     if kind is dict or isinstance(value, Mapping):
         for key in value:
-            if type(key) not in _SCALARS and not isinstance(key, (str, int, float, bool)):
+            if type(key) not in SCALARS and not isinstance(key, (str, int, float, bool)):
                 found.error(place, f"{show(key)} cannot be a key; use a string")
         return {
-            key: item if type(item) in _SCALARS else plain_data(item, found, (*place, key))
+            key: item if type(item) in SCALARS else plain_data(item, found, (*place, key))
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [
-            item if type(item) in _SCALARS else plain_data(item, found, (*place, index))
+            item if type(item) in SCALARS else plain_data(item, found, (*place, index))
             for index, item in enumerate(value)
         ]
     found.error(
@@ -69,35 +66,12 @@ def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
     return None
 
 
-def copy(value: Any) -> Any:
-    """Copy plain data deeply, so that nothing is shared."""
-    if isinstance(value, dict):
-        return {key: item if type(item) in _SCALARS else copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [item if type(item) in _SCALARS else copy(item) for item in value]
-    return value
-
-
-def size_of(value: Any, sizes: dict[int, int]) -> int:
-    """Count the nodes of plain data, with aliases expanded; each object is visited once.
-
-    ``sizes`` caches the sizes of collections, by ``id``.
-    """
-    if not isinstance(value, (dict, list)):
-        return 1
-    size = sizes.get(id(value), 0)
-    if not size:
-        items = value.values() if isinstance(value, dict) else value
-        size = sizes[id(value)] = 1 + sum(size_of(item, sizes) for item in items)
-    return size
-
-
 def sorted_copy(value: Any) -> Any:
     """Copy plain data deeply, with all keys in order."""
     if isinstance(value, dict):
         return {key: sorted_copy(value[key]) for key in sorted(value, key=_key_text)}
     if isinstance(value, list):
-        return [item if type(item) in _SCALARS else sorted_copy(item) for item in value]
+        return [item if type(item) in SCALARS else sorted_copy(item) for item in value]
     return value
 
 
@@ -157,13 +131,13 @@ def _text_keys(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             (key if type(key) is str and key[:1] != "!" else _key_text(key)): (
-                item if type(item) in _SCALARS else _text_keys(item)
+                item if type(item) in SCALARS else _text_keys(item)
             )
             for key, item in value.items()
         }
     if isinstance(value, list):
         # mostly long lists of ids: avoid a call for each
-        return [item if type(item) in _SCALARS else _text_keys(item) for item in value]
+        return [item if type(item) in SCALARS else _text_keys(item) for item in value]
     return value
 
 

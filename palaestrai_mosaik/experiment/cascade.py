@@ -14,16 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.text import listed
 
-from .bodies import taken_by_bodies
-from .canonical import size_of
-from .fields import CLASS_NAME, FLAG, TEXT
-from .located import Findings, Located, Section, show, unquoted
+from .class_names import SHORT_NAMES, default_uid
+from .fields import CLASS_NAME, FLAG, TEXT, Findings, Located, Section, items_of, show, unquoted
 from .model import BODY_NUMBER
-from .random_streams import RANDOM_STREAMS
-from .short_names import SHORT_NAMES, default_uid
 from .vocabulary import (
     AGENT,
+    COMMON,
     CONTROLLERS,
     ENVIRONMENT,
     ENVIRONMENT_ENTRY,
@@ -32,7 +30,7 @@ from .vocabulary import (
     RUN_CONFIG,
     SIMULATION,
 )
-from .yaml_text import MAX_EXTRA_NODES
+from .yaml_text import MAX_EXTRA_NODES, size_of
 
 
 @dataclass(frozen=True)
@@ -329,3 +327,52 @@ def _give(found: Findings, given: dict[str, Entry], key: Located, entry: Entry, 
         found.error(key.place, f"the {what} {key.value!r} is given twice in this phase{where}")
         return
     given[key.value] = entry
+
+
+RANDOM_STREAMS = "random_streams"
+
+
+def shared_streams(found: Findings, phases: Sequence[tuple[str, Located | None]]) -> dict[str, str]:
+    """Map each phase with the random streams of another phase to the name of that phase.
+
+    Args:
+        found: collects the problems: unknown names, and phases that name each other in a circle.
+        phases: name and ``random_streams`` of each phase; a value that is not a text is ignored.
+    """
+    named = {name: at for name, at in phases if at is not None and isinstance(at.value, str)}
+    names = [name for name, _ in phases]
+    shared: dict[str, str] = {}
+    for name, at in named.items():
+        if at.value not in names:
+            listing = listed(list(map(repr, names)), 8)
+            found.error(
+                at.place, f"there is no phase {at.value!r}{did_you_mean(at.value, names)}; phases: {listing}"
+            )
+            continue
+        way = [name]
+        while way[-1] in named and way.count(way[-1]) == 1:
+            way.append(named[way[-1]].value)
+        if way[-1] not in named:
+            shared[name] = way[-1]
+        elif way[-1] == name and way[1] == name:
+            found.error(
+                at.place,
+                f"a phase has random streams of its own without this key; name another phase, not {name!r}",
+            )
+        elif way[-1] == name:
+            found.error(
+                at.place, f"the phases name each other: {' -> '.join(way)}; one of them draws its own streams"
+            )
+    return shared
+
+
+def taken_by_bodies(parts: Mapping[str, Located], sizes: dict[int, int]) -> int:
+    """Count the values that the bodies of an agent take from it: its canonical form writes them all out.
+
+    ``sizes``: see :func:`~.canonical.size_of`.
+    """
+    entries = [item.value for item in items_of(parts.get("bodies")) if isinstance(item.value, dict)]
+    common = [key for key in COMMON if key in parts] if entries else []
+    return sum(
+        size_of(parts[key].value, sizes) * sum(key not in entry for entry in entries) for key in common
+    )

@@ -14,11 +14,9 @@ from typing import Any, Literal
 from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.types.control import Mode
 
-from .classes import canonical_name
-from .fields import TEXT, integer, number, word
-from .located import Fault, Findings, Located, Section, show
+from .class_names import canonical_name, full_name
+from .fields import TEXT, Fault, Findings, Located, Section, integer, number, show, word
 from .model import PhaseSpec
-from .short_names import full_name
 from .vocabulary import AGENT_KEYED_CONDITION, EVALUATION_CONDITION
 
 #: the maximum number of evaluations in a rule
@@ -142,8 +140,6 @@ _SECTIONS = {
         },
     ),
 }
-
-
 _THRESHOLD = re.compile(r"(brain|phase)_avg[1-9][0-9]*")
 
 

@@ -12,19 +12,23 @@ from palaestrai_mosaik import collector, files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.text import listed
 
-from .brain_sources import check_sources, warn_of_snapshots
+from .build import ModelBuilder, header, run_config_of
 from .canonical import canonical_document, digest, plain_data
-from .cascade import Definitions, cascade, is_sound
-from .check import ModelBuilder, header, run_config_of
+from .cascade import RANDOM_STREAMS, Definitions, cascade, is_sound, shared_streams
+from .check import (
+    check_sources,
+    hint,
+    warn_of_no_effect,
+    warn_of_other_environments,
+    warn_of_slips,
+    warn_of_snapshots,
+)
 from .conditions import check_evaluations, check_phase_averages
-from .fields import items_of
-from .hints import hint, warn_of_no_effect, warn_of_other_environments, warn_of_slips
-from .located import Findings, Lines, Located, show, show_unquoted
+from .fields import Findings, Located, items_of, show, show_unquoted
 from .model import PartialDocument, RunDocument
-from .overrides import Overrides, overridden
-from .random_streams import RANDOM_STREAMS, shared_streams
+from .paths import Overrides, overridden
 from .vocabulary import TOP
-from .yaml_text import MAX_BYTES, decode, dumps, read
+from .yaml_text import MAX_BYTES, Lines, decode, dumps, read
 
 #: the maximum number of a folder's documents that a message names
 _DOCUMENTS = 8
@@ -37,7 +41,7 @@ def as_document(document: AnyDocument, overrides: Overrides | None = None) -> Ru
 
     Args:
         document: the path of a file, a mapping, or a run document.
-        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+        overrides: other values at some paths of the document (:func:`~.paths.overridden`).
 
     Returns:
         The run document.
@@ -64,7 +68,7 @@ def load(path: str | Path, overrides: Overrides | None = None) -> RunDocument:
 
     Args:
         path: the file (YAML, UTF-8).
-        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+        overrides: other values at some paths of the document (:func:`~.paths.overridden`).
 
     Returns:
         The run document.
@@ -108,7 +112,7 @@ def loads(
     Args:
         text: the document as YAML.
         source: the name of the text in messages.
-        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+        overrides: other values at some paths of the document (:func:`~.paths.overridden`).
         uid: the uid for a document without one, with a warning; ``None``: a missing uid is an error.
 
     Returns:

@@ -23,12 +23,10 @@ DEFAULT_SYNC_EVERY = 32
 BODY_NUMBER = "{body}"
 #: the maximum number of bodies of an agent, and the maximum of ``first``
 MAX_BODIES = 1_000_000
-
 Controller = Literal["vanilla", "taking_turns"]
 Bridge = Literal["agents", "per_agent"]
 Scheduler = Literal["direct", "mosaik"]
 Values = Literal["count", "strict"]
-
 #: A path into a document or a model: keys and indices from the top.
 Place = tuple[Any, ...]
 

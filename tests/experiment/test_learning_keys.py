@@ -20,7 +20,7 @@ from palaestrai_mosaik.experiment import (
     loads,
     vocabulary,
 )
-from palaestrai_mosaik.experiment.classes import canonical_name
+from palaestrai_mosaik.experiment.class_names import canonical_name
 from palaestrai_mosaik.types import Mode
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
