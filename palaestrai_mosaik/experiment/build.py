@@ -79,8 +79,8 @@ class ModelBuilder:
     written conditions of ``run_config``.
     """
 
-    def __init__(self, found: Findings):
-        self.found = found
+    def __init__(self, findings: Findings):
+        self.findings = findings
         self.origins: dict[Place, Place] = {}
         self.run_condition_items: list[Located] = []
         self._specs: dict[tuple[Any, ...], Any] = {}
@@ -96,7 +96,7 @@ class ModelBuilder:
         self.origins[here] = raw.at.place
         for topic, entries in (("environments", raw.environments), ("agents", raw.agents)):
             if not entries and topic not in raw.faulty and topic not in self._absent:
-                self.found.error(raw.at.place, f"the phase {raw.name!r} needs at least one of {topic!r}")
+                self.findings.error(raw.at.place, f"the phase {raw.name!r} needs at least one of {topic!r}")
                 # later phases inherit the gap: report it once
                 self._absent.add(topic)
         environments = self._entries((*here, "environments"), raw.environments, self._environment)
@@ -111,7 +111,7 @@ class ModelBuilder:
             for agent in agents
         )
         simulation = self._simulation(raw, (*here, "simulation"))
-        config = PHASE_CONFIG.values(self.found, raw.phase_config)
+        config = PHASE_CONFIG.values(self.findings, raw.phase_config)
         config |= {"mode": Mode(config["mode"]), "evaluate_every": config["evaluate_every"] or None}
         config[RANDOM_STREAMS] = streams
         return PhaseSpec(index, raw.name, environments, agents, simulation, **config)
@@ -127,7 +127,7 @@ class ModelBuilder:
             names = ", ".join(map(repr, owners))
             for name in owners[1:]:
                 message = f"the agents {names} name no actuators, and each would have all: say which ones each of them has"
-                self.found.error(raw.agents[name].at.place, message)
+                self.findings.error(raw.agents[name].at.place, message)
 
     def _entries(
         self,
@@ -157,53 +157,53 @@ class ModelBuilder:
     def _environment(self, entry: Entry, _: Place) -> EnvironmentSpec | None:
         parts = entry.parts
         own, given = (
-            ENVIRONMENT.values(self.found, parts),
-            ENVIRONMENT_ENTRY.values(self.found, parts),
+            ENVIRONMENT.values(self.findings, parts),
+            ENVIRONMENT_ENTRY.values(self.findings, parts),
         )
         if own["name"] is None:
             return None
         own["name"], own["params"] = with_full_name(
-            self.found, parts, own["name"], own["params"], "environment"
+            self.findings, parts, own["name"], own["params"], "environment"
         )
-        check_modules(self.found, parts, own["name"], own["params"])
+        check_modules(self.findings, parts, own["name"], own["params"])
         if own["timeout"] is not None and own["interpreter"] is None:
             message = (
                 "timeout: limits the answers of another interpreter, and none is given (interpreter: PATH)"
             )
-            self.found.error(parts["timeout"].place, message)
+            self.findings.error(parts["timeout"].place, message)
         fault = refusal(COMMANDS) if own["interpreter"] is not None else None
         if fault is not None:
-            self.found.error(parts["interpreter"].place, interpreter_refusal(fault))
-            self.found.refused = True
+            self.findings.error(parts["interpreter"].place, interpreter_refusal(fault))
+            self.findings.refused = True
         del given["environment"]
         return EnvironmentSpec(**own, **given)
 
     def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec:
-        found, parts = self.found, entry.parts
+        findings, parts = self.findings, entry.parts
         several, faulty = has_bodies(parts), "agents" in phase.faulty
         section = AGENT_WITH_BODIES if several else AGENT
         if not faulty and not self._is_misspelt(entry, phase, section):
-            found.missing(entry.at.place, parts, section)
+            findings.missing(entry.at.place, parts, section)
         # If an environment could not be read, ids cannot be checked.
         environments = None if "environments" in phase.faulty else phase.environments
-        given = section.values(found, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
+        given = section.values(findings, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
         channels = channel_list if several else id_list
-        ids = {key: channels(found, parts.get(key), key, environments) for key in _CHANNELS}
+        ids = {key: channels(findings, parts.get(key), key, environments) for key in _CHANNELS}
         for key in () if several else _CHANNELS:
             if key not in parts:
                 ids[key] = tuple(map(all_channels, environments or ()))
-        load = load_section(found, parts.get("load"))
-        replay = replay_list(found, parts.get("replay"))
-        snapshots = snapshot_section(found, parts.get("snapshots"))
+        load = load_section(findings, parts.get("load"))
+        replay = replay_list(findings, parts.get("replay"))
+        snapshots = snapshot_section(findings, parts.get("snapshots"))
         muscle, filters = given["muscle"], given["filters"]
         bodies: tuple[BodySpec, ...] = ()
         if several:
             common = Common(parts, muscle, given["objective"], ids, filters, environments, faulty)
-            bodies = body_list(found, parts["bodies"], common)
+            bodies = body_list(findings, parts["bodies"], common)
             if bodies and muscle is None:
                 muscle = bodies[0].muscle
         elif "muscle" in parts and parts["muscle"].value is None:
-            found.error(parts["muscle"].place, "an agent's muscle may not be left out")
+            findings.error(parts["muscle"].place, "an agent's muscle may not be left out")
         return AgentSpec(
             parts["name"].value,
             muscle or UNREAD,
@@ -225,24 +225,24 @@ class ModelBuilder:
         near = did_you_mean(name, [agent_name for agent_name in phase.agents if agent_name != name])
         if not absent or not near:
             return False
-        self.found.error(
+        self.findings.error(
             entry.at.place,
             f"agent {name!r} is new in phase {phase.name!r}{near}; a new one needs {', '.join(map(repr, absent))}, too",
         )
         return True
 
     def _simulation(self, raw: CascadedPhase, here: Place) -> SimulationSpec:
-        found, parts = self.found, raw.simulation
+        findings, parts = self.findings, raw.simulation
         if not parts:
             return SimulationSpec("vanilla", "vanilla", (EPISODE_CONDITION,))
         for key, part in parts.items():
             self.origins[(*here, key)] = part.place
-        given = SIMULATION.values(found, parts)
+        given = SIMULATION.values(findings, parts)
         listed = items_of(parts.get("conditions"))
-        check_agent_keys(found, listed, raw.agents)
-        warn_of_evaluations(found, listed)
+        check_agent_keys(findings, listed, raw.agents)
+        warn_of_evaluations(findings, listed)
         for key in given["params"]:
-            found.error(
+            findings.error(
                 (*parts["params"].place, key),
                 f"unknown parameter {key!r}: a simulation controller takes none",
             )
@@ -259,46 +259,48 @@ class ModelBuilder:
         self, at: Located | None, agents: Collection[str], place: Place
     ) -> tuple[ClassSpec, ...]:
         """Read the conditions of ``run_config`` at ``at``; the default condition if ``at`` is ``None``."""
-        found = self.found
+        findings = self.findings
         if at is None:
             return (RUN_CONDITION,)
-        parts = found.section(at, RUN_CONFIG)
+        parts = findings.section(at, RUN_CONFIG)
         if parts is None:
             return ()
         if len(parts) == 2:
-            found.error(parts["conditions"].place, "give either 'condition' (one) or 'conditions' (a list)")
+            findings.error(
+                parts["conditions"].place, "give either 'condition' (one) or 'conditions' (a list)"
+            )
         elif not parts:
-            found.error(at.place, "run_config needs the key 'condition' (one) or 'conditions' (a list)")
+            findings.error(at.place, "run_config needs the key 'condition' (one) or 'conditions' (a list)")
         listed = parts.get("conditions")
         if listed is not None:
             self.origins["conditions",] = listed.place
             conditions: tuple[ClassSpec, ...] = RUN_CONFIG.keys["conditions"].read(
-                found, listed, "conditions"
+                findings, listed, "conditions"
             )
             self.run_condition_items = items_of(listed)
-            check_agent_keys(found, self.run_condition_items, agents)
+            check_agent_keys(findings, self.run_condition_items, agents)
             return conditions
         single = parts.get("condition")
         if single is None:
             return ()
         self.origins["conditions", 0] = single.place
-        condition = RUN_CONFIG.keys["condition"].read(found, single, "a condition")
+        condition = RUN_CONFIG.keys["condition"].read(findings, single, "a condition")
         self.run_condition_items = [single]
-        check_agent_keys(found, [single], agents)
+        check_agent_keys(findings, [single], agents)
         return (condition or UNREAD,)
 
 
-def header(found: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str]:
+def header(findings: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str]:
     """Read uid, seed and version of the document; empty or 0 if they are not sound."""
     uid, seed, version = (
-        TOP.keys[key].read(found, parts.get(key), key) for key in ("uid", "seed", "version")
+        TOP.keys[key].read(findings, parts.get(key), key) for key in ("uid", "seed", "version")
     )
     if "version" not in parts:
         version = DOCUMENT_VERSION
     if version is not None:
         ours, theirs = DOCUMENT_VERSION.split(".")[:2], version.split(".")[:2]
         if ours != theirs:
-            found.warn(
+            findings.warn(
                 parts["version"].place,
                 f"the document is written for version {version}, this is version {DOCUMENT_VERSION}; "
                 "it is read as the latter",
@@ -306,7 +308,9 @@ def header(found: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str
     return uid or "", seed or 0, version or ""
 
 
-def run_config_of(found: Findings, parts: Mapping[str, Located], definitions: Definitions) -> Located | None:
+def run_config_of(
+    findings: Findings, parts: Mapping[str, Located], definitions: Definitions
+) -> Located | None:
     """Return the run_config: written, named by a string, or the default in the definitions."""
     if "run_config" in parts:
         return definitions.lookup("run_config", parts["run_config"])
@@ -347,16 +351,16 @@ def has_bodies(parts: Mapping[str, Located]) -> bool:
 
 
 def channel_list(
-    found: Findings, at: Located | None, what: str, uids: Collection[str] | None
+    findings: Findings, at: Located | None, what: str, uids: Collection[str] | None
 ) -> tuple[str, ...]:
     """Read the ids of bodies at ``at``, which may contain ``{body}``; absent or null means none."""
     if at is None or at.value is None:
         return ()
-    ids = id_list(found, at, what, uids)
+    ids = id_list(findings, at, what, uids)
     for item in items_of(at):
         wrong = _wrong_braces(item.value) if isinstance(item.value, str) else None
         if wrong is not None:
-            found.error(
+            findings.error(
                 item.place,
                 f"{item.value!r} has {wrong!r}{did_you_mean(wrong, [BODY_NUMBER])}; between braces an agent "
                 f"with bodies may have {BODY_NUMBER!r} only, which stands for the body's number",
@@ -369,23 +373,23 @@ def _wrong_braces(full_id: str) -> str | None:
     return next((match[0] for match in _BRACES.finditer(full_id) if match[0] != BODY_NUMBER), None)
 
 
-def body_list(found: Findings, at: Located, common: Common) -> tuple[BodySpec, ...]:
+def body_list(findings: Findings, at: Located, common: Common) -> tuple[BodySpec, ...]:
     """Read the bodies listed at ``at``, each completed by ``common``."""
     if not isinstance(at.value, list):
-        found.error(at.place, f"bodies must be a list, found {show(at.value)}")
+        findings.error(at.place, f"bodies must be a list, found {show(at.value)}")
         return ()
     if not at.value:
-        found.error(
+        findings.error(
             at.place,
             "bodies needs at least one entry; an agent without the key has one body, with its own sensors "
             "and actuators",
         )
     # computed once, because there may be many bodies, with many common ids
     homes = {key: _homes(common.parts.get(key), common.environments) for key in _CHANNELS}
-    bodies = tuple(_body(found, item, common, homes) for item in items_of(at))
-    _check_names(found, items_of(at))
+    bodies = tuple(_body(findings, item, common, homes) for item in items_of(at))
+    _check_names(findings, items_of(at))
     if sum(body.count for body in bodies) > MAX_BODIES:
-        found.error(at.place, f"an agent may have at most {MAX_BODIES:,} bodies; the counts come to more")
+        findings.error(at.place, f"an agent may have at most {MAX_BODIES:,} bodies; the counts come to more")
         return ()
     return bodies
 
@@ -404,35 +408,35 @@ def origins_of(parts: Mapping[str, Located]) -> Iterator[tuple[Place, Place]]:
         yield ("muscle",), (*parts["bodies"].place, 0, "muscle")
 
 
-def _body(found: Findings, at: Located, common: Common, homes: Mapping[str, Homes]) -> BodySpec:
+def _body(findings: Findings, at: Located, common: Common, homes: Mapping[str, Homes]) -> BodySpec:
     data = at.value
     if isinstance(data, dict):
         for key in _OF_THE_AGENT:
             if key in data:
-                found.error(
+                findings.error(
                     (*at.place, key),
                     f"{key!r} is one for all bodies of an agent; give it beside 'bodies'",
                 )
         data = {key: value for key, value in data.items() if key not in _OF_THE_AGENT}
-    parts = found.section(Located(data, at.place), BODY)
+    parts = findings.section(Located(data, at.place), BODY)
     if parts is None:
         return BodySpec(UNREAD)
-    errors = found.count
-    muscle = _muscle(found, at, parts, common)
-    data = BODY.values(found, {key: part for key, part in parts.items() if key not in _OF_CONTEXT})
+    errors = findings.count
+    muscle = _muscle(findings, at, parts, common)
+    data = BODY.values(findings, {key: part for key, part in parts.items() if key not in _OF_CONTEXT})
     objective = data["objective"] if "objective" in parts else common.objective
     filters = data["filters"] if "filters" in parts else common.filters
     ids = {
-        key: channel_list(found, parts[key], key, common.environments) if key in parts else common.ids[key]
+        key: channel_list(findings, parts[key], key, common.environments) if key in parts else common.ids[key]
         for key in _CHANNELS
     }
     count, first = data["count"], data["first"]
     if first > MAX_BODIES:
-        found.error(parts["first"].place, f"first must be at most {MAX_BODIES:,}, found {show(first)}")
+        findings.error(parts["first"].place, f"first must be at most {MAX_BODIES:,}, found {show(first)}")
         first = 0
-    environment = _environment(found, at, parts, common, homes)
-    if found.count == errors:
-        _warn(found, parts, ids, count)
+    environment = _environment(findings, at, parts, common, homes)
+    if findings.count == errors:
+        _warn(findings, parts, ids, count)
     return BodySpec(
         muscle or UNREAD,
         objective,
@@ -446,14 +450,16 @@ def _body(found: Findings, at: Located, common: Common, homes: Mapping[str, Home
     )
 
 
-def _muscle(found: Findings, at: Located, parts: Mapping[str, Located], common: Common) -> ClassSpec | None:
+def _muscle(
+    findings: Findings, at: Located, parts: Mapping[str, Located], common: Common
+) -> ClassSpec | None:
     if "muscle" not in parts:
         if common.muscle is None and not common.faulty and not _given(common.parts, "muscle"):
-            found.error(at.place, "the body needs the key 'muscle', which neither it nor its agent gives")
+            findings.error(at.place, "the body needs the key 'muscle', which neither it nor its agent gives")
         return common.muscle
     if parts["muscle"].value is None:
-        found.error(parts["muscle"].place, "a body's muscle may not be left out")
-    return optional_class(found, parts["muscle"], "muscle", "muscle")
+        findings.error(parts["muscle"].place, "a body's muscle may not be left out")
+    return optional_class(findings, parts["muscle"], "muscle", "muscle")
 
 
 def _given(parts: Mapping[str, Located], key: str) -> bool:
@@ -461,23 +467,23 @@ def _given(parts: Mapping[str, Located], key: str) -> bool:
 
 
 def _environment(
-    found: Findings, at: Located, parts: Mapping[str, Located], common: Common, homes: Mapping[str, Homes]
+    findings: Findings, at: Located, parts: Mapping[str, Located], common: Common, homes: Mapping[str, Homes]
 ) -> str | None:
     """Return the uid of the body's single environment; ``homes`` are those of common ids."""
     home, why = None, ""
     uids = common.environments
     if _given(parts, "environment"):
         written = parts["environment"]
-        home, why = TEXT.read(found, written, "a body's environment"), "given as its environment"
+        home, why = TEXT.read(findings, written, "a body's environment"), "given as its environment"
         if home is not None and uids is not None and home not in uids:
             near, allowed = did_you_mean(home, uids), listed([repr(uid) for uid in uids], 5)
             message = (
                 f"there is no environment {home!r} in the phase{near}; environments: {allowed or 'none'}"
             )
-            found.error(written.place, message)
+            findings.error(written.place, message)
             return None
     elif not any(_listed(parts.get(key, common.parts.get(key))) for key in _CHANNELS):
-        found.error(
+        findings.error(
             at.place,
             "the body has neither sensors nor actuators, of its own or of its agent's: name them, or give its "
             "'environment', of which it then has all",
@@ -487,7 +493,7 @@ def _environment(
             if home is None:
                 home, why = uid, f"where {item.value!r} is"
             elif uid != home:
-                found.error(
+                findings.error(
                     item.place if key in parts else at.place,
                     f"the body is in two environments, {home!r} ({why}) and {uid!r} (where {item.value!r} is); a "
                     "body is one incarnation of the agent in exactly one environment: give each an entry of its "
@@ -516,12 +522,12 @@ def _homes(at: Located | None, uids: Collection[str] | None) -> Homes:
 
 
 def _warn(
-    found: Findings, parts: Mapping[str, Located], ids: Mapping[str, tuple[str, ...]], count: int
+    findings: Findings, parts: Mapping[str, Located], ids: Mapping[str, tuple[str, ...]], count: int
 ) -> None:
     """Warn of bodies that share actuators, and of a ``first`` without effect."""
     shared = [channel for channel in ids["actuators"] if BODY_NUMBER not in channel] if count > 1 else []
     if shared:
-        found.warn(
+        findings.warn(
             parts["count"].place,
             f"the {count} bodies have the same actuators ({listed(shared, 3)}), as {BODY_NUMBER} is not in them: "
             "of their set-points at one time, the last one holds",
@@ -529,13 +535,13 @@ def _warn(
     if "first" in parts and parts["first"].value:
         channels = [*ids["sensors"], *ids["actuators"]]
         if channels and not any(BODY_NUMBER in channel for channel in channels):
-            found.warn(
+            findings.warn(
                 parts["first"].place,
                 f"'first' has no effect: {BODY_NUMBER} is in none of the body's sensors and actuators",
             )
 
 
-def _check_names(found: Findings, entries: list[Located]) -> None:
+def _check_names(findings: Findings, entries: list[Located]) -> None:
     """Check that labels differ from one another and from the numbers of bodies."""
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
@@ -544,79 +550,83 @@ def _check_names(found: Findings, entries: list[Located]) -> None:
             continue
         at = entry.child("name")
         if not isinstance(name, bool) and _INTEGER.fullmatch(str(name)):
-            found.error(
+            findings.error(
                 at.place,
                 f"a body's name may not be a whole number, found {show(name)}: numbers count an agent's bodies "
                 "from 0",
             )
-        elif TEXT.read(found, at, "a body's name") is None:
+        elif TEXT.read(findings, at, "a body's name") is None:
             continue
         elif name in seen:
-            found.error(at.place, f"the body's name {name!r} is given twice: first by entry {seen[name]}")
+            findings.error(at.place, f"the body's name {name!r} is given twice: first by entry {seen[name]}")
         else:
             seen[name] = index
 
 
-def load_section(found: Findings, at: Located | None) -> dict[str, Any] | None:
+def load_section(findings: Findings, at: Located | None) -> dict[str, Any] | None:
     """Read ``load`` with its keys in one spelling; absent or null means none."""
     if at is None or at.value is None:
         return None
-    parts = found.section(at, LOAD) or {}
-    given = LOAD.values(found, parts, "load's ")
+    parts = findings.section(at, LOAD) or {}
+    given = LOAD.values(findings, parts, "load's ")
     load = {
         "phase_name" if key == "phase" and isinstance(given[key], str) else key: given[key]
         for key in parts
         if given[key] is not None
     }
-    _not_both(found, at, parts, "load")
+    _not_both(findings, at, parts, "load")
     return load
 
 
-def _not_both(found: Findings, at: Located, parts: Mapping[str, Located], what: str) -> None:
+def _not_both(findings: Findings, at: Located, parts: Mapping[str, Located], what: str) -> None:
     if all(key in parts and parts[key].value is not None for key in ("phase", "phase_name")):
-        found.error(at.place, f"{what} takes 'phase' (an index or a name) or 'phase_name', not both")
+        findings.error(at.place, f"{what} takes 'phase' (an index or a name) or 'phase_name', not both")
 
 
-def replay_list(found: Findings, at: Located | None) -> tuple[ReplaySpec, ...]:
+def replay_list(findings: Findings, at: Located | None) -> tuple[ReplaySpec, ...]:
     """Read the stored trajectories listed at ``at``; absent or null means none."""
     if at is None or at.value is None:
         return ()
     if not isinstance(at.value, list):
-        found.error(at.place, f"replay must be a list, found {show(at.value)}")
+        findings.error(at.place, f"replay must be a list, found {show(at.value)}")
         return ()
-    return tuple(_replay(found, item) for item in items_of(at))
+    return tuple(_replay(findings, item) for item in items_of(at))
 
 
-def _replay(found: Findings, at: Located) -> ReplaySpec:
-    parts = {key: part for key, part in (found.section(at, REPLAY) or {}).items() if part.value is not None}
-    given = REPLAY.values(found, parts, "replay's ")
-    _not_both(found, at, parts, "replay")
+def _replay(findings: Findings, at: Located) -> ReplaySpec:
+    parts = {
+        key: part for key, part in (findings.section(at, REPLAY) or {}).items() if part.value is not None
+    }
+    given = REPLAY.values(findings, parts, "replay's ")
+    _not_both(findings, at, parts, "replay")
     name = given.pop("phase_name")
     if "phase" not in parts:
         given["phase"] = name
     if not given.pop("strict") and "strict" in parts:
-        found.warn(parts["strict"].place, "replay is always strict here: what cannot be replayed is an error")
+        findings.warn(
+            parts["strict"].place, "replay is always strict here: what cannot be replayed is an error"
+        )
     for key in ("sensors", "actuators"):
         if key not in parts:
             given[key] = None  # this agent's channels
         elif parts[key].value == []:
-            found.error(
+            findings.error(
                 parts[key].place,
                 f"replay's {key} must name at least one; leave the key out for those of this agent",
             )
     return ReplaySpec(**given)
 
 
-def snapshot_section(found: Findings, at: Located | None) -> SnapshotSpec | None:
+def snapshot_section(findings: Findings, at: Located | None) -> SnapshotSpec | None:
     """Read when the brain is dumped during a phase; absent, null or an empty choice means never."""
     if at is None or at.value is None:
         return None
-    parts = found.section(at, SNAPSHOTS)
+    parts = findings.section(at, SNAPSHOTS)
     if parts is None:
         return None
     if not at.value:
-        found.error(at.place, "snapshots needs 'every' (a number of episodes), 'best' (true), or both")
-    given = SNAPSHOTS.values(found, parts, "snapshots' ")
+        findings.error(at.place, "snapshots needs 'every' (a number of episodes), 'best' (true), or both")
+    given = SNAPSHOTS.values(findings, parts, "snapshots' ")
     return SnapshotSpec(**given) if given["every"] is not None or given["best"] else None
 
 

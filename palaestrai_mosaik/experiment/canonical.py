@@ -32,11 +32,11 @@ from .model import (
 from .yaml_text import MAX_DEPTH, SCALARS
 
 
-def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
+def plain_data(value: Any, findings: Findings, place: Place = ()) -> Any:
     """Convert ``value`` to plain data: copies of strings, numbers, lists, mappings.
 
     Number types that register as integral or real (such as numpy's) become ``int`` and
-    ``float``, tuples become lists. Anything else is reported in ``found``.
+    ``float``, tuples become lists. Anything else is reported in ``findings``.
     """
     kind = type(value)
     if kind in SCALARS or isinstance(value, str):
@@ -45,22 +45,24 @@ def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
     if kind is not dict and kind is not list and isinstance(value, numbers.Real):
         return int(value) if isinstance(value, numbers.Integral) else float(value)
     if len(place) > MAX_DEPTH:
-        found.error(place[:8], f"more than {MAX_DEPTH} collections inside one another (or inside themselves)")
+        findings.error(
+            place[:8], f"more than {MAX_DEPTH} collections inside one another (or inside themselves)"
+        )
         return None
     if kind is dict or isinstance(value, Mapping):
         for key in value:
             if type(key) not in SCALARS and not isinstance(key, (str, int, float, bool)):
-                found.error(place, f"{show(key)} cannot be a key; use a string")
+                findings.error(place, f"{show(key)} cannot be a key; use a string")
         return {
-            key: item if type(item) in SCALARS else plain_data(item, found, (*place, key))
+            key: item if type(item) in SCALARS else plain_data(item, findings, (*place, key))
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [
-            item if type(item) in SCALARS else plain_data(item, found, (*place, index))
+            item if type(item) in SCALARS else plain_data(item, findings, (*place, index))
             for index, item in enumerate(value)
         ]
-    found.error(
+    findings.error(
         place, f"{show(value)} ({type(value).__name__}) is not plain data (text, number, list, mapping)"
     )
     return None

@@ -23,7 +23,7 @@ from .model import AgentSpec, ClassSpec, PhaseSpec, Place
 from .vocabulary import COMMON, LOAD, REPLAY
 
 
-def check_sources(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
+def check_sources(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
     """Check that the phases and agents of this run in ``load`` and ``replay`` exist.
 
     A brain must be loaded from an earlier phase; trajectories may come from an
@@ -37,18 +37,18 @@ def check_sources(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> No
                 if isinstance(at.value, dict):
                     parts = {REPLAY.spellings.get(key, key): at.child(key) for key in at.value}
                     if _is_own(parts, uid):
-                        _check_phase(found, parts, names)
-                        _check_agent(found, parts, agents)
+                        _check_phase(findings, parts, names)
+                        _check_agent(findings, parts, agents)
             load = entry.parts.get("load")
             if load is not None and isinstance(load.value, dict):
                 parts = {LOAD.spellings.get(key, key): load.child(key) for key in load.value}
                 if not _is_own(parts, uid):
-                    _check_names_a_phase(found, load, parts)
-                elif _check_phase(found, parts, names) and _check_agent(found, parts, agents):
-                    _check_load(found, raw, number, name, entry)
+                    _check_names_a_phase(findings, load, parts)
+                elif _check_phase(findings, parts, names) and _check_agent(findings, parts, agents):
+                    _check_load(findings, raw, number, name, entry)
 
 
-def warn_of_snapshots(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
+def warn_of_snapshots(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
     """Warn, once, of a ``load`` with a snapshot that no agent of this run is configured to take.
 
     It is only a warning, because a brain may take snapshots by itself. ``raw`` must be without faults.
@@ -57,16 +57,16 @@ def warn_of_snapshots(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -
     for number, phase in enumerate(raw):
         for name, entry in phase.agents.items():
             at = entry.parts.get("load")
-            load = load_section(found, at) or {}
+            load = load_section(findings, at) or {}
             snapshot = load.get("snapshot")
             if at is None or snapshot is None or at.place in warned or not _comes_from_here(load, uid):
                 continue
             source, agent = raw[_source(load, raw, number)], load.get("agent", name)
-            taken = snapshot_section(found, source.agents[agent].parts.get("snapshots"))
+            taken = snapshot_section(findings, source.agents[agent].parts.get("snapshots"))
             best = snapshot == "best" and taken is not None and taken.best
             if not best and not (snapshot.startswith("episode-") and taken is not None and taken.every):
                 warned.add(at.place)
-                found.warn(
+                findings.warn(
                     at.place, f"no 'snapshots' of agent {agent!r} in phase {source.name!r} makes {snapshot!r}"
                 )
 
@@ -92,61 +92,63 @@ def _source(load: Mapping[str, Any], raw: Sequence[CascadedPhase], number: int) 
     return int(load.get("phase", number - 1))
 
 
-def _check_names_a_phase(found: Findings, at: Located, parts: Mapping[str, Located]) -> None:
+def _check_names_a_phase(findings: Findings, at: Located, parts: Mapping[str, Located]) -> None:
     if _value(parts, "phase") is None and _value(parts, "phase_name") is None:
-        found.error(at.place, "'load' from another execution must name the phase")
+        findings.error(at.place, "'load' from another execution must name the phase")
 
 
-def _check_phase(found: Findings, parts: Mapping[str, Located], names: list[str]) -> bool:
+def _check_phase(findings: Findings, parts: Mapping[str, Located], names: list[str]) -> bool:
     """Check that the named phase, if any, exists; return whether it does."""
-    errors = found.count
+    errors = findings.count
     for phase in (parts.get("phase_name"), parts.get("phase")):
         if phase is None:
             continue
         if isinstance(phase.value, str) and phase.value not in names:
             allowed = ", ".join(names)
-            found.error(
+            findings.error(
                 phase.place,
                 f"there is no phase {phase.value!r}{did_you_mean(phase.value, names)}; phases: {allowed}",
             )
         if type(phase.value) is int and phase.value >= len(names):
-            found.error(
+            findings.error(
                 phase.place,
                 f"there is no phase {phase.value}: the last of {len(names)} is {len(names) - 1}",
             )
-    return found.count == errors
+    return findings.count == errors
 
 
-def _check_agent(found: Findings, parts: Mapping[str, Located], agents: Collection[str]) -> bool:
+def _check_agent(findings: Findings, parts: Mapping[str, Located], agents: Collection[str]) -> bool:
     """Check that the named agent, if any, is in some phase; return whether it is."""
     agent = parts.get("agent")
     if agent is None or not isinstance(agent.value, str) or agent.value in agents:
         return True
-    found.error(agent.place, f"there is no agent {agent.value!r}{did_you_mean(agent.value, agents)}")
+    findings.error(agent.place, f"there is no agent {agent.value!r}{did_you_mean(agent.value, agents)}")
     return False
 
 
-def _check_load(found: Findings, raw: Sequence[CascadedPhase], number: int, name: str, entry: Entry) -> None:
+def _check_load(
+    findings: Findings, raw: Sequence[CascadedPhase], number: int, name: str, entry: Entry
+) -> None:
     """Check that there will be a brain to load when phase ``number`` begins."""
     at = entry.parts["load"]
     # problems of the keys themselves are reported elsewhere
-    discarded = Findings(found.source, found.lines)
+    discarded = Findings(findings.source, findings.lines)
     load = load_section(discarded, at)
     if discarded.count or load is None:
         return
     source = _source(load, raw, number)
     if points_before_the_first(load, number):
-        found.warn(at.place, "'load' has no effect in the first phase: there is none before it")
+        findings.warn(at.place, "'load' has no effect in the first phase: there is none before it")
         return
     if source < 0:
-        found.error(at.place, "'load' must name the phase here: the first phase has none before it")
+        findings.error(at.place, "'load' must name the phase here: the first phase has none before it")
         return
     if "base" in load:
         return
     this_phase, origin = raw[number], raw[source]
     if source >= number:
         which = "this very phase" if source == number else f"phase {origin.name!r}, a later one"
-        found.error(
+        findings.error(
             at.place,
             f"'load' in phase {this_phase.name!r} points to {which}: a brain is kept when its phase has ended",
         )
@@ -155,13 +157,15 @@ def _check_load(found: Findings, raw: Sequence[CascadedPhase], number: int, name
         return
     agent = load.get("agent", name)
     if agent not in origin.agents:
-        found.error(
+        findings.error(
             at.place,
             f"phase {origin.name!r} has no agent {agent!r}{did_you_mean(agent, origin.agents)}; agents there: "
             f"{', '.join(origin.agents)}",
         )
     elif _value(origin.agents[agent].parts, "brain") is None:
-        found.error(at.place, f"agent {agent!r} has no brain in phase {origin.name!r} that could be loaded")
+        findings.error(
+            at.place, f"agent {agent!r} has no brain in phase {origin.name!r} that could be loaded"
+        )
 
 
 #: parameters of palaestrAI's filters without effect here, and why
@@ -179,7 +183,7 @@ _MANY_WORKERS = 256
 _TEST = "the phase is in test mode"
 
 
-def hint(found: Findings, raw: Sequence[CascadedPhase]) -> None:
+def hint(findings: Findings, raw: Sequence[CascadedPhase]) -> None:
     """Warn of parameters without effect and note other differences, if the document is written for palaestrAI.
 
     A document is written for palaestrAI if it calls a simulation controller by palaestrAI's name. ``raw`` must be
@@ -191,11 +195,11 @@ def hint(found: Findings, raw: Sequence[CascadedPhase]) -> None:
     filters = {id(at.value): at for phase in raw for agent in phase.agents.values() for at in _filters(agent)}
     for at in filters.values():
         for message, place in _without_effect(at):
-            found.warn(place.place, message)
+            findings.warn(place.place, message)
     # palaestrAI's specification describes our cascade; only its program differs
     for before, phase in pairwise(raw):
         for message, place in _other(before, phase):
-            found.note(place.place, message)
+            findings.note(place.place, message)
 
 
 def _filters(agent: Entry) -> Iterator[Located]:
@@ -250,28 +254,28 @@ def _other(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, L
 
 
 def warn_of_slips(
-    found: Findings, seed: int, parts: Mapping[str, Located], raw: Sequence[CascadedPhase]
+    findings: Findings, seed: int, parts: Mapping[str, Located], raw: Sequence[CascadedPhase]
 ) -> None:
     """Warn of values that are allowed, but hardly ever intended. ``parts`` are the document's."""
     if seed < 0:  # an unreadable seed is 0
-        found.warn(
+        findings.warn(
             parts["seed"].place,
             f"{seed} is a seed as any other: every execution draws the same numbers with it",
         )
     for phase in raw:
         workers = phase.phase_config.get("workers")
         if workers is not None and isinstance(workers.value, int) and workers.value > _MANY_WORKERS:
-            found.warn(
+            findings.warn(
                 workers.place,
                 f"{workers.value} workers are as many processes, each with environments and agents of its own",
             )
     for before, phase in pairwise(raw):
-        if not all(is_sound(found, name, "environments") for name in (before, phase)):
+        if not all(is_sound(findings, name, "environments") for name in (before, phase)):
             continue
         for uid, entry in phase.environments.items():
             near = did_you_mean(uid, before.environments)
             if uid not in before.environments and near and set(before.environments) & set(phase.environments):
-                found.warn(
+                findings.warn(
                     entry.at.place,
                     f"environment {uid!r} is new in phase {phase.name!r}{near}; the phase has it beside "
                     f"{', '.join(repr(name) for name in phase.environments if name != uid)}",
@@ -279,10 +283,10 @@ def warn_of_slips(
 
 
 def warn_of_other_environments(
-    found: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]
+    findings: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]
 ) -> None:
     """Warn of phases that share random streams, but no environment: its uid is part of the streams' paths."""
-    if not all(is_sound(found, phase, "environments", "phase_config") for phase in raw):
+    if not all(is_sound(findings, phase, "environments", "phase_config") for phase in raw):
         return
     uids = {phase.name: [environment.uid for environment in phase.environments] for phase in phases}
     for cascaded, phase in zip(raw, phases, strict=True):
@@ -292,10 +296,10 @@ def warn_of_other_environments(
                 f"no environment of phase {phase.name!r} ({here}) has the uid of one of phase {phase.streams!r} ({there}), "
                 "so none of them draws the same numbers"
             )
-            found.warn(cascaded.phase_config[RANDOM_STREAMS].place, text)
+            findings.warn(cascaded.phase_config[RANDOM_STREAMS].place, text)
 
 
-def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
+def warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
     """Warn of keys of learning, of bodies and of ``simulation`` without effect.
 
     Warnings are placed at the written key, not at phases that inherit it. Keys that depend on an unreadable part
@@ -304,12 +308,12 @@ def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Seq
     reasons: dict[Place, str] = {}
     useful: set[Place] = set()
     for cascaded, phase in zip(raw, phases, strict=True):
-        if not is_sound(found, cascaded, "phase_config"):
+        if not is_sound(findings, cascaded, "phase_config"):
             continue
-        keys = list(_of_phase(cascaded, phase, learns=_learns(found, cascaded, phase)))
+        keys = list(_of_phase(cascaded, phase, learns=_learns(findings, cascaded, phase)))
         for agent in phase.agents:
             entry = cascaded.agents[agent.name]
-            if entry.is_sound(found):
+            if entry.is_sound(findings):
                 keys += _of_agent(agent, entry.parts, phase)
         for at, reason in keys:
             if reason:
@@ -318,12 +322,12 @@ def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Seq
                 useful.add(at.place)
     for place, reason in reasons.items():
         if place not in useful:
-            found.warn(place, f"{place[-1]!r} has no effect: {reason}")
+            findings.warn(place, f"{place[-1]!r} has no effect: {reason}")
 
 
-def _learns(found: Findings, raw: CascadedPhase, phase: PhaseSpec) -> bool:
+def _learns(findings: Findings, raw: CascadedPhase, phase: PhaseSpec) -> bool:
     """Whether an agent of the phase has a brain, or may have one that could not be read."""
-    return any(agent.brain is not None for agent in phase.agents) or not is_sound(found, raw, "agents")
+    return any(agent.brain is not None for agent in phase.agents) or not is_sound(findings, raw, "agents")
 
 
 def _of_phase(raw: CascadedPhase, phase: PhaseSpec, *, learns: bool) -> Iterator[tuple[Located, str]]:

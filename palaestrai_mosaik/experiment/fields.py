@@ -53,15 +53,15 @@ class Field:
     title: str = ""
     reader: Callable[[Findings, Located | None, str], Any] | None = None
 
-    def read(self, found: Findings, at: Located | None, what: str) -> Any:
+    def read(self, findings: Findings, at: Located | None, what: str) -> Any:
         """Return the value at ``at``, called ``what`` in messages; the default if it is not sound."""
         if self.reader is not None:
-            return self.reader(found, at, what)
+            return self.reader(findings, at, what)
         if at is None or (at.value is None and self.nullable):
             return self.default
         sound = True
         for place, message in self.faults(at.value):
-            found.error((*at.place, *place), f"{what} {message}")
+            findings.error((*at.place, *place), f"{what} {message}")
             sound = False
         return self.convert(at.value) if sound else self.default
 
@@ -126,10 +126,10 @@ class Section:
         """Build the message for a missing key."""
         return f"{self.title} needs the key {key!r}, which is missing"
 
-    def values(self, found: Findings, parts: Mapping[str, Located], owner: str = "") -> dict[str, Any]:
+    def values(self, findings: Findings, parts: Mapping[str, Located], owner: str = "") -> dict[str, Any]:
         """Read the value of every key; messages put ``owner`` before the keys (``"load's "``)."""
         return {
-            key: key_field.read(found, parts.get(key), f"{owner}{key_field.title or key}")
+            key: key_field.read(findings, parts.get(key), f"{owner}{key_field.title or key}")
             for key, key_field in self.keys.items()
         }
 
@@ -396,24 +396,24 @@ def word(
 # --- classes ------------------------------------------------------------------------------
 
 
-def _parameters(found: Findings, at: Located | None, what: str = "params") -> dict[str, Any]:
+def _parameters(findings: Findings, at: Located | None, what: str = "params") -> dict[str, Any]:
     """Copy the ``params`` at ``at``; absent or null means none."""
     if at is None or at.value is None:
         return {}
     if not isinstance(at.value, dict):
-        found.error(at.place, f"{what} must be a mapping, found {show(at.value)}")
+        findings.error(at.place, f"{what} must be a mapping, found {show(at.value)}")
         return {}
     for key in at.value:
         if not isinstance(key, str):
-            found.error((*at.place, key), f"a parameter's name must be a string, found {show(key)}")
+            findings.error((*at.place, key), f"a parameter's name must be a string, found {show(key)}")
     return {str(key): copy(value) for key, value in at.value.items()}
 
 
-def _class_name(found: Findings, at: Located | None, what: str) -> str | None:
-    name: str | None = TEXT.read(found, at, "a class name")
+def _class_name(findings: Findings, at: Located | None, what: str) -> str | None:
+    name: str | None = TEXT.read(findings, at, "a class name")
     fault = name_fault(name) if name is not None else None
     if at is not None and fault is not None:
-        found.error(at.place, fault)
+        findings.error(at.place, fault)
         return None
     return name
 
@@ -431,7 +431,7 @@ CLASS = Section(
 )
 
 
-def class_spec(found: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
+def class_spec(findings: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
     """Read the class to load at ``at``: ``name`` and ``params``, or the name alone."""
     if at is None:
         return None
@@ -439,62 +439,62 @@ def class_spec(found: Findings, at: Located | None, what: str, topic: str) -> Cl
     if isinstance(at.value, str):
         parts = {"name": at}
     elif not isinstance(at.value, dict):
-        found.error(
+        findings.error(
             at.place, f"{what} must be a name, or a mapping with name and params, found {show(at.value)}"
         )
         return None
     elif advice := unquoted(at.value, CLASS):
-        found.error(
+        findings.error(
             at.place, f"{what} must be a name, or a mapping with name and params, found a mapping{advice}"
         )
         return None
     else:
-        parts = found.section(at, CLASS)
-    if parts is None or found.missing(at.place, parts, CLASS):
+        parts = findings.section(at, CLASS)
+    if parts is None or findings.missing(at.place, parts, CLASS):
         return None
-    values = CLASS.values(found, parts)
+    values = CLASS.values(findings, parts)
     if values["name"] is None:
         return None
-    name, params = with_full_name(found, parts, values["name"], values["params"], topic)
-    check_modules(found, parts, name, params)
+    name, params = with_full_name(findings, parts, values["name"], values["params"], topic)
+    check_modules(findings, parts, name, params)
     return ClassSpec(name, params)
 
 
 def with_full_name(
-    found: Findings, parts: Mapping[str, Located], name: str, params: dict[str, Any], topic: str
+    findings: Findings, parts: Mapping[str, Located], name: str, params: dict[str, Any], topic: str
 ) -> tuple[str, dict[str, Any]]:
     """Expand the short name of a class, read from ``parts``, into name and params."""
     defaults = preset(name, topic)
     for key in defaults.keys() & params.keys():
-        found.error(
+        findings.error(
             (*parts["params"].place, key), f"{key!r} is given by the name {name!r}; leave it out here"
         )
     return full_name(name, topic), {**defaults, **params}
 
 
 def check_modules(
-    found: Findings, parts: Mapping[str, Located], name: str, params: Mapping[str, Any]
+    findings: Findings, parts: Mapping[str, Located], name: str, params: Mapping[str, Any]
 ) -> None:
     """Report forbidden modules that a class and its ``params``, read from ``parts``, name."""
     if limit() is not None:
         for message, (key, *way) in refusals(name, params):
-            found.error((*parts[key].place, *way), message)
-            found.refused = True
+            findings.error((*parts[key].place, *way), message)
+            findings.refused = True
 
 
-def optional_class(found: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
+def optional_class(findings: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
     """Read the class to load at ``at``; absent or null means none."""
-    return None if at is None or at.value is None else class_spec(found, at, what, topic)
+    return None if at is None or at.value is None else class_spec(findings, at, what, topic)
 
 
-def class_list(found: Findings, at: Located | None, what: str, topic: str) -> tuple[ClassSpec, ...]:
+def class_list(findings: Findings, at: Located | None, what: str, topic: str) -> tuple[ClassSpec, ...]:
     """Read the classes listed at ``at`` (``what``, a plural); absent or null means none."""
     if at is None or at.value is None:
         return ()
     if not isinstance(at.value, list):
-        found.error(at.place, f"{what} must be a list, found {show(at.value)}")
+        findings.error(at.place, f"{what} must be a list, found {show(at.value)}")
         return ()
-    return tuple(class_spec(found, item, f"an entry of {what}", topic) or UNREAD for item in items_of(at))
+    return tuple(class_spec(findings, item, f"an entry of {what}", topic) or UNREAD for item in items_of(at))
 
 
 def one_class(topic: str) -> Field:
@@ -529,7 +529,7 @@ def class_schema(topic: str) -> Schema:
 
 
 def id_list(
-    found: Findings, at: Located | None, what: str, uids: Collection[str] | None = None
+    findings: Findings, at: Located | None, what: str, uids: Collection[str] | None = None
 ) -> tuple[str, ...]:
     """Read the sensor or actuator ids at ``at``, each below one of the environments ``uids``.
 
@@ -539,18 +539,18 @@ def id_list(
     if at is None:
         return ()
     if not isinstance(at.value, list):
-        found.error(at.place, f"{what} must be a list of ids, found {show(at.value)}")
+        findings.error(at.place, f"{what} must be a list of ids, found {show(at.value)}")
         return ()
     first: dict[str, int] = {}
     ids: list[str] = []
     for index, value in enumerate(at.value):
         place = (*at.place, index)
-        sound = TEXT.read(found, Located(value, place), f"an id in {what}") is not None
+        sound = TEXT.read(findings, Located(value, place), f"an id in {what}") is not None
         ids.append(value if sound else "")
         if not sound:
             continue
         if value in first:
-            found.error(place, f"{value!r} stands twice in {what}: first as entry {first[value]}")
+            findings.error(place, f"{value!r} stands twice in {what}: first as entry {first[value]}")
             continue
         first[value] = index
         if uids is None:
@@ -558,7 +558,7 @@ def id_list(
         try:
             split_id(value, uids)
         except NameResolutionError as error:
-            found.error(place, str(error))
+            findings.error(place, str(error))
     return tuple(ids)
 
 

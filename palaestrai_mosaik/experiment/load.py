@@ -124,13 +124,13 @@ def loads(
     # a large document is millions of objects: the collector's passes over them would take a third of the time
     with collector.paused():
         reading = read(text, source)
-        found = Findings(source, reading.lines)
+        findings = Findings(source, reading.lines)
         for place, message, line in reading.problems:
-            found.error(place, message, line)
+            findings.error(place, message, line)
         if overrides:
             value = overridden(reading.value, overrides, source)
-            return _document(value, found, dumps(value), default_uid=uid)
-        return _document(reading.value, found, text, default_uid=uid)
+            return _document(value, findings, dumps(value), default_uid=uid)
+        return _document(reading.value, findings, text, default_uid=uid)
 
 
 def from_mapping(
@@ -151,49 +151,49 @@ def from_mapping(
     Raises:
         DocumentError: the document is unsound; the error lists all problems.
     """
-    found = Findings(source, Lines())
-    plain = plain_data(data, found)
-    if found.errors:
-        raise DocumentError(found.errors)
-    return _document(plain, found, dumps(plain) if text is None else text, hashed)
+    findings = Findings(source, Lines())
+    plain = plain_data(data, findings)
+    if findings.errors:
+        raise DocumentError(findings.errors)
+    return _document(plain, findings, dumps(plain) if text is None else text, hashed)
 
 
 def _document(
-    data: Any, found: Findings, text: str, hashed: bool = True, default_uid: str | None = None
+    data: Any, findings: Findings, text: str, hashed: bool = True, default_uid: str | None = None
 ) -> RunDocument:
     if not isinstance(data, dict):
-        found.error(
+        findings.error(
             (),
             f"a run document is a mapping (uid, seed, version, schedule, ...), found {show_unquoted(data)}",
         )
-        raise DocumentError(found.errors)
+        raise DocumentError(findings.errors)
     root = Located(data, ())
-    parts = found.section(root, TOP) or {}
+    parts = findings.section(root, TOP) or {}
     if default_uid and ("uid" not in parts or parts["uid"].value is None):
         parts["uid"] = Located(default_uid, ("uid",))
-        found.warn(
+        findings.warn(
             ("uid",),
             f"the document has no 'uid', which identifies its results: that of its file, {default_uid!r}, is taken",
         )
-    found.missing((), parts, TOP)
-    uid, seed, version = header(found, parts)
-    experiment = TOP.keys["experiment_uid"].read(found, parts.get("experiment_uid"), "experiment_uid")
-    definitions = Definitions(found, parts.get("definitions"))
-    raw = cascade(found, parts["schedule"], definitions) if "schedule" in parts else []
-    builder = ModelBuilder(found)
-    shared = shared_streams(found, [(phase.name, phase.phase_config.get(RANDOM_STREAMS)) for phase in raw])
+    findings.missing((), parts, TOP)
+    uid, seed, version = header(findings, parts)
+    experiment = TOP.keys["experiment_uid"].read(findings, parts.get("experiment_uid"), "experiment_uid")
+    definitions = Definitions(findings, parts.get("definitions"))
+    raw = cascade(findings, parts["schedule"], definitions) if "schedule" in parts else []
+    builder = ModelBuilder(findings)
+    shared = shared_streams(findings, [(phase.name, phase.phase_config.get(RANDOM_STREAMS)) for phase in raw])
     phases = tuple(builder.phase(index, phase, shared.get(phase.name)) for index, phase in enumerate(raw))
-    check_sources(found, uid, raw)
+    check_sources(findings, uid, raw)
     agents = raw[-1].agents if raw else ()
-    conditions = builder.run_conditions(run_config_of(found, parts, definitions), agents, ("run_config",))
+    conditions = builder.run_conditions(run_config_of(findings, parts, definitions), agents, ("run_config",))
     check_phase_averages(
-        found, [items_of(phase.simulation.get("conditions")) for phase in raw], builder.run_condition_items
+        findings, [items_of(phase.simulation.get("conditions")) for phase in raw], builder.run_condition_items
     )
-    if all(is_sound(found, phase, "agents", "phase_config") for phase in raw):
-        check_evaluations(found, builder.run_condition_items, phases)
-    warn_of_no_effect(found, raw, phases)
-    warn_of_other_environments(found, raw, phases)
-    warn_of_slips(found, seed, parts, raw)
+    if all(is_sound(findings, phase, "agents", "phase_config") for phase in raw):
+        check_evaluations(findings, builder.run_condition_items, phases)
+    warn_of_no_effect(findings, raw, phases)
+    warn_of_other_environments(findings, raw, phases)
+    warn_of_slips(findings, seed, parts, raw)
     make = partial(
         RunDocument,
         uid=uid,
@@ -201,26 +201,26 @@ def _document(
         version=version,
         phases=phases,
         conditions=conditions,
-        source=found.source,
+        source=findings.source,
         text=text,
         experiment_uid=experiment,
-        lines=found.lines,
+        lines=findings.lines,
         origins=builder.origins,
     )
-    if found.errors:
+    if findings.errors:
         whole = tuple(
             len(phase.environments) == len(entry.environments) and "environments" not in entry.faulty
             for phase, entry in zip(phases, raw, strict=True)
         )
-        document = make(canonical={}, hash="", warnings=found.warnings)
-        readable = bool(phases) and not found.refused
-        raise DocumentError(found.errors, PartialDocument(document, whole) if readable else None)
-    hint(found, raw)
-    warn_of_snapshots(found, uid, raw)
+        document = make(canonical={}, hash="", warnings=findings.warnings)
+        readable = bool(phases) and not findings.refused
+        raise DocumentError(findings.errors, PartialDocument(document, whole) if readable else None)
+    hint(findings, raw)
+    warn_of_snapshots(findings, uid, raw)
     canonical = canonical_document(uid, seed, version, phases, conditions)
     return make(
         canonical=canonical,
         hash=digest(canonical) if hashed else "",
-        warnings=found.warnings,
-        notes=found.notes,
+        warnings=findings.warnings,
+        notes=findings.notes,
     )

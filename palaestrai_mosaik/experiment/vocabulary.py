@@ -125,19 +125,19 @@ FRAMES = Section(
 )
 
 
-def _frames(found: Findings, at: Located | None, what: str) -> FrameSpec | None:
+def _frames(findings: Findings, at: Located | None, what: str) -> FrameSpec | None:
     """Read which frames are stored: true, or a mapping; absent, null or false means none."""
     if at is None or at.value is None or at.value is False:
         return None
     if at.value is True:
         return FrameSpec()
     if not isinstance(at.value, dict):
-        found.error(at.place, f"{what} must be true, false or a mapping, found {show(at.value)}")
+        findings.error(at.place, f"{what} must be true, false or a mapping, found {show(at.value)}")
         return None
-    parts = found.section(at, FRAMES) or {}
+    parts = findings.section(at, FRAMES) or {}
     if "every" in parts and "episodes" in parts:
-        found.error(parts["episodes"].place, "frames takes 'every' or 'episodes', not both")
-    return FrameSpec(**FRAMES.values(found, parts, "frames' "))
+        findings.error(parts["episodes"].place, "frames takes 'every' or 'episodes', not both")
+    return FrameSpec(**FRAMES.values(findings, parts, "frames' "))
 
 
 ENVIRONMENT_ENTRY = Section(
