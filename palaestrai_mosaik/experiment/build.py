@@ -7,7 +7,7 @@ exactly one environment.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from palaestrai_mosaik.importing import COMMANDS, refusal
 from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types.control import Mode
 
-from .cascade import RANDOM_STREAMS, CascadedPhase, Definitions, Entry
+from .cascade import RANDOM_STREAMS, CascadedPhase, Definitions, Entry, shared_streams
 from .class_names import EPISODE_CONDITION, RUN_CONDITION, interpreter_refusal
 from .conditions import check_agent_keys, warn_of_evaluations
 from .fields import (
@@ -87,7 +87,14 @@ class ModelBuilder:
         #: topics without an entry in a phase
         self._absent: set[str] = set()
 
-    def phase(self, index: int, raw: CascadedPhase, streams: str | None = None) -> PhaseSpec:
+    def phases(self, schedule: Sequence[CascadedPhase]) -> tuple[PhaseSpec, ...]:
+        """Build all phases of a schedule."""
+        shared = shared_streams(self.findings, schedule)
+        return tuple(
+            self._phase(index, phase, shared.get(phase.name)) for index, phase in enumerate(schedule)
+        )
+
+    def _phase(self, index: int, raw: CascadedPhase, streams: str | None) -> PhaseSpec:
         """Build one phase; ``streams`` names the phase with its random streams.
 
         Unsound environments are left out, and other unsound values are replaced by defaults.
@@ -101,7 +108,7 @@ class ModelBuilder:
                 self._absent.add(topic)
         environments = self._entries((*here, "environments"), raw.environments, self._environment)
         agents = self._entries(
-            (*here, "agents"), raw.agents, lambda entry, _: self._agent(entry, raw), raw.environments
+            (*here, "agents"), raw.agents, lambda entry: self._agent(entry, raw), raw.environments
         )
         self._check_owners(raw)
         agents = tuple(
@@ -133,50 +140,50 @@ class ModelBuilder:
         self,
         here: Place,
         entries: Mapping[str, Entry],
-        reader: Callable[[Entry, Place], Spec | None],
+        reader: Callable[[Entry], Spec | None],
         uids: Iterable[str] = (),
     ) -> tuple[Spec, ...]:
         specs: list[Spec] = []
         for entry in entries.values():
-            place = (*here, len(specs))
-            self.origins[place] = entry.at.place
+            path = (*here, len(specs))
+            self.origins[path] = entry.at.place
             for key, part in entry.parts.items():
                 if part.place != (*entry.at.place, key):
-                    self.origins[(*place, key)] = part.place
+                    self.origins[(*path, key)] = part.place
             if has_bodies(entry.parts):
                 for inside, origin in origins_of(entry.parts):
-                    self.origins[(*place, *inside)] = origin
+                    self.origins[(*path, *inside)] = origin
             # an agent's default channels depend on the environments of the phase
             spec_key = (id(entry), *(() if entry.parts.keys() >= {*_CHANNELS} else uids))
             if spec_key not in self._specs:
-                self._specs[spec_key] = reader(entry, place)
+                self._specs[spec_key] = reader(entry)
             if self._specs[spec_key] is not None:
                 specs.append(self._specs[spec_key])
         return tuple(specs)
 
-    def _environment(self, entry: Entry, _: Place) -> EnvironmentSpec | None:
+    def _environment(self, entry: Entry) -> EnvironmentSpec | None:
         parts = entry.parts
-        own, given = (
+        environment, entry_values = (
             ENVIRONMENT.values(self.findings, parts),
             ENVIRONMENT_ENTRY.values(self.findings, parts),
         )
-        if own["name"] is None:
+        if environment["name"] is None:
             return None
-        own["name"], own["params"] = with_full_name(
-            self.findings, parts, own["name"], own["params"], "environment"
+        environment["name"], environment["params"] = with_full_name(
+            self.findings, parts, environment["name"], environment["params"], "environment"
         )
-        check_modules(self.findings, parts, own["name"], own["params"])
-        if own["timeout"] is not None and own["interpreter"] is None:
+        check_modules(self.findings, parts, environment["name"], environment["params"])
+        if environment["timeout"] is not None and environment["interpreter"] is None:
             message = (
                 "timeout: limits the answers of another interpreter, and none is given (interpreter: PATH)"
             )
             self.findings.error(parts["timeout"].place, message)
-        fault = refusal(COMMANDS) if own["interpreter"] is not None else None
+        fault = refusal(COMMANDS) if environment["interpreter"] is not None else None
         if fault is not None:
             self.findings.error(parts["interpreter"].place, interpreter_refusal(fault))
             self.findings.refused = True
-        del given["environment"]
-        return EnvironmentSpec(**own, **given)
+        del entry_values["environment"]
+        return EnvironmentSpec(**environment, **entry_values)
 
     def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec:
         findings, parts = self.findings, entry.parts
@@ -186,19 +193,15 @@ class ModelBuilder:
             findings.missing(entry.at.place, parts, section)
         # If an environment could not be read, ids cannot be checked.
         environments = None if "environments" in phase.faulty else phase.environments
-        given = section.values(findings, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
-        channels = channel_list if several else id_list
-        ids = {key: channels(findings, parts.get(key), key, environments) for key in _CHANNELS}
-        for key in () if several else _CHANNELS:
-            if key not in parts:
-                ids[key] = tuple(map(all_channels, environments or ()))
+        values = section.values(findings, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
+        ids = _channels(findings, parts, environments)
         load = load_section(findings, parts.get("load"))
         replay = replay_list(findings, parts.get("replay"))
         snapshots = snapshot_section(findings, parts.get("snapshots"))
-        muscle, filters = given["muscle"], given["filters"]
+        muscle, filters = values["muscle"], values["filters"]
         bodies: tuple[BodySpec, ...] = ()
         if several:
-            common = Common(parts, muscle, given["objective"], ids, filters, environments, faulty)
+            common = Common(parts, muscle, values["objective"], ids, filters, environments, faulty)
             bodies = body_list(findings, parts["bodies"], common)
             if bodies and muscle is None:
                 muscle = bodies[0].muscle
@@ -207,8 +210,8 @@ class ModelBuilder:
         return AgentSpec(
             parts["name"].value,
             muscle or UNREAD,
-            given["brain"],
-            given["objective"],
+            values["brain"],
+            values["objective"],
             ids["sensors"],
             ids["actuators"],
             load,
@@ -237,27 +240,25 @@ class ModelBuilder:
             return SimulationSpec("vanilla", "vanilla", (EPISODE_CONDITION,))
         for key, part in parts.items():
             self.origins[(*here, key)] = part.place
-        given = SIMULATION.values(findings, parts)
+        values = SIMULATION.values(findings, parts)
         listed = items_of(parts.get("conditions"))
         check_agent_keys(findings, listed, raw.agents)
         warn_of_evaluations(findings, listed)
-        for key in given["params"]:
+        for key in values["params"]:
             findings.error(
                 (*parts["params"].place, key),
                 f"unknown parameter {key!r}: a simulation controller takes none",
             )
         return SimulationSpec(
-            given["name"],
-            str(parts["name"].value) if "name" in parts else given["name"],
-            given["conditions"] if "conditions" in parts else (EPISODE_CONDITION,),
-            given["bridge"],
-            given["scheduler"],
-            given["values"],
+            values["name"],
+            str(parts["name"].value) if "name" in parts else values["name"],
+            values["conditions"] if "conditions" in parts else (EPISODE_CONDITION,),
+            values["bridge"],
+            values["scheduler"],
+            values["values"],
         )
 
-    def run_conditions(
-        self, at: Located | None, agents: Collection[str], place: Place
-    ) -> tuple[ClassSpec, ...]:
+    def run_conditions(self, at: Located | None, agents: Collection[str]) -> tuple[ClassSpec, ...]:
         """Read the conditions of ``run_config`` at ``at``; the default condition if ``at`` is ``None``."""
         findings = self.findings
         if at is None:
@@ -288,6 +289,16 @@ class ModelBuilder:
         self.run_condition_items = [single]
         check_agent_keys(findings, [single], agents)
         return (condition or UNREAD,)
+
+
+def _channels(
+    findings: Findings, parts: Mapping[str, Located], uids: Collection[str] | None
+) -> dict[str, tuple[str, ...]]:
+    """Read sensors and actuators of an agent; without bodies, a missing key means all channels."""
+    if has_bodies(parts):
+        return {key: channel_list(findings, parts.get(key), key, uids) for key in _CHANNELS}
+    every = tuple(map(all_channels, uids or ()))
+    return {key: id_list(findings, parts[key], key, uids) if key in parts else every for key in _CHANNELS}
 
 
 def header(findings: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str]:
@@ -347,7 +358,7 @@ class Common:
 
 def has_bodies(parts: Mapping[str, Located]) -> bool:
     """Whether an agent with these parts has ``bodies`` that are not null."""
-    return _given(parts, "bodies")
+    return _has(parts, "bodies")
 
 
 def channel_list(
@@ -404,21 +415,12 @@ def origins_of(parts: Mapping[str, Located]) -> Iterator[tuple[Place, Place]]:
         for key in COMMON if isinstance(item.value, dict) else ():
             if key not in item.value and key in parts:
                 yield ("bodies", index, key), parts[key].place
-    if not _given(parts, "muscle"):
+    if not _has(parts, "muscle"):
         yield ("muscle",), (*parts["bodies"].place, 0, "muscle")
 
 
 def _body(findings: Findings, at: Located, common: Common, homes: Mapping[str, Homes]) -> BodySpec:
-    data = at.value
-    if isinstance(data, dict):
-        for key in _OF_THE_AGENT:
-            if key in data:
-                findings.error(
-                    (*at.place, key),
-                    f"{key!r} is one for all bodies of an agent; give it beside 'bodies'",
-                )
-        data = {key: value for key, value in data.items() if key not in _OF_THE_AGENT}
-    parts = findings.section(Located(data, at.place), BODY)
+    parts = findings.section(_without_agents_keys(findings, at), BODY)
     if parts is None:
         return BodySpec(UNREAD)
     errors = findings.count
@@ -450,11 +452,22 @@ def _body(findings: Findings, at: Located, common: Common, homes: Mapping[str, H
     )
 
 
+def _without_agents_keys(findings: Findings, at: Located) -> Located:
+    """Report the keys of a body that belong to its agent, and remove them."""
+    if not isinstance(at.value, dict):
+        return at
+    for key in _OF_THE_AGENT:
+        if key in at.value:
+            message = f"{key!r} is one for all bodies of an agent; give it beside 'bodies'"
+            findings.error((*at.place, key), message)
+    return Located({key: value for key, value in at.value.items() if key not in _OF_THE_AGENT}, at.place)
+
+
 def _muscle(
     findings: Findings, at: Located, parts: Mapping[str, Located], common: Common
 ) -> ClassSpec | None:
     if "muscle" not in parts:
-        if common.muscle is None and not common.faulty and not _given(common.parts, "muscle"):
+        if common.muscle is None and not common.faulty and not _has(common.parts, "muscle"):
             findings.error(at.place, "the body needs the key 'muscle', which neither it nor its agent gives")
         return common.muscle
     if parts["muscle"].value is None:
@@ -462,7 +475,7 @@ def _muscle(
     return optional_class(findings, parts["muscle"], "muscle", "muscle")
 
 
-def _given(parts: Mapping[str, Located], key: str) -> bool:
+def _has(parts: Mapping[str, Located], key: str) -> bool:
     return key in parts and parts[key].value is not None
 
 
@@ -472,7 +485,7 @@ def _environment(
     """Return the uid of the body's single environment; ``homes`` are those of common ids."""
     home, why = None, ""
     uids = common.environments
-    if _given(parts, "environment"):
+    if _has(parts, "environment"):
         written = parts["environment"]
         home, why = TEXT.read(findings, written, "a body's environment"), "given as its environment"
         if home is not None and uids is not None and home not in uids:
@@ -568,11 +581,11 @@ def load_section(findings: Findings, at: Located | None) -> dict[str, Any] | Non
     if at is None or at.value is None:
         return None
     parts = findings.section(at, LOAD) or {}
-    given = LOAD.values(findings, parts, "load's ")
+    values = LOAD.values(findings, parts, "load's ")
     load = {
-        "phase_name" if key == "phase" and isinstance(given[key], str) else key: given[key]
+        "phase_name" if key == "phase" and isinstance(values[key], str) else key: values[key]
         for key in parts
-        if given[key] is not None
+        if values[key] is not None
     }
     _not_both(findings, at, parts, "load")
     return load
@@ -597,24 +610,24 @@ def _replay(findings: Findings, at: Located) -> ReplaySpec:
     parts = {
         key: part for key, part in (findings.section(at, REPLAY) or {}).items() if part.value is not None
     }
-    given = REPLAY.values(findings, parts, "replay's ")
+    values = REPLAY.values(findings, parts, "replay's ")
     _not_both(findings, at, parts, "replay")
-    name = given.pop("phase_name")
+    name = values.pop("phase_name")
     if "phase" not in parts:
-        given["phase"] = name
-    if not given.pop("strict") and "strict" in parts:
+        values["phase"] = name
+    if not values.pop("strict") and "strict" in parts:
         findings.warn(
             parts["strict"].place, "replay is always strict here: what cannot be replayed is an error"
         )
     for key in ("sensors", "actuators"):
         if key not in parts:
-            given[key] = None  # this agent's channels
+            values[key] = None  # this agent's channels
         elif parts[key].value == []:
             findings.error(
                 parts[key].place,
                 f"replay's {key} must name at least one; leave the key out for those of this agent",
             )
-    return ReplaySpec(**given)
+    return ReplaySpec(**values)
 
 
 def snapshot_section(findings: Findings, at: Located | None) -> SnapshotSpec | None:
@@ -626,8 +639,8 @@ def snapshot_section(findings: Findings, at: Located | None) -> SnapshotSpec | N
         return None
     if not at.value:
         findings.error(at.place, "snapshots needs 'every' (a number of episodes), 'best' (true), or both")
-    given = SNAPSHOTS.values(findings, parts, "snapshots' ")
-    return SnapshotSpec(**given) if given["every"] is not None or given["best"] else None
+    values = SNAPSHOTS.values(findings, parts, "snapshots' ")
+    return SnapshotSpec(**values) if values["every"] is not None or values["best"] else None
 
 
 def points_before_the_first(load: Mapping[str, Any], number: int) -> bool:

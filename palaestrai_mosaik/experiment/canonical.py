@@ -27,12 +27,13 @@ from .model import (
     PhaseSpec,
     Place,
     ReplaySpec,
+    RunDocument,
     SnapshotSpec,
 )
 from .yaml_text import MAX_DEPTH, SCALARS
 
 
-def plain_data(value: Any, findings: Findings, place: Place = ()) -> Any:
+def plain_data(value: Any, findings: Findings, path: Place = ()) -> Any:
     """Convert ``value`` to plain data: copies of strings, numbers, lists, mappings.
 
     Number types that register as integral or real (such as numpy's) become ``int`` and
@@ -44,26 +45,26 @@ def plain_data(value: Any, findings: Findings, place: Place = ()) -> Any:
     # isinstance with an abstract class takes as long as all the rest
     if kind is not dict and kind is not list and isinstance(value, numbers.Real):
         return int(value) if isinstance(value, numbers.Integral) else float(value)
-    if len(place) > MAX_DEPTH:
+    if len(path) > MAX_DEPTH:
         findings.error(
-            place[:8], f"more than {MAX_DEPTH} collections inside one another (or inside themselves)"
+            path[:8], f"more than {MAX_DEPTH} collections inside one another (or inside themselves)"
         )
         return None
     if kind is dict or isinstance(value, Mapping):
         for key in value:
             if type(key) not in SCALARS and not isinstance(key, (str, int, float, bool)):
-                findings.error(place, f"{show(key)} cannot be a key; use a string")
+                findings.error(path, f"{show(key)} cannot be a key; use a string")
         return {
-            key: item if type(item) in SCALARS else plain_data(item, findings, (*place, key))
+            key: item if type(item) in SCALARS else plain_data(item, findings, (*path, key))
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [
-            item if type(item) in SCALARS else plain_data(item, findings, (*place, index))
+            item if type(item) in SCALARS else plain_data(item, findings, (*path, index))
             for index, item in enumerate(value)
         ]
     findings.error(
-        place, f"{show(value)} ({type(value).__name__}) is not plain data (text, number, list, mapping)"
+        path, f"{show(value)} ({type(value).__name__}) is not plain data (text, number, list, mapping)"
     )
     return None
 
@@ -160,10 +161,10 @@ class _Later:
     def __init__(self) -> None:
         self._used: set[tuple[str, ...]] = set()
 
-    def keys(self, *place: str, **keys: tuple[Any, Any]) -> dict[str, Any]:
-        """Return those of the keys (value, default) of the part ``place`` that are to be written."""
-        self._used |= {(*place, key) for key, (value, default) in keys.items() if value != default}
-        return {key: value for key, (value, _) in keys.items() if (*place, key) in self._used}
+    def keys(self, *path: str, **keys: tuple[Any, Any]) -> dict[str, Any]:
+        """Return those of the keys (value, default) of the part ``path`` that are to be written."""
+        self._used |= {(*path, key) for key, (value, default) in keys.items() if value != default}
+        return {key: value for key, (value, _) in keys.items() if (*path, key) in self._used}
 
 
 def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
@@ -277,10 +278,9 @@ def _snapshots(spec: SnapshotSpec | None) -> dict[str, Any] | None:
     return None if spec is None else {"best": spec.best, "every": spec.every}
 
 
-def canonical_document(
-    uid: str, seed: int, version: str, phases: tuple[PhaseSpec, ...], conditions: tuple[ClassSpec, ...]
-) -> dict[str, Any]:
+def canonical_document(document: RunDocument) -> dict[str, Any]:
     """Build the canonical form of a complete document."""
+    phases = document.phases
     later = _Later()
     schedule: list[dict[str, Any]] = []
     for before, phase in zip((None, *phases), phases, strict=False):
@@ -289,9 +289,9 @@ def canonical_document(
             body["inherit"] = False
         schedule.append({phase.name: body})
     return {
-        "run_config": {"conditions": [canonical_class(condition) for condition in conditions]},
+        "run_config": {"conditions": [canonical_class(condition) for condition in document.conditions]},
         "schedule": schedule,
-        "seed": seed,
-        "uid": uid,
-        "version": version,
+        "seed": document.seed,
+        "uid": document.uid,
+        "version": document.version,
     }

@@ -32,6 +32,8 @@ from .vocabulary import (
 )
 from .yaml_text import MAX_EXTRA_NODES, size_of
 
+RANDOM_STREAMS = "random_streams"
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -281,7 +283,7 @@ def _items(findings: Findings, at: Located, topic: str) -> Iterator[Located]:
         findings.error(at.place, f"{topic} must be a list, found {show(at.value)}")
 
 
-def _environment(findings: Findings, at: Located, _: dict[str, Entry], given: dict[str, Entry]) -> None:
+def _environment(findings: Findings, at: Located, _: dict[str, Entry], entries: dict[str, Entry]) -> None:
     if isinstance(at.value, dict) and "environment" not in at.value and "uid" in at.value:
         findings.error(
             at.place, "an entry of environments is written '- environment:' with uid, name, params below"
@@ -308,10 +310,10 @@ def _environment(findings: Findings, at: Located, _: dict[str, Entry], given: di
             uid.place, f"an environment's uid may not hold {BODY_NUMBER!r}, found {show(uid.value)}"
         )
     elif TEXT.read(findings, uid, "an environment's uid") is not None:
-        _give(findings, given, uid, Entry(at, {**parts, **inner}), "environment uid")
+        _give(findings, entries, uid, Entry(at, {**parts, **inner}), "environment uid")
 
 
-def _agent(findings: Findings, at: Located, inherited: dict[str, Entry], given: dict[str, Entry]) -> None:
+def _agent(findings: Findings, at: Located, inherited: dict[str, Entry], entries: dict[str, Entry]) -> None:
     parts = findings.section(at, AGENT)
     if parts is None:
         return
@@ -323,31 +325,27 @@ def _agent(findings: Findings, at: Located, inherited: dict[str, Entry], given: 
         return
     before = inherited.get(name.value)
     entry = Entry(at, parts) if before is None else Entry(before.at, {**before.parts, **parts})
-    _give(findings, given, name, entry, "agent name")
+    _give(findings, entries, name, entry, "agent name")
 
 
-def _give(findings: Findings, given: dict[str, Entry], key: Located, entry: Entry, what: str) -> None:
-    if key.value in given:
-        first = given[key.value].parts["uid" if "uid" in given[key.value].parts else "name"]
+def _give(findings: Findings, entries: dict[str, Entry], key: Located, entry: Entry, what: str) -> None:
+    if key.value in entries:
+        first = entries[key.value].parts["uid" if "uid" in entries[key.value].parts else "name"]
         line = findings.lines.nearest(first.place)
         where = f": first in line {line}" if line else ""
         findings.error(key.place, f"the {what} {key.value!r} is given twice in this phase{where}")
         return
-    given[key.value] = entry
+    entries[key.value] = entry
 
 
-RANDOM_STREAMS = "random_streams"
-
-
-def shared_streams(findings: Findings, phases: Sequence[tuple[str, Located | None]]) -> dict[str, str]:
+def shared_streams(findings: Findings, schedule: Sequence[CascadedPhase]) -> dict[str, str]:
     """Map each phase with the random streams of another phase to the name of that phase.
 
-    Args:
-        findings: collects the problems: unknown names, and phases that name each other in a circle.
-        phases: name and ``random_streams`` of each phase; a value that is not a text is ignored.
+    Unknown names, and phases that name each other in a circle, are reported.
     """
-    named = {name: at for name, at in phases if at is not None and isinstance(at.value, str)}
-    names = [name for name, _ in phases]
+    streams = {phase.name: phase.phase_config.get(RANDOM_STREAMS) for phase in schedule}
+    named = {name: at for name, at in streams.items() if at is not None and isinstance(at.value, str)}
+    names = list(streams)
     shared: dict[str, str] = {}
     for name, at in named.items():
         if at.value not in names:

@@ -18,9 +18,36 @@ from palaestrai_mosaik.types.control import Mode
 from .build import load_section, points_before_the_first, snapshot_section
 from .cascade import RANDOM_STREAMS, CascadedPhase, Entry, is_sound
 from .class_names import full_name
+from .conditions import check_evaluations, check_phase_averages
 from .fields import Findings, Located, items_of
-from .model import AgentSpec, ClassSpec, PhaseSpec, Place
-from .vocabulary import COMMON, LOAD, REPLAY
+from .model import AgentSpec, ClassSpec, PhaseSpec, Place, RunDocument, SnapshotSpec
+from .vocabulary import COMMON, LOAD
+
+
+def check_document(
+    findings: Findings,
+    document: RunDocument,
+    schedule: Sequence[CascadedPhase],
+    run_conditions: Sequence[Located],
+) -> None:
+    """Check phases and conditions against each other; warn of slips.
+
+    Args:
+        findings: collects the problems.
+        document: the document, built from ``schedule``.
+        schedule: its cascaded phases.
+        run_conditions: the written conditions of ``run_config``.
+    """
+    written = [items_of(phase.simulation.get("conditions")) for phase in schedule]
+    check_phase_averages(findings, written, run_conditions)
+    if all(is_sound(findings, phase, "agents", "phase_config") for phase in schedule):
+        check_evaluations(findings, run_conditions, document.phases)
+    _warn_of_no_effect(findings, schedule, document.phases)
+    _warn_of_other_environments(findings, schedule, document.phases)
+    _warn_of_slips(findings, document.seed, schedule)
+    if not findings.count:
+        _compare_with_palaestrai(findings, schedule)
+        _warn_of_snapshots(findings, document.uid, schedule)
 
 
 def check_sources(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
@@ -33,22 +60,27 @@ def check_sources(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) ->
     agents = {name for phase in raw for name in phase.agents}
     for number, phase in enumerate(raw):
         for name, entry in phase.agents.items():
-            for at in items_of(entry.parts.get("replay")):
-                if isinstance(at.value, dict):
-                    parts = {REPLAY.spellings.get(key, key): at.child(key) for key in at.value}
-                    if _is_own(parts, uid):
-                        _check_phase(findings, parts, names)
-                        _check_agent(findings, parts, agents)
+            for parts in map(_source_parts, items_of(entry.parts.get("replay"))):
+                if parts and _is_of_run(parts, uid):
+                    _check_phase(findings, parts, names)
+                    _check_agent(findings, parts, agents)
             load = entry.parts.get("load")
-            if load is not None and isinstance(load.value, dict):
-                parts = {LOAD.spellings.get(key, key): load.child(key) for key in load.value}
-                if not _is_own(parts, uid):
-                    _check_names_a_phase(findings, load, parts)
-                elif _check_phase(findings, parts, names) and _check_agent(findings, parts, agents):
-                    _check_load(findings, raw, number, name, entry)
+            if load is None or not isinstance(load.value, dict):
+                continue
+            parts = _source_parts(load)
+            if not _is_of_run(parts, uid):
+                _check_names_a_phase(findings, load, parts)
+            elif _check_phase(findings, parts, names) and _check_agent(findings, parts, agents):
+                _check_load(findings, raw, number, name, entry)
 
 
-def warn_of_snapshots(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
+def _source_parts(at: Located) -> dict[str, Located]:
+    """Split an entry of ``replay``, or ``load``, into its parts; empty if it is not a mapping."""
+    keys = at.value if isinstance(at.value, dict) else ()
+    return {LOAD.spellings.get(key, key): at.child(key) for key in keys}
+
+
+def _warn_of_snapshots(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
     """Warn, once, of a ``load`` with a snapshot that no agent of this run is configured to take.
 
     It is only a warning, because a brain may take snapshots by itself. ``raw`` must be without faults.
@@ -63,19 +95,25 @@ def warn_of_snapshots(findings: Findings, uid: str, raw: Sequence[CascadedPhase]
                 continue
             source, agent = raw[_source(load, raw, number)], load.get("agent", name)
             taken = snapshot_section(findings, source.agents[agent].parts.get("snapshots"))
-            best = snapshot == "best" and taken is not None and taken.best
-            if not best and not (snapshot.startswith("episode-") and taken is not None and taken.every):
+            if not _takes(taken, snapshot):
                 warned.add(at.place)
                 findings.warn(
                     at.place, f"no 'snapshots' of agent {agent!r} in phase {source.name!r} makes {snapshot!r}"
                 )
 
 
+def _takes(spec: SnapshotSpec | None, snapshot: str) -> bool:
+    """Whether an agent with these snapshots takes the one of this name."""
+    if spec is None:
+        return False
+    return spec.best if snapshot == "best" else bool(snapshot.startswith("episode-") and spec.every)
+
+
 def _value(parts: Mapping[str, Located], key: str) -> Any:
     return parts[key].value if key in parts else None
 
 
-def _is_own(parts: Mapping[str, Located], uid: str) -> bool:
+def _is_of_run(parts: Mapping[str, Located], uid: str) -> bool:
     """Whether a source is in this run; its instance may be left open."""
     return _value(parts, "instance") is None and _value(parts, "experiment_run") in (None, uid)
 
@@ -183,7 +221,7 @@ _MANY_WORKERS = 256
 _TEST = "the phase is in test mode"
 
 
-def hint(findings: Findings, raw: Sequence[CascadedPhase]) -> None:
+def _compare_with_palaestrai(findings: Findings, raw: Sequence[CascadedPhase]) -> None:
     """Warn of parameters without effect and note other differences, if the document is written for palaestrAI.
 
     A document is written for palaestrAI if it calls a simulation controller by palaestrAI's name. ``raw`` must be
@@ -193,13 +231,13 @@ def hint(findings: Findings, raw: Sequence[CascadedPhase]) -> None:
         return
     # by id, because phases inherit filters or share them by an alias
     filters = {id(at.value): at for phase in raw for agent in phase.agents.values() for at in _filters(agent)}
-    for at in filters.values():
-        for message, place in _without_effect(at):
-            findings.warn(place.place, message)
+    for filter_list in filters.values():
+        for message, at in _without_effect(filter_list):
+            findings.warn(at.place, message)
     # palaestrAI's specification describes our cascade; only its program differs
     for before, phase in pairwise(raw):
-        for message, place in _other(before, phase):
-            findings.note(place.place, message)
+        for message, at in _differences(before, phase):
+            findings.note(at.place, message)
 
 
 def _filters(agent: Entry) -> Iterator[Located]:
@@ -214,8 +252,7 @@ def _without_effect(filters: Located) -> Iterator[tuple[str, Located]]:
         for key in params if isinstance(params, dict) else ():
             why = _WITHOUT_EFFECT.get((full_name(str(name), "filter").rpartition(":")[2], key))
             if why is not None:
-                place = filters.child(i).child("params").child(key)
-                yield f"{key!r} has no effect: {why}", place
+                yield f"{key!r} has no effect: {why}", filters.child(i).child("params").child(key)
 
 
 def _controller(phase: CascadedPhase) -> str:
@@ -223,7 +260,8 @@ def _controller(phase: CascadedPhase) -> str:
     return name.value if name is not None and isinstance(name.value, str) else ""
 
 
-def _other(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, Located]]:
+def _differences(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, Located]]:
+    """Yield what ``phase`` inherits here from the phase before, and would not in palaestrAI."""
     body = phase.at.value
     if not isinstance(body, dict) or body.get("inherit") is False:
         return
@@ -241,25 +279,19 @@ def _other(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, L
             )
     if "phase_config" in body:
         for key, (default, value) in _DEFAULTS.items():
-            kept_part = before.phase_config.get(key)
-            if (
-                kept_part is phase.phase_config.get(key)
-                and kept_part is not None
-                and kept_part.value != default
-            ):
+            part = before.phase_config.get(key)
+            if part is not None and part is phase.phase_config.get(key) and part.value != default:
                 yield (
-                    f"{key!r} of phase {before.name!r}, {kept_part.value}, goes on here; palaestrAI would take {value}",
+                    f"{key!r} of phase {before.name!r}, {part.value}, goes on here; palaestrAI would take {value}",
                     phase.at.child("phase_config"),
                 )
 
 
-def warn_of_slips(
-    findings: Findings, seed: int, parts: Mapping[str, Located], raw: Sequence[CascadedPhase]
-) -> None:
-    """Warn of values that are allowed, but hardly ever intended. ``parts`` are the document's."""
+def _warn_of_slips(findings: Findings, seed: int, raw: Sequence[CascadedPhase]) -> None:
+    """Warn of values that are allowed, but hardly ever intended."""
     if seed < 0:  # an unreadable seed is 0
         findings.warn(
-            parts["seed"].place,
+            ("seed",),
             f"{seed} is a seed as any other: every execution draws the same numbers with it",
         )
     for phase in raw:
@@ -270,19 +302,24 @@ def warn_of_slips(
                 f"{workers.value} workers are as many processes, each with environments and agents of its own",
             )
     for before, phase in pairwise(raw):
-        if not all(is_sound(findings, name, "environments") for name in (before, phase)):
-            continue
-        for uid, entry in phase.environments.items():
-            near = did_you_mean(uid, before.environments)
-            if uid not in before.environments and near and set(before.environments) & set(phase.environments):
-                findings.warn(
-                    entry.at.place,
-                    f"environment {uid!r} is new in phase {phase.name!r}{near}; the phase has it beside "
-                    f"{', '.join(repr(name) for name in phase.environments if name != uid)}",
-                )
+        if all(is_sound(findings, name, "environments") for name in (before, phase)):
+            _warn_of_similar_environments(findings, before, phase)
 
 
-def warn_of_other_environments(
+def _warn_of_similar_environments(findings: Findings, before: CascadedPhase, phase: CascadedPhase) -> None:
+    """Warn of a new environment with nearly the uid of one of the phase before, if others stay."""
+    if set(before.environments).isdisjoint(phase.environments):
+        return
+    for uid in (uid for uid in phase.environments if uid not in before.environments):
+        if near := did_you_mean(uid, before.environments):
+            findings.warn(
+                phase.environments[uid].at.place,
+                f"environment {uid!r} is new in phase {phase.name!r}{near}; the phase has it beside "
+                f"{', '.join(repr(name) for name in phase.environments if name != uid)}",
+            )
+
+
+def _warn_of_other_environments(
     findings: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]
 ) -> None:
     """Warn of phases that share random streams, but no environment: its uid is part of the streams' paths."""
@@ -299,7 +336,7 @@ def warn_of_other_environments(
             findings.warn(cascaded.phase_config[RANDOM_STREAMS].place, text)
 
 
-def warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
+def _warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
     """Warn of keys of learning, of bodies and of ``simulation`` without effect.
 
     Warnings are placed at the written key, not at phases that inherit it. Keys that depend on an unreadable part
@@ -320,9 +357,9 @@ def warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases: 
                 reasons.setdefault(at.place, reason)
             else:
                 useful.add(at.place)
-    for place, reason in reasons.items():
-        if place not in useful:
-            findings.warn(place, f"{place[-1]!r} has no effect: {reason}")
+    for path, reason in reasons.items():
+        if path not in useful:
+            findings.warn(path, f"{path[-1]!r} has no effect: {reason}")
 
 
 def _learns(findings: Findings, raw: CascadedPhase, phase: PhaseSpec) -> bool:

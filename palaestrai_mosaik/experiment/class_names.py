@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from palaestrai_mosaik.errors import NameResolutionError
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, OURS, refusal
 
 from .model import ClassSpec, Place
@@ -229,6 +231,24 @@ def canonical_name(name: str) -> str:
     return PALAESTRAI_NAMES.get(name, name)
 
 
+@cache
+def import_names(name: str, topic: str) -> tuple[str, str]:
+    """Expand the name of a class.
+
+    Returns:
+        The full name (a registered short name stays as it is), and the name by which the class is imported.
+
+    Raises:
+        NameResolutionError: the form of the name is wrong.
+    """
+    fault = name_fault(name)
+    if fault is not None:
+        raise NameResolutionError(fault)
+    name = full_name(name, topic)
+    target = canonical_name(name)
+    return name, MOVED.get(target, target)
+
+
 def entry_points_of(topic: str) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"palaestrai_mosaik.{topic}")}
 
@@ -260,8 +280,8 @@ def naming(name: str, params: Mapping[str, Any]) -> Iterator[Naming]:
         yield module, ("name",), True
         inside = _INSIDE.get(name.rpartition(":")[2]) if module.partition(".")[0] == OURS else None
         if inside is not None:
-            for module_name, place, ours in inside(params):
-                yield module_name, ("params", *place), ours
+            for module_name, path, ours in inside(params):
+                yield module_name, ("params", *path), ours
 
 
 def _in_copies(params: Mapping[str, Any]) -> Iterator[Naming]:
@@ -282,11 +302,11 @@ def _in_described(params: Mapping[str, Any]) -> Iterator[Naming]:
     simulators = params.get("simulators")
     for uid, simulator in simulators.items() if isinstance(simulators, Mapping) else ():
         if isinstance(simulator, Mapping):
-            place = ("simulators", uid)
-            yield from _module_of(simulator.get("python"), (*place, "python"))
+            path = ("simulators", uid)
+            yield from _module_of(simulator.get("python"), (*path, "python"))
             for key, word in (("cmd", COMMANDS), ("connect", CONNECTIONS)):
                 if simulator.get(key):
-                    yield word, (*place, key), False
+                    yield word, (*path, key), False
 
 
 def _in_mosaik(params: Mapping[str, Any]) -> Iterator[Naming]:
@@ -300,9 +320,9 @@ def _in_pettingzoo(params: Mapping[str, Any]) -> Iterator[Naming]:
     yield from _module_of(params.get("id"), ("id",))
 
 
-def _module_of(name: Any, place: Place) -> Iterator[Naming]:
+def _module_of(name: Any, path: Place) -> Iterator[Naming]:
     if isinstance(name, str) and ":" in name:
-        yield name.partition(":")[0], place, False
+        yield name.partition(":")[0], path, False
 
 
 #: classes of this package with further modules in their ``params``
@@ -320,10 +340,10 @@ def refusals(name: str, params: Mapping[str, Any]) -> Iterator[tuple[str, Place]
 
     Nothing is imported. See :func:`~palaestrai_mosaik.importing.only_modules`.
     """
-    for module, place, ours in naming(name, params):
+    for module, path, ours in naming(name, params):
         fault = refusal(module, ours=ours)
         if fault is not None:
-            yield fault, place
+            yield fault, path
 
 
 def interpreter_refusal(fault: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import SequenceMatcher
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -22,13 +23,10 @@ from palaestrai_mosaik.importing import (
 )
 
 from .class_names import (
-    MOVED,
     PALAESTRAI_NAMES,
     SHORT_NAMES,
-    canonical_name,
     entry_points_of,
-    full_name,
-    name_fault,
+    import_names,
     naming,
 )
 from .fields import show
@@ -49,15 +47,11 @@ def resolve(name: str, topic: str) -> type:
     Raises:
         NameResolutionError: there is no such class, or its import failed; then the message has the traceback.
     """
-    fault = name_fault(name)
-    if fault is not None:
-        raise NameResolutionError(fault)
-    name = full_name(name, topic)
+    name, target = import_names(name, topic)
     if ":" not in name:
         return _resolve_short(name, topic)
-    target = canonical_name(name)
     try:
-        cls = load(MOVED.get(target, target))
+        cls = load(target)
     except NameResolutionError as error:
         if target.startswith("palaestrai.") and not importable("palaestrai"):
             raise NameResolutionError(
@@ -136,15 +130,15 @@ def check_classes(
     problems: dict[Problem, None] = {}
     checked: dict[tuple[str, int], list[tuple[str, Place]]] = {}
     remote = _elsewhere(document)
-    for topic, name, params, place in named_classes(document):
-        if place in remote:
+    for topic, name, params, path in named_classes(document):
+        if path in remote:
             continue
         key = (topic, id(params))  # an inherited spec is shared: check it once
         if key not in checked:
             faults = _faults(find, topic, name, params, bases.get(topic))
             checked[key] = [(message + _beside(document.source, message), tail) for message, tail in faults]
             for message, tail in checked[key]:
-                problems[document.problem(message, *place, *tail)] = None
+                problems[document.problem(message, *path, *tail)] = None
     return list(problems)
 
 
@@ -159,16 +153,24 @@ def hook_warnings(document: RunDocument, find: Callable[[str, str], type] = reso
     Returns:
         A warning for each such method.
     """
+    messages: dict[tuple[str, str], list[str]] = {}
     warnings: dict[Problem, None] = {}
     remote = _elsewhere(document)
-    for topic, name, _, place in named_classes(document):
-        try:
-            cls = None if place in remote else find(name, topic)
-        except NameResolutionError:
+    for topic, name, _, path in named_classes(document):
+        if path in remote:
             continue
-        for message in () if cls is None or inspect.isabstract(cls) else unused_methods(cls, name):
-            warnings[document.problem(message, *place, "name")] = None
+        if (topic, name) not in messages:
+            messages[topic, name] = list(_hook_messages(find, topic, name))
+        for message in messages[topic, name]:
+            warnings[document.problem(message, *path, "name")] = None
     return list(warnings)
+
+
+def _hook_messages(find: Callable[[str, str], type], topic: str, name: str) -> Iterator[str]:
+    with suppress(NameResolutionError):
+        cls = find(name, topic)
+        if not inspect.isabstract(cls):
+            yield from unused_methods(cls, name)
 
 
 def unused_methods(cls: type, name: str) -> Iterator[str]:
@@ -198,15 +200,15 @@ def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, A
     for index, phase in enumerate(document.phases):
         here: Place = ("phases", index)
         for number, environment in enumerate(phase.environments):
-            place = (*here, "environments", number)
-            yield "environment", environment.name, environment.params, place
-            yield from _optional(environment, ("reward", "state_transformer"), place)
+            path = (*here, "environments", number)
+            yield "environment", environment.name, environment.params, path
+            yield from _optional(environment, ("reward", "state_transformer"), path)
         for number, agent in enumerate(phase.agents):
-            place = (*here, "agents", number)
-            yield from _optional(agent, ("brain", "muscle", "objective"), place)
-            yield from _listed("filter", agent.filters, (*place, "filters"))
+            path = (*here, "agents", number)
+            yield from _optional(agent, ("brain", "muscle", "objective"), path)
+            yield from _listed("filter", agent.filters, (*path, "filters"))
             for body_number, body in enumerate(agent.bodies):
-                body_place = (*place, "bodies", body_number)
+                body_place = (*path, "bodies", body_number)
                 yield from _optional(body, ("muscle", "objective"), body_place)
                 yield from _listed("filter", body.filters, (*body_place, "filters"))
         yield from _listed("condition", phase.simulation.conditions, (*here, "simulation", "conditions"))
@@ -214,20 +216,20 @@ def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, A
 
 
 def _optional(
-    owner: Any, topics: tuple[str, ...], place: Place
+    owner: Any, topics: tuple[str, ...], path: Place
 ) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
     for topic in topics:
         spec: ClassSpec | None = getattr(owner, topic)
         if spec is not None and spec is not UNREAD:
-            yield topic, spec.name, spec.params, (*place, topic)
+            yield topic, spec.name, spec.params, (*path, topic)
 
 
 def _listed(
-    topic: str, specs: tuple[ClassSpec, ...], place: Place
+    topic: str, specs: tuple[ClassSpec, ...], path: Place
 ) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
     for number, spec in enumerate(specs):
         if spec is not UNREAD:
-            yield topic, spec.name, spec.params, (*place, number)
+            yield topic, spec.name, spec.params, (*path, number)
 
 
 def _faults(
@@ -277,17 +279,10 @@ def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str
         signature = inspect.signature(cls)
     except (TypeError, ValueError):  # some classes written in C have no signature
         return
-    accepted = signature.parameters.values()
-    keywords = [p.name for p in accepted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    if not any(p.kind is p.VAR_KEYWORD for p in accepted):
-        for key in params:
-            if key not in keywords:
-                allowed = ", ".join(keywords) or "none"
-                yield (
-                    f"{name!r} takes no parameter {key!r}{did_you_mean(key, keywords)}; allowed: {allowed}",
-                    ("params", key),
-                )
-    for parameter in accepted:
+    parameters = signature.parameters.values()
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        yield from _unknown_parameters(parameters, name, params)
+    for parameter in parameters:
         if parameter.name in params and _is_boolean(parameter) and _is_old_boolean(params[parameter.name]):
             value = params[parameter.name]
             meant = str(value.lower() in (*_TRUE, "true")).lower()
@@ -296,16 +291,26 @@ def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str
                 f"write {meant}",
                 ("params", parameter.name),
             )
-        if parameter.default is not parameter.empty or parameter.kind in (
-            parameter.VAR_KEYWORD,
-            parameter.VAR_POSITIONAL,
-        ):
+        optional = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if optional or parameter.default is not parameter.empty:
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             yield f"{name!r} takes {parameter.name!r} by position only; params are keywords", ("name",)
         elif parameter.name not in params:
             names = ", ".join(params) if params else show({})
             yield f"{name!r} needs the parameter {parameter.name!r}; found {names}", ("params",)
+
+
+def _unknown_parameters(
+    parameters: Iterable[inspect.Parameter], name: str, params: Mapping[str, Any]
+) -> Iterator[tuple[str, Place]]:
+    """Yield a problem for each of the ``params`` that the class ``name`` does not take."""
+    keywords = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for key in params:
+        if key not in keywords:
+            allowed = ", ".join(keywords) or "none"
+            near = did_you_mean(key, keywords)
+            yield f"{name!r} takes no parameter {key!r}{near}; allowed: {allowed}", ("params", key)
 
 
 #: packages with contracts; misspellings in their own classes are not the user's concern
@@ -331,23 +336,27 @@ def misspelt_hooks(cls: type) -> dict[str, str]:
     contract = next((base for base in cls.__mro__ if _is_framework(base)), None)
     if contract is None:
         return {}
-    written = [base for base in cls.__mro__ if issubclass(base, contract) and not _is_framework(base)]
-    overridden = {name for base in written for name in vars(base)}
-    used = {name for base in written for value in vars(base).values() for name in _names_in(value)}
-    methods = [name for base in written for name, value in vars(base).items() if _is_method(value)]
-    hooks = [
-        name
-        for name in dir(contract)
-        if not name.startswith("_")
-        and name not in overridden
-        and _is_method(inspect.getattr_static(contract, name))
-    ]
-    near = {
-        name: nearest_hook(name, hooks)
-        for name in methods
-        if not (name.startswith("_") or hasattr(contract, name) or name in used)
-    }
+    users = [base for base in cls.__mro__ if issubclass(base, contract) and not _is_framework(base)]
+    used = {name for base in users for value in vars(base).values() for name in _names_in(value)}
+    methods = [name for base in users for name in _public_methods(base) if not hasattr(contract, name)]
+    hooks = (
+        [name for name in _hooks(contract) if not any(name in vars(base) for base in users)]
+        if methods
+        else []
+    )
+    near = {name: nearest_hook(name, hooks) for name in methods if name not in used}
     return {name: hook for name, hook in near.items() if hook}
+
+
+def _hooks(contract: type) -> list[str]:
+    """List the public methods of a contract."""
+    names = [name for name in dir(contract) if not name.startswith("_")]
+    return [name for name in names if _is_method(inspect.getattr_static(contract, name))]
+
+
+def _public_methods(cls: type) -> list[str]:
+    """List the public methods that the class itself defines."""
+    return [name for name, value in vars(cls).items() if _is_method(value) and not name.startswith("_")]
 
 
 def nearest_hook(name: str, hooks: Sequence[str]) -> str:

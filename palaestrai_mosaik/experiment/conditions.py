@@ -96,9 +96,9 @@ def read_rules(agents: Any) -> tuple[dict[str, AgentRules], list[Fault]]:
                 faults.append(((agent, name), f"unknown rule {name!r}{near}; allowed: success, plateau"))
             elif rule is not None:
                 wrong = list(_SECTIONS[name].faults(rule))
-                faults += [((agent, name, *place), message) for place, message in wrong]
+                faults += [((agent, name, *path), message) for path, message in wrong]
                 parsed[name] = None if wrong else _RULES[name](**rule)
-        if not parsed and not any(place[:1] == (agent,) for place, _ in faults):
+        if not parsed and not any(path[:1] == (agent,) for path, _ in faults):
             faults.append(((agent,), "an agent needs the rule 'success', the rule 'plateau', or both"))
         rules[agent] = AgentRules(**parsed)
     if not faults:
@@ -156,8 +156,8 @@ def check_agent_keys(findings: Findings, conditions: Iterable[Located], agents: 
         rules = params.child("agents")
         if isinstance(rules.value, dict):
             _check_agents(findings, rules, agents)
-        for place, message in read_rules(rules.value)[1]:
-            findings.error((*rules.place, *place), message)
+        for path, message in read_rules(rules.value)[1]:
+            findings.error((*rules.place, *path), message)
 
 
 def check_phase_averages(
@@ -171,10 +171,10 @@ def check_phase_averages(
         for agent, at in _phase_averages(phase_conditions).items()
         if agent not in evaluated
     }
-    for place, agent in unasked.items():
+    for path, agent in unasked.items():
         findings.error(
-            place,
-            f"below 'simulation', {place[-1]} of agent {agent!r} is never asked; give it in a condition of run_config",
+            path,
+            f"below 'simulation', {path[-1]} of agent {agent!r} is never asked; give it in a condition of run_config",
         )
 
 
@@ -193,10 +193,10 @@ def check_evaluations(findings: Findings, conditions: Sequence[Located], phases:
     """Check that there are evaluations for the conditions of ``run_config`` that need them."""
     training = [phase for phase in phases if phase.mode is Mode.TRAIN]
     for params in _params(conditions, EVALUATION_CONDITION):
-        place = params.place[:-1]
+        path = params.place[:-1]
         if training and not any(phase.evaluate_every for phase in training):
             findings.error(
-                place,
+                path,
                 "the condition needs evaluations, and no phase has any: give evaluate_every (the number of "
                 "episodes between two of them) in the phase_config of a phase in train mode",
             )
@@ -209,7 +209,7 @@ def check_evaluations(findings: Findings, conditions: Sequence[Located], phases:
             if not phase.evaluate_every:
                 reason = "it has no evaluate_every"
             if reason:
-                findings.warn(place, f"the condition's rules never end the phase {phase.name!r}: {reason}")
+                findings.warn(path, f"the condition's rules never end the phase {phase.name!r}: {reason}")
 
 
 def warn_of_evaluations(findings: Findings, conditions: Iterable[Located]) -> None:

@@ -60,8 +60,8 @@ class Field:
         if at is None or (at.value is None and self.nullable):
             return self.default
         sound = True
-        for place, message in self.faults(at.value):
-            findings.error((*at.place, *place), f"{what} {message}")
+        for path, message in self.faults(at.value):
+            findings.error((*at.place, *path), f"{what} {message}")
             sound = False
         return self.convert(at.value) if sound else self.default
 
@@ -109,8 +109,8 @@ class Section:
             return
         for key, item in value.items():
             if key in self.keys:
-                for place, message in self.keys[key].faults(item):
-                    yield (key, *place), f"{key} {message}"
+                for path, message in self.keys[key].faults(item):
+                    yield (key, *path), f"{key} {message}"
             else:
                 yield (key,), self.unknown(key)
         for key in self.keys:
@@ -154,29 +154,29 @@ class Findings:
         #: the number of errors without a message
         self._more = 0
 
-    def error(self, place: Place, message: str, line: int | None = None) -> None:
+    def error(self, path: Place, message: str, line: int | None = None) -> None:
         if self.is_full:
             self._more += 1
         else:
-            self._errors[self._problem(place, message, line)] = None
-        self._unsound.update(place[:length] for length in range(len(place) + 1))
+            self._errors[self._problem(path, message, line)] = None
+        self._unsound.update(path[:length] for length in range(len(path) + 1))
 
-    def warn(self, place: Place, message: str) -> None:
+    def warn(self, path: Place, message: str) -> None:
         if len(self._warnings) < MOST_PROBLEMS:
-            self._warnings[self._problem(place, message, None)] = None
+            self._warnings[self._problem(path, message, None)] = None
 
-    def note(self, place: Place, message: str) -> None:
+    def note(self, path: Place, message: str) -> None:
         """Add a note, which only ``check --verbose`` prints."""
         if len(self._notes) < MOST_PROBLEMS:
-            self._notes[self._problem(place, message, None)] = None
+            self._notes[self._problem(path, message, None)] = None
 
     @property
     def is_full(self) -> bool:
         """Whether further errors are only counted, without their messages."""
         return len(self._errors) >= MOST_PROBLEMS
 
-    def _problem(self, place: Place, message: str, line: int | None) -> Problem:
-        return Problem(message, join(place), self.source, line or self.lines.nearest(place))
+    def _problem(self, path: Place, message: str, line: int | None) -> Problem:
+        return Problem(message, join(path), self.source, line or self.lines.nearest(path))
 
     @property
     def count(self) -> int:
@@ -217,22 +217,22 @@ class Findings:
         parts: dict[str, Located] = {}
         for word, value in at.value.items():
             key = section.spellings.get(word, word) if isinstance(word, str) else word
-            place = (*at.place, word)
+            path = (*at.place, word)
             if key in section.ignored:
-                self.warn(place, f"{word!r} has no effect here: {section.ignored[key]}")
+                self.warn(path, f"{word!r} has no effect here: {section.ignored[key]}")
             elif key not in section.keys:
-                self.error(place, "" if self.is_full else section.unknown(word))
+                self.error(path, "" if self.is_full else section.unknown(word))
             elif key in parts:
-                self.error(place, f"{word!r} and {parts[key].place[-1]!r} are the same key; keep one of them")
+                self.error(path, f"{word!r} and {parts[key].place[-1]!r} are the same key; keep one of them")
             else:
-                parts[key] = Located(value, place)
+                parts[key] = Located(value, path)
         return parts
 
-    def missing(self, place: Place, parts: Mapping[str, Located], section: Section) -> bool:
+    def missing(self, path: Place, parts: Mapping[str, Located], section: Section) -> bool:
         """Report the required keys of ``section`` that ``parts`` lacks; return whether there are any."""
         absent = [key for key in section.required if key not in parts]
         for key in absent:
-            self.error(place, section.lacks(key))
+            self.error(path, section.lacks(key))
         return bool(absent)
 
 
@@ -544,13 +544,13 @@ def id_list(
     first: dict[str, int] = {}
     ids: list[str] = []
     for index, value in enumerate(at.value):
-        place = (*at.place, index)
-        sound = TEXT.read(findings, Located(value, place), f"an id in {what}") is not None
+        path = (*at.place, index)
+        sound = TEXT.read(findings, Located(value, path), f"an id in {what}") is not None
         ids.append(value if sound else "")
         if not sound:
             continue
         if value in first:
-            findings.error(place, f"{value!r} stands twice in {what}: first as entry {first[value]}")
+            findings.error(path, f"{value!r} stands twice in {what}: first as entry {first[value]}")
             continue
         first[value] = index
         if uids is None:
@@ -558,7 +558,7 @@ def id_list(
         try:
             split_id(value, uids)
         except NameResolutionError as error:
-            findings.error(place, str(error))
+            findings.error(path, str(error))
     return tuple(ids)
 
 

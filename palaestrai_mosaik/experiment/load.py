@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,9 @@ from palaestrai_mosaik.text import listed
 
 from .build import ModelBuilder, header, run_config_of
 from .canonical import canonical_document, digest, plain_data
-from .cascade import RANDOM_STREAMS, Definitions, cascade, is_sound, shared_streams
-from .check import (
-    check_sources,
-    hint,
-    warn_of_no_effect,
-    warn_of_other_environments,
-    warn_of_slips,
-    warn_of_snapshots,
-)
-from .conditions import check_evaluations, check_phase_averages
-from .fields import Findings, Located, items_of, show, show_unquoted
+from .cascade import CascadedPhase, Definitions, cascade
+from .check import check_document, check_sources
+from .fields import Findings, Located, show, show_unquoted
 from .model import PartialDocument, RunDocument
 from .paths import Overrides, overridden
 from .vocabulary import TOP
@@ -125,8 +117,8 @@ def loads(
     with collector.paused():
         reading = read(text, source)
         findings = Findings(source, reading.lines)
-        for place, message, line in reading.problems:
-            findings.error(place, message, line)
+        for path, message, line in reading.problems:
+            findings.error(path, message, line)
         if overrides:
             value = overridden(reading.value, overrides, source)
             return _document(value, findings, dumps(value), default_uid=uid)
@@ -161,14 +153,52 @@ def from_mapping(
 def _document(
     data: Any, findings: Findings, text: str, hashed: bool = True, default_uid: str | None = None
 ) -> RunDocument:
+    """Cascade, build and check the document with these ``data``."""
+    parts = _top(data, findings, default_uid)
+    uid, seed, version = header(findings, parts)
+    experiment = TOP.keys["experiment_uid"].read(findings, parts.get("experiment_uid"), "experiment_uid")
+    definitions = Definitions(findings, parts.get("definitions"))
+    schedule = cascade(findings, parts["schedule"], definitions) if "schedule" in parts else []
+    builder = ModelBuilder(findings)
+    phases = builder.phases(schedule)
+    check_sources(findings, uid, schedule)
+    agents = schedule[-1].agents if schedule else ()
+    document = RunDocument(
+        uid=uid,
+        seed=seed,
+        version=version,
+        phases=phases,
+        conditions=builder.run_conditions(run_config_of(findings, parts, definitions), agents),
+        canonical={},
+        hash="",
+        source=findings.source,
+        text=text,
+        experiment_uid=experiment,
+        lines=findings.lines,
+        origins=builder.origins,
+    )
+    check_document(findings, document, schedule, builder.run_condition_items)
+    if findings.count:
+        raise _unsound(findings, document, schedule)
+    canonical = canonical_document(document)
+    return replace(
+        document,
+        canonical=canonical,
+        hash=digest(canonical) if hashed else "",
+        warnings=findings.warnings,
+        notes=findings.notes,
+    )
+
+
+def _top(data: Any, findings: Findings, default_uid: str | None) -> dict[str, Located]:
+    """Split a document into its parts by key. Raises :class:`DocumentError` if it is no mapping."""
     if not isinstance(data, dict):
-        findings.error(
-            (),
-            f"a run document is a mapping (uid, seed, version, schedule, ...), found {show_unquoted(data)}",
+        message = (
+            f"a run document is a mapping (uid, seed, version, schedule, ...), found {show_unquoted(data)}"
         )
+        findings.error((), message)
         raise DocumentError(findings.errors)
-    root = Located(data, ())
-    parts = findings.section(root, TOP) or {}
+    parts = findings.section(Located(data, ()), TOP) or {}
     if default_uid and ("uid" not in parts or parts["uid"].value is None):
         parts["uid"] = Located(default_uid, ("uid",))
         findings.warn(
@@ -176,51 +206,17 @@ def _document(
             f"the document has no 'uid', which identifies its results: that of its file, {default_uid!r}, is taken",
         )
     findings.missing((), parts, TOP)
-    uid, seed, version = header(findings, parts)
-    experiment = TOP.keys["experiment_uid"].read(findings, parts.get("experiment_uid"), "experiment_uid")
-    definitions = Definitions(findings, parts.get("definitions"))
-    raw = cascade(findings, parts["schedule"], definitions) if "schedule" in parts else []
-    builder = ModelBuilder(findings)
-    shared = shared_streams(findings, [(phase.name, phase.phase_config.get(RANDOM_STREAMS)) for phase in raw])
-    phases = tuple(builder.phase(index, phase, shared.get(phase.name)) for index, phase in enumerate(raw))
-    check_sources(findings, uid, raw)
-    agents = raw[-1].agents if raw else ()
-    conditions = builder.run_conditions(run_config_of(findings, parts, definitions), agents, ("run_config",))
-    check_phase_averages(
-        findings, [items_of(phase.simulation.get("conditions")) for phase in raw], builder.run_condition_items
+    return parts
+
+
+def _unsound(findings: Findings, document: RunDocument, schedule: Sequence[CascadedPhase]) -> DocumentError:
+    """Build the error for an unsound document, with its readable parts."""
+    if not document.phases or findings.refused:
+        return DocumentError(findings.errors)
+    whole = tuple(
+        len(phase.environments) == len(entry.environments) and "environments" not in entry.faulty
+        for phase, entry in zip(document.phases, schedule, strict=True)
     )
-    if all(is_sound(findings, phase, "agents", "phase_config") for phase in raw):
-        check_evaluations(findings, builder.run_condition_items, phases)
-    warn_of_no_effect(findings, raw, phases)
-    warn_of_other_environments(findings, raw, phases)
-    warn_of_slips(findings, seed, parts, raw)
-    make = partial(
-        RunDocument,
-        uid=uid,
-        seed=seed,
-        version=version,
-        phases=phases,
-        conditions=conditions,
-        source=findings.source,
-        text=text,
-        experiment_uid=experiment,
-        lines=findings.lines,
-        origins=builder.origins,
-    )
-    if findings.errors:
-        whole = tuple(
-            len(phase.environments) == len(entry.environments) and "environments" not in entry.faulty
-            for phase, entry in zip(phases, raw, strict=True)
-        )
-        document = make(canonical={}, hash="", warnings=findings.warnings)
-        readable = bool(phases) and not findings.refused
-        raise DocumentError(findings.errors, PartialDocument(document, whole) if readable else None)
-    hint(findings, raw)
-    warn_of_snapshots(findings, uid, raw)
-    canonical = canonical_document(uid, seed, version, phases, conditions)
-    return make(
-        canonical=canonical,
-        hash=digest(canonical) if hashed else "",
-        warnings=findings.warnings,
-        notes=findings.notes,
+    return DocumentError(
+        findings.errors, PartialDocument(replace(document, warnings=findings.warnings), whole)
     )

@@ -40,10 +40,10 @@ class Lines(Mapping[str, int]):
     def __init__(self, tree: Tree = None):
         self._tree = tree
 
-    def nearest(self, place: Place) -> int | None:
-        """Return the line of ``place``, or of its innermost parent with a line."""
+    def nearest(self, path: Place) -> int | None:
+        """Return the line of ``path``, or of its innermost parent with a line."""
         node = self._tree
-        for part in place:
+        for part in path:
             try:
                 node = node[1][part]
             except (TypeError, KeyError, IndexError):
@@ -73,12 +73,12 @@ class Lines(Mapping[str, int]):
     def __iter__(self) -> Iterator[str]:
         return self._walk(self._tree, ())
 
-    def _walk(self, node: Tree, place: Place) -> Iterator[str]:
+    def _walk(self, node: Tree, path: Place) -> Iterator[str]:
         if isinstance(node, tuple):
             entries = node[1].items() if isinstance(node[1], dict) else enumerate(node[1])
             for key, child in entries:
-                yield join((*place, key))
-                yield from self._walk(child, (*place, key))
+                yield join((*path, key))
+                yield from self._walk(child, (*path, key))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -156,7 +156,7 @@ _TOO_DEEP = f"more than {MAX_DEPTH} collections inside one another; refused"
 class Reading:
     """The content of a text: plain ``value`` (aliases shared) and its ``lines``.
 
-    ``problems`` are (place, message, line) of problems on the level of YAML.
+    ``problems`` are (path, message, line) of problems on the level of YAML.
     """
 
     value: Any
@@ -574,9 +574,9 @@ def _starts(file: str, text: str | None, lines: set[int]) -> dict[int, list[tupl
             # the fallback: the start of the line itself
             starts[number].append(("", len(written) - len(written.lstrip()) + 1))
     try:
-        for place, mark in _places(text):
+        for path, mark in _places(text):
             if mark.line + 1 in lines:
-                starts[mark.line + 1].append((join(place), mark.column + 1))
+                starts[mark.line + 1].append((join(path), mark.column + 1))
     except yaml.MarkedYAMLError as error:
         wrong = error.problem_mark or error.context_mark
         if wrong is not None and wrong.line + 1 in lines:
