@@ -137,23 +137,7 @@ def phases_of(findings: Findings, at: Located) -> Iterator[tuple[str, Located]]:
     if isinstance(at.value, dict):
         named = [(key, at.child(key)) for key in at.value]
     elif isinstance(at.value, list):
-        named = []
-        for index in range(len(at.value)):
-            item = at.child(index)
-            if not isinstance(item.value, dict) or not item.value:
-                findings.error(
-                    item.place, f"a phase must be 'name:' and its contents, found {show(item.value)}"
-                )
-            elif len(item.value) > 1:
-                keys = ", ".join(map(str, item.value))
-                findings.error(
-                    item.place,
-                    f"a list item of the schedule must have one key, the phase's name; found {keys}. "
-                    "Indent a phase's contents below its name",
-                )
-            else:
-                key = next(iter(item.value))
-                named.append((key, item.child(key)))
+        named = _listed_phases(findings, at)
     else:
         findings.error(at.place, f"schedule must be a list of phases, found {show(at.value)}")
         return
@@ -171,6 +155,25 @@ def phases_of(findings: Findings, at: Located) -> Iterator[tuple[str, Located]]:
         else:
             seen[name] = body
             yield name, body
+
+
+def _listed_phases(findings: Findings, at: Located) -> list[tuple[Any, Located]]:
+    """Return name and body of the phases in a list of mappings with one key each."""
+    named = []
+    for item in items_of(at):
+        if not isinstance(item.value, dict) or not item.value:
+            findings.error(item.place, f"a phase must be 'name:' and its contents, found {show(item.value)}")
+        elif len(item.value) > 1:
+            keys = ", ".join(map(str, item.value))
+            findings.error(
+                item.place,
+                f"a list item of the schedule must have one key, the phase's name; found {keys}. "
+                "Indent a phase's contents below its name",
+            )
+        else:
+            key = next(iter(item.value))
+            named.append((key, item.child(key)))
+    return named
 
 
 def cascade(findings: Findings, schedule: Located, definitions: Definitions) -> list[CascadedPhase]:
@@ -248,32 +251,33 @@ def _next_phase(
     parts = findings.section(body, PHASE) or {}
     if findings.count > errors:  # the key of any topic may be misspelled
         phase.faulty.update(PHASE.keys)
-    for topic, reader, target in (
-        ("environments", _environment, phase.environments),
-        ("agents", _agent, phase.agents),
-    ):
+    for topic in ("environments", "agents", "simulation", "phase_config"):
         if topic in parts:
             errors = findings.count
-            entries: dict[str, Entry] = {}
-            for item in _items(findings, parts[topic], topic):
-                entry = definitions.lookup(topic, item)
-                if entry is not None:
-                    reader(findings, entry, target, entries)
-            target.update(entries)
-            if findings.count > errors:
-                phase.faulty.add(topic)
-    for topic, section, merged in (
-        ("simulation", SIMULATION, phase.simulation),
-        ("phase_config", PHASE_CONFIG, phase.phase_config),
-    ):
-        if topic in parts:
-            errors = findings.count
-            at = definitions.lookup(topic, parts[topic])
-            if at is not None:
-                merged.update(findings.section(at, section) or {})
+            _replace(findings, phase, topic, parts[topic], definitions)
             if findings.count > errors:
                 phase.faulty.add(topic)
     return phase
+
+
+def _replace(
+    findings: Findings, phase: CascadedPhase, topic: str, at: Located, definitions: Definitions
+) -> None:
+    """Replace the inherited parts of a topic by those at ``at``."""
+    if topic in ("environments", "agents"):
+        inherited = getattr(phase, topic)
+        reader = _environment if topic == "environments" else _agent
+        entries: dict[str, Entry] = {}
+        for item in _items(findings, at, topic):
+            entry = definitions.lookup(topic, item)
+            if entry is not None:
+                reader(findings, entry, inherited, entries)
+        inherited.update(entries)
+        return
+    part = definitions.lookup(topic, at)
+    if part is not None:
+        section = SIMULATION if topic == "simulation" else PHASE_CONFIG
+        getattr(phase, topic).update(findings.section(part, section) or {})
 
 
 def _items(findings: Findings, at: Located, topic: str) -> Iterator[Located]:

@@ -337,13 +337,12 @@ def misspelt_hooks(cls: type) -> dict[str, str]:
     if contract is None:
         return {}
     users = [base for base in cls.__mro__ if issubclass(base, contract) and not _is_framework(base)]
-    used = {name for base in users for value in vars(base).values() for name in _names_in(value)}
     methods = [name for base in users for name in _public_methods(base) if not hasattr(contract, name)]
-    hooks = (
-        [name for name in _hooks(contract) if not any(name in vars(base) for base in users)]
-        if methods
-        else []
-    )
+    if not methods:
+        return {}
+    overridden = set().union(*map(vars, users))
+    used = {name for base in users for value in vars(base).values() for name in _names_in(value)}
+    hooks = [name for name in _hooks(contract) if name not in overridden]
     near = {name: nearest_hook(name, hooks) for name in methods if name not in used}
     return {name: hook for name, hook in near.items() if hook}
 

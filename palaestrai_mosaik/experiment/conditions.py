@@ -201,15 +201,19 @@ def check_evaluations(findings: Findings, conditions: Sequence[Located], phases:
                 "episodes between two of them) in the phase_config of a phase in train mode",
             )
             continue
-        rules = params.value.get("agents")
         for phase in training:
-            names = {agent.name for agent in phase.agents}
-            absent = [agent for agent in rules if agent not in names] if isinstance(rules, dict) else []
-            reason = f"it has no agent {absent[0]!r}" if absent else ""
-            if not phase.evaluate_every:
-                reason = "it has no evaluate_every"
+            reason = _why_never_met(params.value.get("agents"), phase)
             if reason:
                 findings.warn(path, f"the condition's rules never end the phase {phase.name!r}: {reason}")
+
+
+def _why_never_met(rules: Any, phase: PhaseSpec) -> str:
+    """Explain why evaluations of a phase never meet these rules; "" if they may."""
+    if not phase.evaluate_every:
+        return "it has no evaluate_every"
+    names = {agent.name for agent in phase.agents}
+    absent = [agent for agent in rules if agent not in names] if isinstance(rules, dict) else []
+    return f"it has no agent {absent[0]!r}" if absent else ""
 
 
 def warn_of_evaluations(findings: Findings, conditions: Iterable[Located]) -> None:

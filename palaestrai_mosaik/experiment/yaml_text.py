@@ -253,16 +253,16 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Prob
     lines = text.splitlines()
     written = lines[index] if index < len(lines) else ""
     indentation = written[: len(written) - len(written.lstrip())]
+    problem, context = error.problem or "", error.context or ""
     if "\t" in indentation:
         message = "a tab stands in the indentation; YAML allows spaces only"
-    elif "nesting depth" in (error.problem or ""):
+    elif "nesting depth" in problem:
         # newer releases of libyaml refuse it themselves, while they read ahead
         message = _TOO_DEEP
+    elif mark is None:
+        message = _invalid(problem, context)
     elif (
-        (error.problem or "").startswith("did not find expected")
-        and "block" in (error.context or "")
-        and mark is not None
-        and mark.column == len(indentation)
+        problem.startswith("did not find expected") and "block" in context and mark.column == len(indentation)
     ):
         before = next((candidate for candidate in reversed(lines[:index]) if candidate.strip()), "")
         message = (
@@ -270,10 +270,14 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Prob
             f"{len(before) - len(before.lstrip()) + 1}; lines that belong together begin in the same column"
         )
     else:
-        message = "not valid YAML: " + " ".join(part for part in (error.problem, error.context) if part)
-        if mark is not None and written[mark.column : mark.column + 1] in ("@", "`", "%"):
+        message = _invalid(problem, context)
+        if written[mark.column : mark.column + 1] in ("@", "`", "%"):
             message += "; put the text in quotes"
     return Problem(message, "", source, index + 1)
+
+
+def _invalid(problem: str, context: str) -> str:
+    return "not valid YAML: " + " ".join(filter(None, (problem, context)))
 
 
 class _Refused(Exception):
