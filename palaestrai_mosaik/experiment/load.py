@@ -1,4 +1,8 @@
-"""Reading of run documents: from a file, from text, from plain data."""
+"""Reading of run documents, from a file, a text or plain data.
+
+The steps: read (:mod:`.yaml_text`), override (:mod:`.paths`), complete each phase (:mod:`.cascade`), build the model
+(:mod:`.build`), check across its parts (:mod:`.check`), hash (:mod:`.canonical`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths into a run document: ``schedule.phase_0.agents.defender.muscle.params.gain``.
+"""Paths into a run document, and other values there: ``schedule.phase_0.agents.defender.muscle.params.gain``.
 
 Each part selects a key of a mapping, or an item of a list by its ``uid`` or ``name`` (its own, or
 that of its ``environment``), or the value below the only key of an item (a

@@ -1,4 +1,8 @@
-"""The keys of a run document, their spellings and allowed values: one table for checks, schema and hash."""
+"""The keys of a run document, their spellings and allowed values: one table for checks, hash and JSON Schema.
+
+The schema sees one phase at a time and no cascade, so it is more lenient than loading: it
+requires the keys that every entry needs, and knows every key, spelling and allowed word.
+"""
 
 from __future__ import annotations
 

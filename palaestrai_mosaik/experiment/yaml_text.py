@@ -5,6 +5,7 @@ plain data itself: nothing is imported or called, deep nesting cannot exhaust th
 and an alias shares its value, so a "billion laughs" is counted, not expanded. Scalars
 follow the core schema of YAML 1.2 (``1e-5`` is a number, ``on`` and dates are strings), plus
 further numbers of palaestrAI's documents (``1_000``, ``0b11``).
+Columns of problems are computed afterwards, so that reading a document stays fast.
 """
 
 from __future__ import annotations
