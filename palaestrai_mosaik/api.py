@@ -29,7 +29,7 @@ from palaestrai_mosaik.design import Design, DesignFolder
 from palaestrai_mosaik.design.folder import MANIFEST
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment import AnyDocument, as_document
-from palaestrai_mosaik.experiment.overrides import Overrides
+from palaestrai_mosaik.experiment.paths import Overrides
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.runner import earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.checkpoint import INTERVAL

@@ -161,10 +161,10 @@ def format_traceback(error: BaseException | traceback.TracebackException) -> str
     return "".join(f"{abridge(part.rstrip())}\n" for part in error.format())
 
 
-def did_you_mean(found: str, allowed: Iterable[str]) -> str:
+def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the nearest allowed name, or ``""``."""
     names = [str(a) for a in allowed]
     # a name that differs only in case may be too short to be a close match
-    near = [name for name in names if name.lower() == str(found).lower()]
-    near = near or get_close_matches(str(found), names, n=1, cutoff=0.6)
+    near = [word for word in names if word.lower() == str(name).lower()]
+    near = near or get_close_matches(str(name), names, n=1, cutoff=0.6)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint
+from types import FunctionType
 from typing import Any
 
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
@@ -105,9 +106,9 @@ def refusal(module: str, *, ours: bool = True) -> str | None:
     return f"{subject} not allowed for this document; allowed: {listing} (--allow-modules)"
 
 
-def note_module(module: str, *, known: str = OURS) -> None:
-    """Note that a document has named ``module``, unless it is within the package ``known`` or this one."""
-    if not _within(module, (OURS, known)):
+def note_module(module: str, *, library: str = OURS) -> None:
+    """Note that a document has named ``module``, unless it is within the package ``library`` or this one."""
+    if not _within(module, (OURS, library)):
         _others.add(module)
 
 
@@ -144,19 +145,19 @@ def load(name: str, *, ours: bool = True, kind: str = "class") -> Any:
     return target
 
 
-def check_origin(found: Any, name: str, *, ours: bool = True) -> None:
-    """Raise :class:`NameResolutionError` if ``found`` was defined in a module that is not allowed.
+def check_origin(target: Any, name: str, *, ours: bool = True) -> None:
+    """Raise :class:`NameResolutionError` if ``target`` was defined in a module that is not allowed.
 
-    See :func:`load`; ``name`` begins with the module that ``found`` was taken from.
+    See :func:`load`; ``name`` begins with the module that ``target`` was taken from.
     """
     if limit() is None:
         return
     package = name.partition(":")[0].partition(".")[0]
     # modules and some C functions have none
-    home = getattr(found, "__module__", None)
+    home = getattr(target, "__module__", None)
     if not isinstance(home, str):
         raise NameResolutionError(
-            f"{name!r} is a {type(found).__name__}; a document whose modules are limited (--allow-modules) may "
+            f"{name!r} is a {type(target).__name__}; a document whose modules are limited (--allow-modules) may "
             "name classes and functions only"
         )
     fault = None if _within(home, (package,)) else refusal(home, ours=ours)
@@ -241,43 +242,48 @@ def broken_overrides(kind: type, base: type) -> Iterator[str]:
 
     The contract is declared by ``base`` and by abstract classes of this package between the two.
     """
-    contracts = [
-        c for c in kind.__mro__ if c is base or (inspect.isabstract(c) and _within(c.__module__, (OURS,)))
-    ]
-    declared = {
+    for name, method in _contract(kind, base).items():
+        override = inspect.getattr_static(kind, name)
+        if override is not method and not _within(getattr(override, "__module__", None) or "", (OURS,)):
+            fault = _override_fault(name, method, override)
+            if fault is not None:
+                yield fault
+
+
+def _contract(kind: type, base: type) -> dict[str, FunctionType]:
+    """Collect the public methods that a class must be able to override, by name."""
+    return {
         name: method
-        for contract in reversed(contracts)
-        for name, method in vars(contract).items()
+        for cls in reversed(kind.__mro__)
+        if cls is base or (inspect.isabstract(cls) and _within(cls.__module__, (OURS,)))
+        for name, method in vars(cls).items()
         if inspect.isfunction(method) and (name == "__call__" or not name.startswith("_"))
     }
-    for name, method in declared.items():
-        override = inspect.getattr_static(kind, name)
-        if override is method or _within(getattr(override, "__module__", None) or "", (OURS,)):
-            continue
-        contract_signature = inspect.signature(method)
-        parameters = [p for p in contract_signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-        needed = [p for p in parameters if p.default is p.empty]
-        header = f"def {name}({', '.join(p.name for p in needed)}):"
-        if isinstance(override, property) or not (callable(override) or hasattr(override, "__get__")):
-            yield f"{name!r} is a {type(override).__name__}, but must be a method: write `{header}`, or rename it"
-            continue
-        try:
-            signature = inspect.signature(
-                override.__func__ if isinstance(override, staticmethod | classmethod) else override
-            )
-        except (
-            TypeError,
-            ValueError,
-        ):  # some are written in C, or find out what they take when they are called
-            continue
-        is_unbound = isinstance(override, staticmethod) or not hasattr(override, "__get__")
-        if not any(_takes(signature, count - is_unbound) for count in {len(needed), len(parameters)}):
-            bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-            takes = signature.replace(parameters=bare, return_annotation=signature.empty)
-            yield (
-                f"{name!r} takes {takes}, but is called with ({', '.join(p.name for p in needed)}): "
-                f"write `{header}`"
-            )
+
+
+def _override_fault(name: str, method: FunctionType, override: Any) -> str | None:
+    """Explain why ``override`` cannot be called like ``method``; ``None`` if it can, or if that is unknown."""
+    parameters = [
+        p for p in inspect.signature(method).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+    required = [p for p in parameters if p.default is p.empty]
+    names = ", ".join(p.name for p in required)
+    is_function = hasattr(override, "__get__")
+    if isinstance(override, property) or not (callable(override) or is_function):
+        kind = type(override).__name__
+        return f"{name!r} is a {kind}, but must be a method: write `def {name}({names}):`, or rename it"
+    is_unbound = isinstance(override, staticmethod) or not is_function
+    if isinstance(override, staticmethod | classmethod):
+        override = override.__func__
+    try:
+        signature = inspect.signature(override)
+    except (TypeError, ValueError):  # some are written in C, or find out what they take when they are called
+        return None
+    if any(_takes(signature, count - is_unbound) for count in {len(required), len(parameters)}):
+        return None
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    takes = signature.replace(parameters=bare, return_annotation=signature.empty)
+    return f"{name!r} takes {takes}, but is called with ({names}): write `def {name}({names}):`"
 
 
 def _takes(signature: inspect.Signature, count: int) -> bool:

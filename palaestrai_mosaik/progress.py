@@ -6,12 +6,11 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TextIO, TypeVar
+from typing import Any, Self, TextIO
 
 from palaestrai_mosaik.printing import Bar, write
 from palaestrai_mosaik.text import one_line
 
-T = TypeVar("T")
 #: called with the number of things done, and the total
 ProgressCallback = Callable[[int, int], object]
 
@@ -19,56 +18,71 @@ ProgressCallback = Callable[[int, int], object]
 LINES, _BAR = 5.0, 0.1
 
 
-def choose(
-    silent: Callable[[], T],
-    bar: Callable[[TextIO], T],
-    lines: Callable[[TextIO], T],
-    *,
-    quiet: bool = False,
-    stream: TextIO | None = None,
-) -> T:
-    """Choose the output for ``stream``: a bar on a terminal, else lines.
+class Display:
+    """A bar on a terminal, or else lines in a log.
+
+    :meth:`line` prints only without a bar, and the other methods change only a bar.
 
     Args:
-        silent: makes the output if ``quiet``.
-        bar: makes a bar on a stream.
-        lines: makes lines on a stream.
-        quiet: show nothing.
-        stream: ``None``: standard error.
-
-    Returns:
-        The result of the chosen function.
+        stream: the output; ``None``: standard error.
+        refresh: seconds between two updates of a bar, for :meth:`due`.
     """
-    stream = sys.stderr if stream is None else stream
-    if quiet:
-        return silent()
-    return bar(stream) if stream.isatty() else lines(stream)
 
+    def __init__(self, stream: TextIO | None = None, refresh: float = 0.0):
+        self.stream = sys.stderr if stream is None else stream
+        self._terminal = self.stream.isatty()
+        self._interval = refresh if self._terminal else LINES
+        self._bar: Bar | None = None
+        self.restart()
 
-def print_line(stream: TextIO, text: str) -> None:
-    """Print a line at once, with line ends in it escaped."""
-    write(one_line(text), stream)
-
-
-class Pace:
-    """Decides when to show something again: after ``interval`` seconds."""
-
-    def __init__(self, interval: float):
-        self.interval = interval
-        self.started = self.shown = time.perf_counter()
+    def restart(self) -> None:
+        """Restart the clock."""
+        self._started = self._shown = time.perf_counter()
 
     def due(self) -> float | None:
         """Return the seconds since the last time, and restart the interval; ``None`` if it is too early."""
         now = time.perf_counter()
-        if now - self.shown < self.interval:
+        if now - self._shown < self._interval:
             return None
-        seconds, self.shown = now - self.shown, now
+        seconds, self._shown = now - self._shown, now
         return seconds
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.perf_counter() - self.started
+        """Seconds since the start of the clock."""
+        return time.perf_counter() - self._started
+
+    def line(self, text: str) -> None:
+        """Print a line at once, with line ends in it escaped."""
+        if not self._terminal:
+            write(one_line(text), self.stream)
+
+    def begin(self, total: int | None, name: str, unit: str, **options: Any) -> None:
+        """Show a bar; see :class:`~palaestrai_mosaik.printing.Bar`."""
+        if self._terminal:
+            self._bar = Bar(self.stream, total, name, unit, **options)
+
+    def advance(self, number: int | bool = 1) -> None:
+        """Count ``number`` more units."""
+        if self._bar is not None:
+            self._bar.update(number)
+
+    def move(self, done: int, total: int) -> bool:
+        """Set the number of units; return whether there is a bar."""
+        if self._bar is not None:
+            self._bar.update(done - self._bar.count, total)
+        return self._bar is not None
+
+    def say(self, text: str, *, refresh: bool = True) -> None:
+        """Show ``text`` behind the bar; without ``refresh``, at its next update."""
+        if self._bar is not None:
+            self._bar.say(text, refresh=refresh)
+
+    def close(self) -> None:
+        """End the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
 
 
 class CountProgress:
@@ -80,37 +94,20 @@ class CountProgress:
 
     def __init__(self, stream: TextIO, name: str, done: str, unit: str = "run"):
         self._stream, self._name, self._done, self._unit = stream, name, done, unit
-        self._terminal = stream.isatty()
-        self._bar: Bar | None = None
-        self._pace: Pace | None = None
+        self._display: Display | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        if self._pace is None:
+        if self._display is None:
             # not before the first call, because each of several counts begins after the one before it
-            self._pace = Pace(_BAR if self._terminal else LINES)
+            self._display = Display(self._stream, _BAR)
         if done >= total:
-            self._close()
-        elif self._pace.due() is None:
-            return
-        elif self._terminal:
-            self._show(done, total)
-        else:
-            print_line(self._stream, f"{done:,} of {total:,} {self._unit}s {self._done}")
-
-    def _show(self, done: int, total: int) -> None:
-        if self._bar is None:
-            # we decide when to show it, not tqdm
-            options: dict[str, Any] = {"initial": done, "leave": False, "miniters": 1, "mininterval": 0}
-            unit = f" {self._unit}s"
-            self._bar = Bar(self._stream, total, self._name, unit, gives_way=True, **options)
-            return
-        self._bar.update(done - self._bar.count, total)
-
-    def _close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+            self._display.close()
+        elif self._display.due() is not None:
+            self._display.line(f"{done:,} of {total:,} {self._unit}s {self._done}")
+            if not self._display.move(done, total):
+                # we decide when to show it, not tqdm
+                options: dict[str, Any] = {"initial": done, "leave": False, "miniters": 1, "mininterval": 0}
+                self._display.begin(total, self._name, f" {self._unit}s", gives_way=True, **options)
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +115,8 @@ class CountProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        if self._display is not None:
+            self._display.close()
 
 
 class PartsProgress:

@@ -54,4 +54,4 @@ def one_line(text: str) -> str:
 
 def escape_control_characters(text: str) -> str:
     """Escape all characters in ``text`` that a terminal would obey (``\\x1b``)."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

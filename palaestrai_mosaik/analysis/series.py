@@ -13,7 +13,7 @@ import numpy as np
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError
 from palaestrai_mosaik.experiment import only_modules, resolve
-from palaestrai_mosaik.experiment.classes import named_modules
+from palaestrai_mosaik.experiment.class_names import named_modules
 from palaestrai_mosaik.store import BodyChoice
 from palaestrai_mosaik.store.query.trajectories import NUMBERS
 from palaestrai_mosaik.types.arrays import FloatVector

@@ -25,7 +25,7 @@ def answer(data: Any) -> None:
 
 def problems_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
     """Return distinct problems as mappings: ``file``, ``line`` and ``column`` (from 1), ``path``, ``message``."""
-    from palaestrai_mosaik.experiment.columns import columns_of
+    from palaestrai_mosaik.experiment.yaml_text import columns_of
 
     each = list(dict.fromkeys(problems))
     return [

@@ -26,7 +26,7 @@ from palaestrai_mosaik.experiment import (
     json_schema,
     load,
 )
-from palaestrai_mosaik.experiment.overrides import Overrides, parse
+from palaestrai_mosaik.experiment.paths import Overrides, parse
 from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data

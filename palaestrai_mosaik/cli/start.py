@@ -27,7 +27,7 @@ from palaestrai_mosaik.errors import (
     format_traceback,
 )
 from palaestrai_mosaik.experiment import RunDocument, load
-from palaestrai_mosaik.experiment.overrides import Overrides, parse
+from palaestrai_mosaik.experiment.paths import Overrides, parse
 from palaestrai_mosaik.locations import default_store
 from palaestrai_mosaik.printing import Printable
 from palaestrai_mosaik.runner import Progress, earlier_run, execute, make_progress

@@ -18,11 +18,20 @@ from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.experiment import vocabulary as run
-from palaestrai_mosaik.experiment.bodies import has_bodies
+from palaestrai_mosaik.experiment.build import has_bodies
 from palaestrai_mosaik.experiment.cascade import phases_of
-from palaestrai_mosaik.experiment.fields import CLASS_NAME, TEXT, class_spec, items_of, optional_class
-from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
-from palaestrai_mosaik.experiment.short_names import uid_of, with_mappings
+from palaestrai_mosaik.experiment.fields import (
+    CLASS_NAME,
+    TEXT,
+    Findings,
+    Located,
+    class_spec,
+    items_of,
+    optional_class,
+    show,
+)
+from palaestrai_mosaik.experiment.paths import uid_of, with_mappings
+from palaestrai_mosaik.experiment.yaml_text import Lines
 
 from .model import Choice, DesignSpec, Factor, Topic
 from .vocabulary import AGENT, AGENT_WITH_BODIES, DEFINITIONS, PHASE, TOPICS

@@ -14,8 +14,19 @@ from dataclasses import replace
 from typing import Any
 
 from palaestrai_mosaik.errors import NameResolutionError
-from palaestrai_mosaik.experiment.fields import FLAG, integer, maybe, word
-from palaestrai_mosaik.experiment.located import Fault, Field, Findings, Located, Schema, Section, show
+from palaestrai_mosaik.experiment.fields import (
+    FLAG,
+    Fault,
+    Field,
+    Findings,
+    Located,
+    Schema,
+    Section,
+    integer,
+    maybe,
+    show,
+    word,
+)
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 
 #: executors of runs, and Parsl's providers of pilots

@@ -9,10 +9,11 @@ from typing import Any
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment.cascade import CascadedPhase, cascade
 from palaestrai_mosaik.experiment.cascade import Definitions as RunDefinitions
-from palaestrai_mosaik.experiment.located import Findings, Lines, Located
+from palaestrai_mosaik.experiment.fields import Findings, Located
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.experiment.paths import Changes, Keys
 from palaestrai_mosaik.experiment.paths import Path as DocumentPath
+from palaestrai_mosaik.experiment.yaml_text import Lines
 
 from .arsenai_form import SlotKey
 from .expressions import Expression

@@ -8,8 +8,7 @@ from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment.canonical import canonical_json
-from palaestrai_mosaik.experiment.fields import TEXT, items_of
-from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.fields import TEXT, Findings, Located, items_of, show
 from palaestrai_mosaik.experiment.paths import Path
 
 from . import distributions

@@ -9,13 +9,21 @@ from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import DOCUMENT_VERSION
+from palaestrai_mosaik.experiment.build import header
 from palaestrai_mosaik.experiment.canonical import digest, plain_data
-from palaestrai_mosaik.experiment.check import header
-from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
-from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show, show_unquoted
+from palaestrai_mosaik.experiment.fields import (
+    TEXT,
+    Findings,
+    Located,
+    integer,
+    items_of,
+    show,
+    show_unquoted,
+)
 from palaestrai_mosaik.experiment.model import Place, join
-from palaestrai_mosaik.experiment.short_names import with_mappings
+from palaestrai_mosaik.experiment.paths import with_mappings
 from palaestrai_mosaik.experiment.vocabulary import TOP
+from palaestrai_mosaik.experiment.yaml_text import Lines
 
 from .arsenai_form import Schedule, read_schedule
 from .execution import read_execution

@@ -15,11 +15,11 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.experiment.fields import Findings, show, show_unquoted
 from palaestrai_mosaik.experiment.load import cannot_be_read
-from palaestrai_mosaik.experiment.located import Findings, Lines, show, show_unquoted
 from palaestrai_mosaik.experiment.model import Place, join
 from palaestrai_mosaik.experiment.paths import Path as DocumentPath
-from palaestrai_mosaik.experiment.yaml_text import MAX_BYTES, decode, read
+from palaestrai_mosaik.experiment.yaml_text import MAX_BYTES, Lines, decode, read
 
 #: origin of a part: (file, its lines, path in it)
 Origin = tuple[str, Lines, Place]

@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
-from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.fields import TEXT, Findings, Located, integer, items_of, show
 
 from .expressions import Expression
 from .model import AnalysisSpec, Factor, OutcomeSpec, RobustnessSpec, did_you_mean_factor

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.experiment.located import show
+from palaestrai_mosaik.experiment.fields import show
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.text import joined
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
-from palaestrai_mosaik.experiment.fields import TEXT, items_of
-from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.fields import TEXT, Findings, Located, items_of, show
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.text import joined
 

@@ -8,8 +8,20 @@ from typing import Any, get_args
 
 from palaestrai_mosaik.experiment import json_schema
 from palaestrai_mosaik.experiment import vocabulary as run
-from palaestrai_mosaik.experiment.fields import FLAG, MAYBE_TEXT, TEXT, integer, maybe, ref, word
-from palaestrai_mosaik.experiment.located import Fault, Field, Schema, Section, show
+from palaestrai_mosaik.experiment.fields import (
+    FLAG,
+    MAYBE_TEXT,
+    TEXT,
+    Fault,
+    Field,
+    Schema,
+    Section,
+    integer,
+    maybe,
+    ref,
+    show,
+    word,
+)
 
 from .execution import EXECUTION
 from .model import Distribution, Failures, Fold, Pruner, SearchSampler, SeedPolicy, Topic

@@ -239,10 +239,10 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
             raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
         raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
     # record the modules that Gymnasium imported to make it
-    note_module(id.rpartition(":")[0] or "gymnasium", known="gymnasium")
+    note_module(id.rpartition(":")[0] or "gymnasium", library="gymnasium")
     layer: Any = world
     while layer is not None:
-        note_module(type(layer).__module__, known="gymnasium")
+        note_module(type(layer).__module__, library="gymnasium")
         layer = layer.env if isinstance(layer, gymnasium.Wrapper) else None
     return world
 

@@ -27,8 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.experiment.classes import canonical_name
-from palaestrai_mosaik.experiment.short_names import SHORT_NAMES, full_name
+from palaestrai_mosaik.experiment.class_names import SHORT_NAMES, canonical_name, full_name
 from palaestrai_mosaik.printing import write
 from palaestrai_mosaik.runner import Interrupt, Progress
 

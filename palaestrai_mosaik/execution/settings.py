@@ -21,8 +21,7 @@ from typing import Any, Self
 from palaestrai_mosaik.design.execution import EXECUTION, EXECUTORS, PARSL, SLURM, read_execution
 from palaestrai_mosaik.design.merge import read_file
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
-from palaestrai_mosaik.experiment.fields import MAYBE_TEXT
-from palaestrai_mosaik.experiment.located import Field, Findings, Located, Section
+from palaestrai_mosaik.experiment.fields import MAYBE_TEXT, Field, Findings, Located, Section
 from palaestrai_mosaik.importing import only_modules, refusal
 from palaestrai_mosaik.runner.checkpoint import INTERVAL as CHECKPOINT_EVERY
 

@@ -4,9 +4,12 @@ The package imports no code that runs; :func:`check_classes` and :func:`resolve`
 document names.
 """
 
+from palaestrai_mosaik.importing import only_modules
+
 from .canonical import canonical_json, content_digest, digest
-from .classes import check_classes, hook_warnings, modules_of, only_modules, resolve, split_id, unused_methods
+from .classes import check_classes, hook_warnings, modules_of, resolve, unused_methods
 from .describe import describe
+from .fields import split_id
 from .load import AnyDocument, as_document, from_mapping, load, loads
 from .model import (
     BODY_NUMBER,
@@ -23,7 +26,7 @@ from .model import (
     SimulationSpec,
     SnapshotSpec,
 )
-from .schema import json_schema
+from .vocabulary import json_schema
 from .yaml_text import dumps
 
 __all__ = [

@@ -15,8 +15,8 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .classes import canonical_name
-from .located import Findings, show
+from .class_names import canonical_name
+from .fields import Findings, show
 from .model import (
     DEFAULT_SYNC_EVERY,
     AgentSpec,
@@ -27,69 +27,46 @@ from .model import (
     PhaseSpec,
     Place,
     ReplaySpec,
+    RunDocument,
     SnapshotSpec,
 )
-from .yaml_text import MAX_DEPTH
-
-#: plain scalar types; checked first, because most nodes of a document have them
-_SCALARS = frozenset((str, int, float, bool, type(None)))
+from .yaml_text import MAX_DEPTH, SCALARS
 
 
-def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
+def plain_data(value: Any, findings: Findings, path: Place = ()) -> Any:
     """Convert ``value`` to plain data: copies of strings, numbers, lists, mappings.
 
     Number types that register as integral or real (such as numpy's) become ``int`` and
-    ``float``, tuples become lists. Anything else is reported in ``found``.
+    ``float``, tuples become lists. Anything else is reported in ``findings``.
     """
     kind = type(value)
-    if kind in _SCALARS or isinstance(value, str):
+    if kind in SCALARS or isinstance(value, str):
         return value
     # isinstance with an abstract class takes as long as all the rest
     if kind is not dict and kind is not list and isinstance(value, numbers.Real):
         return int(value) if isinstance(value, numbers.Integral) else float(value)
-    if len(place) > MAX_DEPTH:
-        found.error(place[:8], f"more than {MAX_DEPTH} collections inside one another (or inside themselves)")
+    if len(path) > MAX_DEPTH:
+        findings.error(
+            path[:8], f"more than {MAX_DEPTH} collections inside one another (or inside themselves)"
+        )
         return None
     if kind is dict or isinstance(value, Mapping):
         for key in value:
-            if type(key) not in _SCALARS and not isinstance(key, (str, int, float, bool)):
-                found.error(place, f"{show(key)} cannot be a key; use a string")
+            if type(key) not in SCALARS and not isinstance(key, (str, int, float, bool)):
+                findings.error(path, f"{show(key)} cannot be a key; use a string")
         return {
-            key: item if type(item) in _SCALARS else plain_data(item, found, (*place, key))
+            key: item if type(item) in SCALARS else plain_data(item, findings, (*path, key))
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [
-            item if type(item) in _SCALARS else plain_data(item, found, (*place, index))
+            item if type(item) in SCALARS else plain_data(item, findings, (*path, index))
             for index, item in enumerate(value)
         ]
-    found.error(
-        place, f"{show(value)} ({type(value).__name__}) is not plain data (text, number, list, mapping)"
+    findings.error(
+        path, f"{show(value)} ({type(value).__name__}) is not plain data (text, number, list, mapping)"
     )
     return None
-
-
-def copy(value: Any) -> Any:
-    """Copy plain data deeply, so that nothing is shared."""
-    if isinstance(value, dict):
-        return {key: item if type(item) in _SCALARS else copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [item if type(item) in _SCALARS else copy(item) for item in value]
-    return value
-
-
-def size_of(value: Any, sizes: dict[int, int]) -> int:
-    """Count the nodes of plain data, with aliases expanded; each object is visited once.
-
-    ``sizes`` caches the sizes of collections, by ``id``.
-    """
-    if not isinstance(value, (dict, list)):
-        return 1
-    size = sizes.get(id(value), 0)
-    if not size:
-        items = value.values() if isinstance(value, dict) else value
-        size = sizes[id(value)] = 1 + sum(size_of(item, sizes) for item in items)
-    return size
 
 
 def sorted_copy(value: Any) -> Any:
@@ -97,7 +74,7 @@ def sorted_copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: sorted_copy(value[key]) for key in sorted(value, key=_key_text)}
     if isinstance(value, list):
-        return [item if type(item) in _SCALARS else sorted_copy(item) for item in value]
+        return [item if type(item) in SCALARS else sorted_copy(item) for item in value]
     return value
 
 
@@ -157,13 +134,13 @@ def _text_keys(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             (key if type(key) is str and key[:1] != "!" else _key_text(key)): (
-                item if type(item) in _SCALARS else _text_keys(item)
+                item if type(item) in SCALARS else _text_keys(item)
             )
             for key, item in value.items()
         }
     if isinstance(value, list):
         # mostly long lists of ids: avoid a call for each
-        return [item if type(item) in _SCALARS else _text_keys(item) for item in value]
+        return [item if type(item) in SCALARS else _text_keys(item) for item in value]
     return value
 
 
@@ -184,10 +161,10 @@ class _Later:
     def __init__(self) -> None:
         self._used: set[tuple[str, ...]] = set()
 
-    def keys(self, *place: str, **keys: tuple[Any, Any]) -> dict[str, Any]:
-        """Return those of the keys (value, default) of the part ``place`` that are to be written."""
-        self._used |= {(*place, key) for key, (value, default) in keys.items() if value != default}
-        return {key: value for key, (value, _) in keys.items() if (*place, key) in self._used}
+    def keys(self, *path: str, **keys: tuple[Any, Any]) -> dict[str, Any]:
+        """Return those of the keys (value, default) of the part ``path`` that are to be written."""
+        self._used |= {(*path, key) for key, (value, default) in keys.items() if value != default}
+        return {key: value for key, (value, _) in keys.items() if (*path, key) in self._used}
 
 
 def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
@@ -301,10 +278,9 @@ def _snapshots(spec: SnapshotSpec | None) -> dict[str, Any] | None:
     return None if spec is None else {"best": spec.best, "every": spec.every}
 
 
-def canonical_document(
-    uid: str, seed: int, version: str, phases: tuple[PhaseSpec, ...], conditions: tuple[ClassSpec, ...]
-) -> dict[str, Any]:
+def canonical_document(document: RunDocument) -> dict[str, Any]:
     """Build the canonical form of a complete document."""
+    phases = document.phases
     later = _Later()
     schedule: list[dict[str, Any]] = []
     for before, phase in zip((None, *phases), phases, strict=False):
@@ -313,9 +289,9 @@ def canonical_document(
             body["inherit"] = False
         schedule.append({phase.name: body})
     return {
-        "run_config": {"conditions": [canonical_class(condition) for condition in conditions]},
+        "run_config": {"conditions": [canonical_class(condition) for condition in document.conditions]},
         "schedule": schedule,
-        "seed": seed,
-        "uid": uid,
-        "version": version,
+        "seed": document.seed,
+        "uid": document.uid,
+        "version": document.version,
     }

@@ -14,16 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.text import listed
 
-from .bodies import taken_by_bodies
-from .canonical import size_of
-from .fields import CLASS_NAME, FLAG, TEXT
-from .located import Findings, Located, Section, show, unquoted
+from .class_names import SHORT_NAMES, default_uid
+from .fields import CLASS_NAME, FLAG, TEXT, Findings, Located, Section, items_of, show, unquoted
 from .model import BODY_NUMBER
-from .random_streams import RANDOM_STREAMS
-from .short_names import SHORT_NAMES, default_uid
 from .vocabulary import (
     AGENT,
+    COMMON,
     CONTROLLERS,
     ENVIRONMENT,
     ENVIRONMENT_ENTRY,
@@ -32,7 +30,9 @@ from .vocabulary import (
     RUN_CONFIG,
     SIMULATION,
 )
-from .yaml_text import MAX_EXTRA_NODES
+from .yaml_text import MAX_EXTRA_NODES, size_of
+
+RANDOM_STREAMS = "random_streams"
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Entry:
     at: Located
     parts: dict[str, Located]
 
-    def is_sound(self, found: Findings) -> bool:
+    def is_sound(self, findings: Findings) -> bool:
         """Whether all parts of these topics (``agents``, ``phase_config``, ...) of ``phase`` could be read."""
-        return found.is_sound(self.at.place, *(part.place for part in self.parts.values()))
+        return findings.is_sound(self.at.place, *(part.place for part in self.parts.values()))
 
 
 @dataclass
@@ -64,11 +64,12 @@ class CascadedPhase:
     faulty: set[str] = field(default_factory=set)
 
 
-def is_sound(found: Findings, phase: CascadedPhase, *topics: str) -> bool:
+def is_sound(findings: Findings, phase: CascadedPhase, *topics: str) -> bool:
     """Whether everything of these topics (``agents``, ``phase_config``, ...) of ``phase`` could be read."""
     parts = [part for topic in topics for part in getattr(phase, topic).values()]
     return phase.faulty.isdisjoint(topics) and all(
-        part.is_sound(found) if isinstance(part, Entry) else found.is_sound(part.place) for part in parts
+        part.is_sound(findings) if isinstance(part, Entry) else findings.is_sound(part.place)
+        for part in parts
     )
 
 
@@ -82,14 +83,14 @@ _NAMES_WITHOUT_DEFINITION: Mapping[str, tuple[Sequence[str], str]] = {
 class Definitions:
     """The ``definitions`` of a document: named parts that strings refer to, and defaults."""
 
-    def __init__(self, found: Findings, at: Located | None):
-        self._found = found
+    def __init__(self, findings: Findings, at: Located | None):
+        self._findings = findings
         self._at = None
         if at is not None and at.value is not None:
             if isinstance(at.value, dict):
                 self._at = at
             else:
-                found.error(at.place, f"definitions must be a mapping, found {show(at.value)}")
+                findings.error(at.place, f"definitions must be a mapping, found {show(at.value)}")
 
     def _topic(self, topic: str) -> Located | None:
         if self._at is None or not isinstance(self._at.value.get(topic), dict):
@@ -124,51 +125,58 @@ class Definitions:
         builtin, also = _NAMES_WITHOUT_DEFINITION.get(topic, ((), ""))
         near = did_you_mean(at.value, [*names, *builtin])
         allowed = f"; defined: {', '.join(map(str, names))}" if names else ""
-        self._found.error(
+        self._findings.error(
             at.place,
             f"{at.value!r} is not defined in definitions.{topic}{also}{near}{allowed}",
         )
         return None
 
 
-def phases_of(found: Findings, at: Located) -> Iterator[tuple[str, Located]]:
+def phases_of(findings: Findings, at: Located) -> Iterator[tuple[str, Located]]:
     """Yield name and body of every phase of a schedule: a list, or a mapping by name."""
     if isinstance(at.value, dict):
         named = [(key, at.child(key)) for key in at.value]
     elif isinstance(at.value, list):
-        named = []
-        for index in range(len(at.value)):
-            item = at.child(index)
-            if not isinstance(item.value, dict) or not item.value:
-                found.error(item.place, f"a phase must be 'name:' and its contents, found {show(item.value)}")
-            elif len(item.value) > 1:
-                keys = ", ".join(map(str, item.value))
-                found.error(
-                    item.place,
-                    f"a list item of the schedule must have one key, the phase's name; found {keys}. "
-                    "Indent a phase's contents below its name",
-                )
-            else:
-                key = next(iter(item.value))
-                named.append((key, item.child(key)))
+        named = _listed_phases(findings, at)
     else:
-        found.error(at.place, f"schedule must be a list of phases, found {show(at.value)}")
+        findings.error(at.place, f"schedule must be a list of phases, found {show(at.value)}")
         return
     if not at.value:
-        found.error(at.place, "schedule needs at least one phase")
+        findings.error(at.place, "schedule needs at least one phase")
     seen: dict[str, Located] = {}
     for name, body in named:
         if not isinstance(name, str) or not name:
-            found.error(body.place, f"a phase's name must be a string, found {show(name)}; put it in quotes")
+            findings.error(
+                body.place, f"a phase's name must be a string, found {show(name)}; put it in quotes"
+            )
         elif name in seen:
-            line = found.lines.nearest(seen[name].place)
-            found.error(body.place, f"the phase name {name!r} is given twice: first in line {line}")
+            line = findings.lines.nearest(seen[name].place)
+            findings.error(body.place, f"the phase name {name!r} is given twice: first in line {line}")
         else:
             seen[name] = body
             yield name, body
 
 
-def cascade(found: Findings, schedule: Located, definitions: Definitions) -> list[CascadedPhase]:
+def _listed_phases(findings: Findings, at: Located) -> list[tuple[Any, Located]]:
+    """Return name and body of the phases in a list of mappings with one key each."""
+    named = []
+    for item in items_of(at):
+        if not isinstance(item.value, dict) or not item.value:
+            findings.error(item.place, f"a phase must be 'name:' and its contents, found {show(item.value)}")
+        elif len(item.value) > 1:
+            keys = ", ".join(map(str, item.value))
+            findings.error(
+                item.place,
+                f"a list item of the schedule must have one key, the phase's name; found {keys}. "
+                "Indent a phase's contents below its name",
+            )
+        else:
+            key = next(iter(item.value))
+            named.append((key, item.child(key)))
+    return named
+
+
+def cascade(findings: Findings, schedule: Located, definitions: Definitions) -> list[CascadedPhase]:
     """Return all phases of ``schedule``, each completed by inheritance.
 
     Stops with a problem if the cascade would multiply the size of the document too much.
@@ -181,24 +189,24 @@ def cascade(found: Findings, schedule: Located, definitions: Definitions) -> lis
     ):
         default = definitions.default(topic, section)
         if default is not None:
-            parts.update(found.section(default, section) or {})
+            parts.update(findings.section(default, section) or {})
     if RANDOM_STREAMS in latest.phase_config:
-        found.error(
+        findings.error(
             latest.phase_config[RANDOM_STREAMS].place,
             f"{RANDOM_STREAMS!r} belongs to one phase and cannot be the default of all: write it in the phase",
         )
     first = latest
     sizes: dict[int, int] = {}
     room = MAX_EXTRA_NODES
-    for name, body in phases_of(found, schedule):
-        before = latest if _inherits(found, body) else first
-        latest = _next_phase(found, before, (name, body), definitions)
+    for name, body in phases_of(findings, schedule):
+        before = latest if _inherits(findings, body) else first
+        latest = _next_phase(findings, before, (name, body), definitions)
         phases.append(latest)
         for entry in (*latest.environments.values(), *latest.agents.values()):
             room -= sum(_repeated(part.value, sizes) for part in entry.parts.values())
         room -= sum(taken_by_bodies(entry.parts, sizes) for entry in latest.agents.values())
         if room < 0:
-            found.error(
+            findings.error(
                 body.place,
                 f"up to here the phases inherit more than {MAX_EXTRA_NODES:,} values, or bodies take them from "
                 "their agents, beyond those that are written; refused",
@@ -207,11 +215,11 @@ def cascade(found: Findings, schedule: Located, definitions: Definitions) -> lis
     return phases
 
 
-def _inherits(found: Findings, body: Located) -> bool:
+def _inherits(findings: Findings, body: Located) -> bool:
     """Whether a phase inherits from the phase before it."""
     if not isinstance(body.value, dict) or body.value.get("inherit") is None:
         return True
-    return bool(FLAG.read(found, body.child("inherit"), "inherit"))
+    return bool(FLAG.read(findings, body.child("inherit"), "inherit"))
 
 
 def _repeated(value: Any, sizes: dict[int, int]) -> int:
@@ -225,7 +233,7 @@ def _repeated(value: Any, sizes: dict[int, int]) -> int:
 
 
 def _next_phase(
-    found: Findings, before: CascadedPhase, named: tuple[str, Located], definitions: Definitions
+    findings: Findings, before: CascadedPhase, named: tuple[str, Located], definitions: Definitions
 ) -> CascadedPhase:
     name, body = named
     phase = CascadedPhase(
@@ -239,93 +247,141 @@ def _next_phase(
     )
     if body.value is None:  # "phase_1:" alone repeats the phase before
         return phase
-    errors = found.count
-    parts = found.section(body, PHASE) or {}
-    if found.count > errors:  # the key of any topic may be misspelled
+    errors = findings.count
+    parts = findings.section(body, PHASE) or {}
+    if findings.count > errors:  # the key of any topic may be misspelled
         phase.faulty.update(PHASE.keys)
-    for topic, reader, target in (
-        ("environments", _environment, phase.environments),
-        ("agents", _agent, phase.agents),
-    ):
+    for topic in ("environments", "agents", "simulation", "phase_config"):
         if topic in parts:
-            errors = found.count
-            entries: dict[str, Entry] = {}
-            for item in _items(found, parts[topic], topic):
-                entry = definitions.lookup(topic, item)
-                if entry is not None:
-                    reader(found, entry, target, entries)
-            target.update(entries)
-            if found.count > errors:
-                phase.faulty.add(topic)
-    for topic, section, merged in (
-        ("simulation", SIMULATION, phase.simulation),
-        ("phase_config", PHASE_CONFIG, phase.phase_config),
-    ):
-        if topic in parts:
-            errors = found.count
-            at = definitions.lookup(topic, parts[topic])
-            if at is not None:
-                merged.update(found.section(at, section) or {})
-            if found.count > errors:
+            errors = findings.count
+            _replace(findings, phase, topic, parts[topic], definitions)
+            if findings.count > errors:
                 phase.faulty.add(topic)
     return phase
 
 
-def _items(found: Findings, at: Located, topic: str) -> Iterator[Located]:
+def _replace(
+    findings: Findings, phase: CascadedPhase, topic: str, at: Located, definitions: Definitions
+) -> None:
+    """Replace the inherited parts of a topic by those at ``at``."""
+    if topic in ("environments", "agents"):
+        inherited = getattr(phase, topic)
+        reader = _environment if topic == "environments" else _agent
+        entries: dict[str, Entry] = {}
+        for item in _items(findings, at, topic):
+            entry = definitions.lookup(topic, item)
+            if entry is not None:
+                reader(findings, entry, inherited, entries)
+        inherited.update(entries)
+        return
+    part = definitions.lookup(topic, at)
+    if part is not None:
+        section = SIMULATION if topic == "simulation" else PHASE_CONFIG
+        getattr(phase, topic).update(findings.section(part, section) or {})
+
+
+def _items(findings: Findings, at: Located, topic: str) -> Iterator[Located]:
     if isinstance(at.value, list):
         yield from (at.child(index) for index in range(len(at.value)))
     else:
-        found.error(at.place, f"{topic} must be a list, found {show(at.value)}")
+        findings.error(at.place, f"{topic} must be a list, found {show(at.value)}")
 
 
-def _environment(found: Findings, at: Located, _: dict[str, Entry], given: dict[str, Entry]) -> None:
+def _environment(findings: Findings, at: Located, _: dict[str, Entry], entries: dict[str, Entry]) -> None:
     if isinstance(at.value, dict) and "environment" not in at.value and "uid" in at.value:
-        found.error(
+        findings.error(
             at.place, "an entry of environments is written '- environment:' with uid, name, params below"
         )
         return
-    parts = found.section(at, ENVIRONMENT_ENTRY)
-    if parts is None or found.missing(at.place, parts, ENVIRONMENT_ENTRY):
+    parts = findings.section(at, ENVIRONMENT_ENTRY)
+    if parts is None or findings.missing(at.place, parts, ENVIRONMENT_ENTRY):
         return
     written = parts["environment"]
     if advice := unquoted(written.value, ENVIRONMENT):
-        found.error(written.place, f"an environment must be a name, or a mapping, found a mapping{advice}")
+        findings.error(written.place, f"an environment must be a name, or a mapping, found a mapping{advice}")
         return
-    inner = {"name": written} if isinstance(written.value, str) else found.section(written, ENVIRONMENT)
-    if inner is None or found.missing(written.place, inner, ENVIRONMENT):
+    inner = {"name": written} if isinstance(written.value, str) else findings.section(written, ENVIRONMENT)
+    if inner is None or findings.missing(written.place, inner, ENVIRONMENT):
         return
     if "uid" not in inner:
         if not isinstance(inner["name"].value, str):
-            CLASS_NAME.read(found, inner["name"], "name")
+            CLASS_NAME.read(findings, inner["name"], "name")
             return
         inner["uid"] = Located(default_uid(inner["name"].value), inner["name"].place)
     uid = inner["uid"]
     if BODY_NUMBER in str(uid.value):
-        found.error(uid.place, f"an environment's uid may not hold {BODY_NUMBER!r}, found {show(uid.value)}")
-    elif TEXT.read(found, uid, "an environment's uid") is not None:
-        _give(found, given, uid, Entry(at, {**parts, **inner}), "environment uid")
+        findings.error(
+            uid.place, f"an environment's uid may not hold {BODY_NUMBER!r}, found {show(uid.value)}"
+        )
+    elif TEXT.read(findings, uid, "an environment's uid") is not None:
+        _give(findings, entries, uid, Entry(at, {**parts, **inner}), "environment uid")
 
 
-def _agent(found: Findings, at: Located, inherited: dict[str, Entry], given: dict[str, Entry]) -> None:
-    parts = found.section(at, AGENT)
+def _agent(findings: Findings, at: Located, inherited: dict[str, Entry], entries: dict[str, Entry]) -> None:
+    parts = findings.section(at, AGENT)
     if parts is None:
         return
     if "name" not in parts:
-        found.error(at.place, "an agent needs the key 'name', which is missing")
+        findings.error(at.place, "an agent needs the key 'name', which is missing")
         return
     name = parts["name"]
-    if TEXT.read(found, name, "an agent's name") is None:
+    if TEXT.read(findings, name, "an agent's name") is None:
         return
     before = inherited.get(name.value)
     entry = Entry(at, parts) if before is None else Entry(before.at, {**before.parts, **parts})
-    _give(found, given, name, entry, "agent name")
+    _give(findings, entries, name, entry, "agent name")
 
 
-def _give(found: Findings, given: dict[str, Entry], key: Located, entry: Entry, what: str) -> None:
-    if key.value in given:
-        first = given[key.value].parts["uid" if "uid" in given[key.value].parts else "name"]
-        line = found.lines.nearest(first.place)
+def _give(findings: Findings, entries: dict[str, Entry], key: Located, entry: Entry, what: str) -> None:
+    if key.value in entries:
+        first = entries[key.value].parts["uid" if "uid" in entries[key.value].parts else "name"]
+        line = findings.lines.nearest(first.place)
         where = f": first in line {line}" if line else ""
-        found.error(key.place, f"the {what} {key.value!r} is given twice in this phase{where}")
+        findings.error(key.place, f"the {what} {key.value!r} is given twice in this phase{where}")
         return
-    given[key.value] = entry
+    entries[key.value] = entry
+
+
+def shared_streams(findings: Findings, schedule: Sequence[CascadedPhase]) -> dict[str, str]:
+    """Map each phase with the random streams of another phase to the name of that phase.
+
+    Unknown names, and phases that name each other in a circle, are reported.
+    """
+    streams = {phase.name: phase.phase_config.get(RANDOM_STREAMS) for phase in schedule}
+    named = {name: at for name, at in streams.items() if at is not None and isinstance(at.value, str)}
+    names = list(streams)
+    shared: dict[str, str] = {}
+    for name, at in named.items():
+        if at.value not in names:
+            listing = listed(list(map(repr, names)), 8)
+            findings.error(
+                at.place, f"there is no phase {at.value!r}{did_you_mean(at.value, names)}; phases: {listing}"
+            )
+            continue
+        way = [name]
+        while way[-1] in named and way.count(way[-1]) == 1:
+            way.append(named[way[-1]].value)
+        if way[-1] not in named:
+            shared[name] = way[-1]
+        elif way[-1] == name and way[1] == name:
+            findings.error(
+                at.place,
+                f"a phase has random streams of its own without this key; name another phase, not {name!r}",
+            )
+        elif way[-1] == name:
+            findings.error(
+                at.place, f"the phases name each other: {' -> '.join(way)}; one of them draws its own streams"
+            )
+    return shared
+
+
+def taken_by_bodies(parts: Mapping[str, Located], sizes: dict[int, int]) -> int:
+    """Count the values that the bodies of an agent take from it: its canonical form writes them all out.
+
+    ``sizes``: see :func:`~.canonical.size_of`.
+    """
+    entries = [item.value for item in items_of(parts.get("bodies")) if isinstance(item.value, dict)]
+    common = [key for key in COMMON if key in parts] if entries else []
+    return sum(
+        size_of(parts[key].value, sizes) * sum(key not in entry for entry in entries) for key in common
+    )

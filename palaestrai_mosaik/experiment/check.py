@@ -1,289 +1,407 @@
-"""Builds the model from cascaded parts; all problems are reported, and nothing is imported."""
+"""Checks across the parts of a run document: sources of brains, keys without effect, slips, differences to palaestrAI.
+
+Only the store knows other runs, and only the file system knows the content of a folder (``base``). Source of the
+differences: palaestrAI 3.5.18. There, a phase's ``agents``, ``environments``, ``simulation`` and
+``phase_config`` each replace those of the phase before as a whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
-from palaestrai_mosaik.importing import COMMANDS, refusal
+from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types.control import Mode
 
-from .bodies import Common, body_list, channel_list, has_bodies, origins_of
-from .brain_sources import load_section, points_before_the_first, replay_list, snapshot_section
-from .cascade import CascadedPhase, Definitions, Entry
-from .classes import interpreter_refusal
-from .conditions import check_agent_keys, warn_of_evaluations
-from .fields import check_modules, id_list, items_of, with_full_name
-from .located import Findings, Located, Section
-from .model import (
-    DOCUMENT_VERSION,
-    UNREAD,
-    AgentSpec,
-    BodySpec,
-    ClassSpec,
-    EnvironmentSpec,
-    PhaseSpec,
-    Place,
-    SimulationSpec,
-    all_channels,
-)
-from .random_streams import RANDOM_STREAMS
-from .short_names import EPISODE_CONDITION, RUN_CONDITION
-from .vocabulary import (
-    AGENT,
-    AGENT_WITH_BODIES,
-    ENVIRONMENT,
-    ENVIRONMENT_ENTRY,
-    PHASE_CONFIG,
-    RUN_CONFIG,
-    SIMULATION,
-    TOP,
-)
-
-Spec = TypeVar("Spec")
-
-#: keys of an agent that depend on other parts of the document
-_CHANNELS = ("sensors", "actuators")
-_IN_CONTEXT = ("name", "sensors", "actuators", "load", "replay", "snapshots", "bodies")
+from .build import load_section, points_before_the_first, snapshot_section
+from .cascade import RANDOM_STREAMS, CascadedPhase, Entry, is_sound
+from .class_names import full_name
+from .conditions import check_evaluations, check_phase_averages
+from .fields import Findings, Located, items_of
+from .model import AgentSpec, ClassSpec, PhaseSpec, Place, RunDocument, SnapshotSpec
+from .vocabulary import COMMON, LOAD
 
 
-class ModelBuilder:
-    """Reads cascaded phases into specs, and remembers the place of each part in the text.
+def check_document(
+    findings: Findings,
+    document: RunDocument,
+    schedule: Sequence[CascadedPhase],
+    run_conditions: Sequence[Located],
+) -> None:
+    """Check phases and conditions against each other; warn of slips.
 
-    ``origins`` maps a place in the model to the place in the text. An inherited entry
-    is read once and its spec is shared by the phases. ``run_condition_items`` are the
-    written conditions of ``run_config``.
+    Args:
+        findings: collects the problems.
+        document: the document, built from ``schedule``.
+        schedule: its cascaded phases.
+        run_conditions: the written conditions of ``run_config``.
     """
+    written = [items_of(phase.simulation.get("conditions")) for phase in schedule]
+    check_phase_averages(findings, written, run_conditions)
+    if all(is_sound(findings, phase, "agents", "phase_config") for phase in schedule):
+        check_evaluations(findings, run_conditions, document.phases)
+    _warn_of_no_effect(findings, schedule, document.phases)
+    _warn_of_other_environments(findings, schedule, document.phases)
+    _warn_of_slips(findings, document.seed, schedule)
+    if not findings.count:
+        _compare_with_palaestrai(findings, schedule)
+        _warn_of_snapshots(findings, document.uid, schedule)
 
-    def __init__(self, found: Findings):
-        self.found = found
-        self.origins: dict[Place, Place] = {}
-        self.run_condition_items: list[Located] = []
-        self._specs: dict[tuple[Any, ...], Any] = {}
-        #: topics without an entry in a phase
-        self._absent: set[str] = set()
 
-    def phase(self, index: int, raw: CascadedPhase, streams: str | None = None) -> PhaseSpec:
-        """Build one phase; ``streams`` names the phase with its random streams.
+def check_sources(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
+    """Check that the phases and agents of this run in ``load`` and ``replay`` exist.
 
-        Unsound environments are left out, and other unsound values are replaced by defaults.
-        """
-        here: Place = ("phases", index)
-        self.origins[here] = raw.at.place
-        for topic, entries in (("environments", raw.environments), ("agents", raw.agents)):
-            if not entries and topic not in raw.faulty and topic not in self._absent:
-                self.found.error(raw.at.place, f"the phase {raw.name!r} needs at least one of {topic!r}")
-                # later phases inherit the gap: report it once
-                self._absent.add(topic)
-        environments = self._entries((*here, "environments"), raw.environments, self._environment)
-        agents = self._entries(
-            (*here, "agents"), raw.agents, lambda entry, _: self._agent(entry, raw), raw.environments
-        )
-        self._check_owners(raw)
-        agents = tuple(
-            replace(agent, load=None)
-            if agent.load is not None and points_before_the_first(agent.load, index)
-            else agent
-            for agent in agents
-        )
-        simulation = self._simulation(raw, (*here, "simulation"))
-        config = PHASE_CONFIG.values(self.found, raw.phase_config)
-        config |= {"mode": Mode(config["mode"]), "evaluate_every": config["evaluate_every"] or None}
-        config[RANDOM_STREAMS] = streams
-        return PhaseSpec(index, raw.name, environments, agents, simulation, **config)
+    A brain must be loaded from an earlier phase; trajectories may come from an
+    earlier execution.
+    """
+    names = [phase.name for phase in raw]
+    agents = {name for phase in raw for name in phase.agents}
+    for number, phase in enumerate(raw):
+        for name, entry in phase.agents.items():
+            for parts in map(_source_parts, items_of(entry.parts.get("replay"))):
+                if parts and _is_of_run(parts, uid):
+                    _check_phase(findings, parts, names)
+                    _check_agent(findings, parts, agents)
+            load = entry.parts.get("load")
+            if load is None or not isinstance(load.value, dict):
+                continue
+            parts = _source_parts(load)
+            if not _is_of_run(parts, uid):
+                _check_names_a_phase(findings, load, parts)
+            elif _check_phase(findings, parts, names) and _check_agent(findings, parts, agents):
+                _check_load(findings, raw, number, name, entry)
 
-    def _check_owners(self, raw: CascadedPhase) -> None:
-        """Report several agents that name no actuators, so that each would have all."""
-        owners = [
-            name
-            for name, entry in raw.agents.items()
-            if "actuators" not in entry.parts and not has_bodies(entry.parts)
-        ]
-        if len(owners) > 1 and "agents" not in raw.faulty:
-            names = ", ".join(map(repr, owners))
-            for name in owners[1:]:
-                message = f"the agents {names} name no actuators, and each would have all: say which ones each of them has"
-                self.found.error(raw.agents[name].at.place, message)
 
-    def _entries(
-        self,
-        here: Place,
-        entries: Mapping[str, Entry],
-        reader: Callable[[Entry, Place], Spec | None],
-        uids: Iterable[str] = (),
-    ) -> tuple[Spec, ...]:
-        specs: list[Spec] = []
-        for entry in entries.values():
-            place = (*here, len(specs))
-            self.origins[place] = entry.at.place
-            for key, part in entry.parts.items():
-                if part.place != (*entry.at.place, key):
-                    self.origins[(*place, key)] = part.place
-            if has_bodies(entry.parts):
-                for inside, origin in origins_of(entry.parts):
-                    self.origins[(*place, *inside)] = origin
-            # an agent's default channels depend on the environments of the phase
-            spec_key = (id(entry), *(() if entry.parts.keys() >= {*_CHANNELS} else uids))
-            if spec_key not in self._specs:
-                self._specs[spec_key] = reader(entry, place)
-            if self._specs[spec_key] is not None:
-                specs.append(self._specs[spec_key])
-        return tuple(specs)
+def _source_parts(at: Located) -> dict[str, Located]:
+    """Split an entry of ``replay``, or ``load``, into its parts; empty if it is not a mapping."""
+    keys = at.value if isinstance(at.value, dict) else ()
+    return {LOAD.spellings.get(key, key): at.child(key) for key in keys}
 
-    def _environment(self, entry: Entry, _: Place) -> EnvironmentSpec | None:
-        parts = entry.parts
-        own, given = (
-            ENVIRONMENT.values(self.found, parts),
-            ENVIRONMENT_ENTRY.values(self.found, parts),
-        )
-        if own["name"] is None:
-            return None
-        own["name"], own["params"] = with_full_name(
-            self.found, parts, own["name"], own["params"], "environment"
-        )
-        check_modules(self.found, parts, own["name"], own["params"])
-        if own["timeout"] is not None and own["interpreter"] is None:
-            message = (
-                "timeout: limits the answers of another interpreter, and none is given (interpreter: PATH)"
+
+def _warn_of_snapshots(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
+    """Warn, once, of a ``load`` with a snapshot that no agent of this run is configured to take.
+
+    It is only a warning, because a brain may take snapshots by itself. ``raw`` must be without faults.
+    """
+    warned = set()
+    for number, phase in enumerate(raw):
+        for name, entry in phase.agents.items():
+            at = entry.parts.get("load")
+            load = load_section(findings, at) or {}
+            snapshot = load.get("snapshot")
+            if at is None or snapshot is None or at.place in warned or not _comes_from_here(load, uid):
+                continue
+            source, agent = raw[_source(load, raw, number)], load.get("agent", name)
+            taken = snapshot_section(findings, source.agents[agent].parts.get("snapshots"))
+            if not _takes(taken, snapshot):
+                warned.add(at.place)
+                findings.warn(
+                    at.place, f"no 'snapshots' of agent {agent!r} in phase {source.name!r} makes {snapshot!r}"
+                )
+
+
+def _takes(spec: SnapshotSpec | None, snapshot: str) -> bool:
+    """Whether an agent with these snapshots takes the one of this name."""
+    if spec is None:
+        return False
+    return spec.best if snapshot == "best" else bool(snapshot.startswith("episode-") and spec.every)
+
+
+def _value(parts: Mapping[str, Located], key: str) -> Any:
+    return parts[key].value if key in parts else None
+
+
+def _is_of_run(parts: Mapping[str, Located], uid: str) -> bool:
+    """Whether a source is in this run; its instance may be left open."""
+    return _value(parts, "instance") is None and _value(parts, "experiment_run") in (None, uid)
+
+
+def _comes_from_here(load: Mapping[str, Any], uid: str) -> bool:
+    """Whether ``load`` can refer only to this very execution."""
+    return not load.keys() & {"base", "instance"} and load.get("experiment_run", uid) == uid
+
+
+def _source(load: Mapping[str, Any], raw: Sequence[CascadedPhase], number: int) -> int:
+    """Return the number of the phase to which ``load`` in phase ``number`` refers."""
+    if "phase_name" in load:
+        return [phase.name for phase in raw].index(load["phase_name"])
+    return int(load.get("phase", number - 1))
+
+
+def _check_names_a_phase(findings: Findings, at: Located, parts: Mapping[str, Located]) -> None:
+    if _value(parts, "phase") is None and _value(parts, "phase_name") is None:
+        findings.error(at.place, "'load' from another execution must name the phase")
+
+
+def _check_phase(findings: Findings, parts: Mapping[str, Located], names: list[str]) -> bool:
+    """Check that the named phase, if any, exists; return whether it does."""
+    sound = True  # not by the number of errors: an inherited load has the same one again
+    for phase in (parts.get("phase_name"), parts.get("phase")):
+        if phase is None:
+            continue
+        if isinstance(phase.value, str) and phase.value not in names:
+            allowed = ", ".join(names)
+            findings.error(
+                phase.place,
+                f"there is no phase {phase.value!r}{did_you_mean(phase.value, names)}; phases: {allowed}",
             )
-            self.found.error(parts["timeout"].place, message)
-        fault = refusal(COMMANDS) if own["interpreter"] is not None else None
-        if fault is not None:
-            self.found.error(parts["interpreter"].place, interpreter_refusal(fault))
-            self.found.refused = True
-        del given["environment"]
-        return EnvironmentSpec(**own, **given)
+            sound = False
+        if type(phase.value) is int and phase.value >= len(names):
+            findings.error(
+                phase.place,
+                f"there is no phase {phase.value}: the last of {len(names)} is {len(names) - 1}",
+            )
+            sound = False
+    return sound
 
-    def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec:
-        found, parts = self.found, entry.parts
-        several, faulty = has_bodies(parts), "agents" in phase.faulty
-        section = AGENT_WITH_BODIES if several else AGENT
-        if not faulty and not self._is_misspelt(entry, phase, section):
-            found.missing(entry.at.place, parts, section)
-        # If an environment could not be read, ids cannot be checked.
-        environments = None if "environments" in phase.faulty else phase.environments
-        given = section.values(found, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
-        channels = channel_list if several else id_list
-        ids = {key: channels(found, parts.get(key), key, environments) for key in _CHANNELS}
-        for key in () if several else _CHANNELS:
-            if key not in parts:
-                ids[key] = tuple(map(all_channels, environments or ()))
-        load = load_section(found, parts.get("load"))
-        replay = replay_list(found, parts.get("replay"))
-        snapshots = snapshot_section(found, parts.get("snapshots"))
-        muscle, filters = given["muscle"], given["filters"]
-        bodies: tuple[BodySpec, ...] = ()
-        if several:
-            common = Common(parts, muscle, given["objective"], ids, filters, environments, faulty)
-            bodies = body_list(found, parts["bodies"], common)
-            if bodies and muscle is None:
-                muscle = bodies[0].muscle
-        elif "muscle" in parts and parts["muscle"].value is None:
-            found.error(parts["muscle"].place, "an agent's muscle may not be left out")
-        return AgentSpec(
-            parts["name"].value,
-            muscle or UNREAD,
-            given["brain"],
-            given["objective"],
-            ids["sensors"],
-            ids["actuators"],
-            load,
-            filters,
-            replay,
-            snapshots,
-            bodies,
-        )
 
-    def _is_misspelt(self, entry: Entry, phase: CascadedPhase, section: Section) -> bool:
-        """Report an agent that lacks keys and has nearly the name of another one; return whether it was reported."""
-        absent = [key for key in section.required if key not in entry.parts]
-        name = entry.parts["name"].value
-        near = did_you_mean(name, [agent_name for agent_name in phase.agents if agent_name != name])
-        if not absent or not near:
-            return False
-        self.found.error(
-            entry.at.place,
-            f"agent {name!r} is new in phase {phase.name!r}{near}; a new one needs {', '.join(map(repr, absent))}, too",
-        )
+def _check_agent(findings: Findings, parts: Mapping[str, Located], agents: Collection[str]) -> bool:
+    """Check that the named agent, if any, is in some phase; return whether it is."""
+    agent = parts.get("agent")
+    if agent is None or not isinstance(agent.value, str) or agent.value in agents:
         return True
+    findings.error(agent.place, f"there is no agent {agent.value!r}{did_you_mean(agent.value, agents)}")
+    return False
 
-    def _simulation(self, raw: CascadedPhase, here: Place) -> SimulationSpec:
-        found, parts = self.found, raw.simulation
-        if not parts:
-            return SimulationSpec("vanilla", "vanilla", (EPISODE_CONDITION,))
-        for key, part in parts.items():
-            self.origins[(*here, key)] = part.place
-        given = SIMULATION.values(found, parts)
-        listed = items_of(parts.get("conditions"))
-        check_agent_keys(found, listed, raw.agents)
-        warn_of_evaluations(found, listed)
-        for key in given["params"]:
-            found.error(
-                (*parts["params"].place, key),
-                f"unknown parameter {key!r}: a simulation controller takes none",
-            )
-        return SimulationSpec(
-            given["name"],
-            str(parts["name"].value) if "name" in parts else given["name"],
-            given["conditions"] if "conditions" in parts else (EPISODE_CONDITION,),
-            given["bridge"],
-            given["scheduler"],
-            given["values"],
+
+def _check_load(
+    findings: Findings, raw: Sequence[CascadedPhase], number: int, name: str, entry: Entry
+) -> None:
+    """Check that there will be a brain to load when phase ``number`` begins."""
+    at = entry.parts["load"]
+    # problems of the keys themselves are reported elsewhere
+    discarded = Findings(findings.source, findings.lines)
+    load = load_section(discarded, at)
+    if discarded.count or load is None:
+        return
+    source = _source(load, raw, number)
+    if points_before_the_first(load, number):
+        findings.warn(at.place, "'load' has no effect in the first phase: there is none before it")
+        return
+    if source < 0:
+        findings.error(at.place, "'load' must name the phase here: the first phase has none before it")
+        return
+    if "base" in load:
+        return
+    this_phase, origin = raw[number], raw[source]
+    if source >= number:
+        which = "this very phase" if source == number else f"phase {origin.name!r}, a later one"
+        findings.error(
+            at.place,
+            f"'load' in phase {this_phase.name!r} points to {which}: a brain is kept when its phase has ended",
+        )
+        return
+    if "agents" in origin.faulty:
+        return
+    agent = load.get("agent", name)
+    if agent not in origin.agents:
+        findings.error(
+            at.place,
+            f"phase {origin.name!r} has no agent {agent!r}{did_you_mean(agent, origin.agents)}; agents there: "
+            f"{', '.join(origin.agents)}",
+        )
+    elif _value(origin.agents[agent].parts, "brain") is None:
+        findings.error(
+            at.place, f"agent {agent!r} has no brain in phase {origin.name!r} that could be loaded"
         )
 
-    def run_conditions(self, at: Located | None, agents: Collection[str]) -> tuple[ClassSpec, ...]:
-        """Read the conditions of ``run_config`` at ``at``; the default condition if ``at`` is ``None``."""
-        found = self.found
-        if at is None:
-            return (RUN_CONDITION,)
-        parts = found.section(at, RUN_CONFIG)
-        if parts is None:
-            return ()
-        if len(parts) == 2:
-            found.error(parts["conditions"].place, "give either 'condition' (one) or 'conditions' (a list)")
-        elif not parts:
-            found.error(at.place, "run_config needs the key 'condition' (one) or 'conditions' (a list)")
-        listed = parts.get("conditions")
-        if listed is not None:
-            self.origins["conditions",] = listed.place
-            conditions: tuple[ClassSpec, ...] = RUN_CONFIG.keys["conditions"].read(
-                found, listed, "conditions"
+
+#: parameters of palaestrAI's filters without effect here, and why
+_WITHOUT_EFFECT = {
+    (
+        "MergeStepsFilter",
+        "merge_actuators",
+    ): "set-points of earlier steps are not shown; palaestrAI shows none either",
+    ("NormFilter", "batch_size"): "mean and deviation are here those of all readings so far",
+}
+#: palaestrAI's defaults for keys missing in a phase's ``phase_config``, and their names in messages
+_DEFAULTS: Mapping[str, tuple[Any, str]] = {"mode": ("train", "train mode"), "workers": (1, "1 worker")}
+#: more workers than most machines have cores
+_MANY_WORKERS = 256
+_TEST = "the phase is in test mode"
+
+
+def _compare_with_palaestrai(findings: Findings, raw: Sequence[CascadedPhase]) -> None:
+    """Warn of parameters without effect and note other differences, if the document is written for palaestrAI.
+
+    A document is written for palaestrAI if it calls a simulation controller by palaestrAI's name. ``raw`` must be
+    without faults.
+    """
+    if not any(_controller(phase).startswith("palaestrai.") for phase in raw):
+        return
+    # by id, because phases inherit filters or share them by an alias
+    filters = {id(at.value): at for phase in raw for agent in phase.agents.values() for at in _filters(agent)}
+    for filter_list in filters.values():
+        for message, at in _without_effect(filter_list):
+            findings.warn(at.place, message)
+    # palaestrAI's specification describes our cascade; only its program differs
+    for before, phase in pairwise(raw):
+        for message, at in _differences(before, phase):
+            findings.note(at.place, message)
+
+
+def _filters(agent: Entry) -> Iterator[Located]:
+    at = agent.parts.get("filters")
+    if at is not None and isinstance(at.value, list):
+        yield at
+
+
+def _without_effect(filters: Located) -> Iterator[tuple[str, Located]]:
+    for i, item in enumerate(filters.value):
+        name, params = (item.get("name"), item.get("params")) if isinstance(item, dict) else (None, None)
+        for key in params if isinstance(params, dict) else ():
+            why = _WITHOUT_EFFECT.get((full_name(str(name), "filter").rpartition(":")[2], key))
+            if why is not None:
+                yield f"{key!r} has no effect: {why}", filters.child(i).child("params").child(key)
+
+
+def _controller(phase: CascadedPhase) -> str:
+    name = phase.simulation.get("name")
+    return name.value if name is not None and isinstance(name.value, str) else ""
+
+
+def _differences(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, Located]]:
+    """Yield what ``phase`` inherits here from the phase before, and would not in palaestrAI."""
+    body = phase.at.value
+    if not isinstance(body, dict) or body.get("inherit") is False:
+        return
+    for topic, entries, earlier in (
+        ("agents", phase.agents, before.agents),
+        ("environments", phase.environments, before.environments),
+    ):
+        # an inherited entry is the same object as in the phase before
+        kept = [repr(name) for name in earlier if entries.get(name) is earlier[name]]
+        if topic in body and kept:
+            yield (
+                f"{topic} of phase {before.name!r} that are not listed here go on: {', '.join(kept)}; in palaestrAI, "
+                "they would not. For that, write 'inherit: false' in the phase, and all that it shall have",
+                phase.at.child(topic),
             )
-            self.run_condition_items = items_of(listed)
-            check_agent_keys(found, self.run_condition_items, agents)
-            return conditions
-        single = parts.get("condition")
-        if single is None:
-            return ()
-        self.origins["conditions", 0] = single.place
-        condition = RUN_CONFIG.keys["condition"].read(found, single, "a condition")
-        self.run_condition_items = [single]
-        check_agent_keys(found, [single], agents)
-        return (condition or UNREAD,)
+    if "phase_config" in body:
+        for key, (default, value) in _DEFAULTS.items():
+            part = before.phase_config.get(key)
+            if part is not None and part is phase.phase_config.get(key) and part.value != default:
+                yield (
+                    f"{key!r} of phase {before.name!r}, {part.value}, goes on here; palaestrAI would take {value}",
+                    phase.at.child("phase_config"),
+                )
 
 
-def header(found: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str]:
-    """Read uid, seed and version of the document; empty or 0 if they are not sound."""
-    uid, seed, version = (
-        TOP.keys[key].read(found, parts.get(key), key) for key in ("uid", "seed", "version")
-    )
-    if "version" not in parts:
-        version = DOCUMENT_VERSION
-    if version is not None:
-        ours, theirs = DOCUMENT_VERSION.split(".")[:2], version.split(".")[:2]
-        if ours != theirs:
-            found.warn(
-                parts["version"].place,
-                f"the document is written for version {version}, this is version {DOCUMENT_VERSION}; "
-                "it is read as the latter",
+def _warn_of_slips(findings: Findings, seed: int, raw: Sequence[CascadedPhase]) -> None:
+    """Warn of values that are allowed, but hardly ever intended."""
+    if seed < 0:  # an unreadable seed is 0
+        findings.warn(
+            ("seed",),
+            f"{seed} is a seed as any other: every execution draws the same numbers with it",
+        )
+    for phase in raw:
+        workers = phase.phase_config.get("workers")
+        if workers is not None and isinstance(workers.value, int) and workers.value > _MANY_WORKERS:
+            findings.warn(
+                workers.place,
+                f"{workers.value} workers are as many processes, each with environments and agents of its own",
             )
-    return uid or "", seed or 0, version or ""
+    for before, phase in pairwise(raw):
+        if all(is_sound(findings, name, "environments") for name in (before, phase)):
+            _warn_of_similar_environments(findings, before, phase)
 
 
-def run_config_of(found: Findings, parts: Mapping[str, Located], definitions: Definitions) -> Located | None:
-    """Return the run_config: written, named by a string, or the default in the definitions."""
-    if "run_config" in parts:
-        return definitions.lookup("run_config", parts["run_config"])
-    return definitions.default("run_config", RUN_CONFIG)
+def _warn_of_similar_environments(findings: Findings, before: CascadedPhase, phase: CascadedPhase) -> None:
+    """Warn of a new environment with nearly the uid of one of the phase before, if others stay."""
+    if set(before.environments).isdisjoint(phase.environments):
+        return
+    for uid in (uid for uid in phase.environments if uid not in before.environments):
+        if near := did_you_mean(uid, before.environments):
+            findings.warn(
+                phase.environments[uid].at.place,
+                f"environment {uid!r} is new in phase {phase.name!r}{near}; the phase has it beside "
+                f"{', '.join(repr(name) for name in phase.environments if name != uid)}",
+            )
+
+
+def _warn_of_other_environments(
+    findings: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]
+) -> None:
+    """Warn of phases that share random streams, but no environment: its uid is part of the streams' paths."""
+    if not all(is_sound(findings, phase, "environments", "phase_config") for phase in raw):
+        return
+    uids = {phase.name: [environment.uid for environment in phase.environments] for phase in phases}
+    for cascaded, phase in zip(raw, phases, strict=True):
+        if phase.streams != phase.name and not set(uids[phase.name]) & set(uids[phase.streams]):
+            here, there = (listed(list(map(repr, uids[name])), 3) for name in (phase.name, phase.streams))
+            text = (
+                f"no environment of phase {phase.name!r} ({here}) has the uid of one of phase {phase.streams!r} ({there}), "
+                "so none of them draws the same numbers"
+            )
+            findings.warn(cascaded.phase_config[RANDOM_STREAMS].place, text)
+
+
+def _warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
+    """Warn of keys of learning, of bodies and of ``simulation`` without effect.
+
+    Warnings are placed at the written key, not at phases that inherit it. Keys that depend on an unreadable part
+    are skipped.
+    """
+    reasons: dict[Place, str] = {}
+    useful: set[Place] = set()
+    for cascaded, phase in zip(raw, phases, strict=True):
+        if not is_sound(findings, cascaded, "phase_config"):
+            continue
+        keys = list(_of_phase(cascaded, phase, learns=_learns(findings, cascaded, phase)))
+        for agent in phase.agents:
+            entry = cascaded.agents[agent.name]
+            if entry.is_sound(findings):
+                keys += _of_agent(agent, entry.parts, phase)
+        for at, reason in keys:
+            if reason:
+                reasons.setdefault(at.place, reason)
+            else:
+                useful.add(at.place)
+    for path, reason in reasons.items():
+        if path not in useful:
+            findings.warn(path, f"{path[-1]!r} has no effect: {reason}")
+
+
+def _learns(findings: Findings, raw: CascadedPhase, phase: PhaseSpec) -> bool:
+    """Whether an agent of the phase has a brain, or may have one that could not be read."""
+    return any(agent.brain is not None for agent in phase.agents) or not is_sound(findings, raw, "agents")
+
+
+def _of_phase(raw: CascadedPhase, phase: PhaseSpec, *, learns: bool) -> Iterator[tuple[Located, str]]:
+    """Yield each key of the phase that may have no effect, with the reason; "" if it has one."""
+    if phase.simulation.bridge != "agents":
+        # the default is in the canonical form of every document
+        yield raw.simulation["bridge"], "every agent is a mosaik simulator of its own"
+    parts = raw.phase_config
+    test = _TEST if phase.mode is Mode.TEST else ""
+    if phase.evaluate_every:
+        few = phase.episodes is not None and phase.episodes < phase.evaluate_every
+        short = f"the phase has {phase.episodes} episodes only" if few else ""
+        yield parts["evaluate_every"], test or short
+    alone = "with one worker, the brain learns after every step" if phase.workers == 1 else ""
+    idle = "" if learns else "no agent of the phase has a brain"
+    for key in ("sync_every", "asynchronous"):
+        if key in parts and parts[key].value:
+            yield parts[key], test or idle or alone
+
+
+def _of_agent(agent: AgentSpec, parts: dict[str, Located], phase: PhaseSpec) -> Iterator[tuple[Located, str]]:
+    reason = _TEST if phase.mode is Mode.TEST else "the agent has no brain" if agent.brain is None else ""
+    if agent.replay:
+        yield parts["replay"], reason
+    if agent.snapshots is not None:
+        yield parts["snapshots"], reason
+    for key in COMMON:
+        common = _named(getattr(agent, key))
+        if common and key in parts and parts[key].value:
+            taken = not agent.bodies or any(_named(getattr(body, key)) == common for body in agent.bodies)
+            yield parts[key], "" if taken else "every body of the agent has its own, or none"
+
+
+def _named(value: Any) -> Any:
+    """Return what identifies ids and classes, regardless of the parameters of a class."""
+    if isinstance(value, tuple):
+        return tuple(map(_named, value))
+    return value.name if isinstance(value, ClassSpec) else value

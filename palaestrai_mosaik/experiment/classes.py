@@ -1,144 +1,36 @@
-"""Checks of the classes, modules and channels that a document names: whether they exist, and the params fit."""
+"""Checks of the classes that a document names: whether they exist, the params fit, and no hook is misspelt."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from difflib import SequenceMatcher
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 from palaestrai_mosaik.errors import NameResolutionError, Problem, did_you_mean
 from palaestrai_mosaik.importing import (
     COMMANDS,
-    CONNECTIONS,
     OURS,
     broken_overrides,
     check_origin,
     importable,
     load,
     load_entry_point,
-    only_modules,
-    refusal,
 )
-from palaestrai_mosaik.text import listed
 
-from .hooks import misspelt_hooks
-from .located import show
+from .class_names import (
+    PALAESTRAI_NAMES,
+    SHORT_NAMES,
+    entry_points_of,
+    import_names,
+    naming,
+)
+from .fields import show
 from .model import UNREAD, ClassSpec, Place, RunDocument
-from .short_names import SHORT_NAMES, full_name
-
-__all__ = [
-    "PALAESTRAI_NAMES",
-    "TOPICS",
-    "canonical_name",
-    "name_fault",
-    "named_modules",
-    "only_modules",
-    "resolve",
-    "split_id",
-]
-
-_ENVIRONMENT = "palaestrai_mosaik.environment.dummy"
-_MOSAIK = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
-_LIBRARY = "palaestrai_mosaik.agent.library"
-_FILTERS = "palaestrai_mosaik.agent.filters"
-_CONDITIONS = "palaestrai_mosaik.simulation.conditions"
-_EVALUATION = "palaestrai_mosaik.simulation.evaluation"
-
-
-#: classes that have moved: the name in documents (and their hashes) -> the current name
-MOVED: Mapping[str, str] = {
-    _MOSAIK: "palaestrai_mosaik.palaestrai.mosaik_environment:MosaikEnvironment",
-}
-
-
-def _palaestrai_names() -> dict[str, str]:
-    table: dict[str, str] = {}
-
-    def add(package: str, module: str, name: str, target: str) -> None:
-        table[f"{package}:{name}"] = table[f"{package}.{module}:{name}"] = f"{target}:{name}"
-
-    add("palaestrai.environment", "dummy_environment", "DummyEnvironment", _ENVIRONMENT)
-    for part in ("brain", "muscle", "objective"):
-        add("palaestrai.agent", f"dummy_{part}", f"Dummy{part.title()}", f"{_LIBRARY}.dummy")
-    add(
-        "palaestrai.agent",
-        "aggregate_rewards_objective",
-        "AggregateRewardsObjective",
-        f"{_LIBRARY}.aggregate",
-    )
-    # palaestrAI's documents name the conditions below both packages.
-    for module, name in (
-        ("agent_objective_termination_condition", "AgentObjectiveTerminationCondition"),
-        ("environment_termination_condition", "EnvironmentTerminationCondition"),
-        ("max_episodes_termination_condition", "MaxEpisodesTerminationCondition"),
-        ("vanilla_rungovernor_termination_condition", "VanillaRunGovernorTerminationCondition"),
-        ("vanilla_simcontroller_termination_condition", "VanillaSimControllerTerminationCondition"),
-    ):
-        for package in ("palaestrai.experiment", "palaestrai.simulation"):
-            add(package, module, name, _CONDITIONS)
-    add(
-        "palaestrai.experiment",
-        "agent_evaluation_objective_termination_condition",
-        "AgentEvaluationObjectiveTerminationCondition",
-        _EVALUATION,
-    )
-    for module, name in (
-        ("absolute_deviation_filter", "AbsoluteDeviationFilter"),
-        ("action_time_shift_filter", "ActionTimeShiftFilter"),
-        ("delta_action_filter", "DeltaActionFilter"),
-        ("delta_obs_filter", "DeltaObsFilter"),
-        ("delta_step_filter", "DeltaStepFilter"),
-        ("merge_steps_filter", "MergeStepsFilter"),
-        ("normalization_filter", "NormFilter"),
-        ("quadratic_penalty_filter", "QuadraticPenaltyFilter"),
-    ):
-        table[f"palaestrai.agent:{name}"] = f"{_FILTERS}:{name}"
-        add("palaestrai.agent.filters", module, name, _FILTERS)
-    # classes of the other package of this name, which connects mosaik to palaestrAI
-    for module in ("mosaik_environment", "mp", "mp.mosaik_environment"):
-        table[f"palaestrai_mosaik.{module}:MosaikEnvironment"] = _MOSAIK
-    table["palaestrai_mosaik:MosaikEnvironment"] = table[MOVED[_MOSAIK]] = _MOSAIK
-    for short in ("Norm", "DeltaStep", "MergeSteps", "DeltaObs"):
-        table[f"palaestrai.agent.filters:{short}"] = f"{_FILTERS}:{short}Filter"
-    return table
-
-
-#: palaestrAI's names and our classes for them
-PALAESTRAI_NAMES: Mapping[str, str] = _palaestrai_names()
-
-#: The roles of classes; each has the entry-point group ``palaestrai_mosaik.<topic>``.
-TOPICS = (
-    "environment",
-    "reward",
-    "state_transformer",
-    "brain",
-    "muscle",
-    "objective",
-    "filter",
-    "condition",
-)
-
-_IDENTIFIER = r"[^\W\d]\w*"
-_FULL_NAME = re.compile(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*:{_IDENTIFIER}")
-_SHORT_NAME = re.compile(r"[\w-]+")
-
-
-def name_fault(name: str) -> str | None:
-    """Explain what is wrong with the form of a class name; ``None`` if it is correct."""
-    if _FULL_NAME.fullmatch(name) or _SHORT_NAME.fullmatch(name):
-        return None
-    module, _, last = name.rpartition(".")
-    corrected = f"{module}:{last}"
-    hint = f" (did you mean {corrected!r}?)" if _FULL_NAME.fullmatch(corrected) else ""
-    return f"{name!r} is not a class name of the form 'package.module:Class'{hint}"
-
-
-def canonical_name(name: str) -> str:
-    """Return the canonical name of a class: palaestrAI's names become ours."""
-    return PALAESTRAI_NAMES.get(name, name)
 
 
 def resolve(name: str, topic: str) -> type:
@@ -155,15 +47,11 @@ def resolve(name: str, topic: str) -> type:
     Raises:
         NameResolutionError: there is no such class, or its import failed; then the message has the traceback.
     """
-    fault = name_fault(name)
-    if fault is not None:
-        raise NameResolutionError(fault)
-    name = full_name(name, topic)
+    name, target = import_names(name, topic)
     if ":" not in name:
         return _resolve_short(name, topic)
-    target = canonical_name(name)
     try:
-        cls = load(MOVED.get(target, target))
+        cls = load(target)
     except NameResolutionError as error:
         if target.startswith("palaestrai.") and not importable("palaestrai"):
             raise NameResolutionError(
@@ -181,7 +69,7 @@ def _as_class(cls: Any, name: str) -> type:
 
 
 def _resolve_short(name: str, topic: str) -> type:
-    registered = _registered(topic)
+    registered = entry_points_of(topic)
     if name not in registered:
         names = sorted({*registered, *SHORT_NAMES[topic]})
         raise NameResolutionError(
@@ -192,138 +80,6 @@ def _resolve_short(name: str, topic: str) -> type:
     cls = load_entry_point(entry)
     check_origin(cls, entry.value)
     return _as_class(cls, name)
-
-
-def _registered(topic: str) -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=f"palaestrai_mosaik.{topic}")}
-
-
-def named_modules(name: str) -> list[str]:
-    """List the modules that the class name ``name`` may refer to, without importing any.
-
-    There are several if a short name is registered for several topics, and none if it is not registered.
-    """
-    if name_fault(name) is not None:
-        return []
-    if ":" in name:
-        return [canonical_name(name).partition(":")[0]]
-    shipped = [full_name(name, topic).partition(":")[0] for topic in TOPICS if name in SHORT_NAMES[topic]]
-    entries = (_registered(topic).get(name) for topic in TOPICS)
-    return list(dict.fromkeys([*shipped, *(entry.module for entry in entries if entry is not None)]))
-
-
-def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
-    """Split a sensor's or actuator's full id into environment uid and local id.
-
-    The uid ends at a dot, and uids may contain dots themselves: the longest match wins.
-
-    Args:
-        full_id: the id, such as ``grid.bus-3.vm_pu``.
-        uids: the uids of the environments.
-
-    Returns:
-        The uid, and the local id.
-
-    Raises:
-        NameResolutionError: the id begins with none of ``uids``.
-    """
-    end = full_id.rfind(".")
-    while end > 0:
-        if full_id[:end] in uids and end + 1 < len(full_id):
-            return full_id[:end], full_id[end + 1 :]
-        end = full_id.rfind(".", 0, end)
-    allowed = listed([repr(uid) for uid in sorted(uids)], 5)
-    if full_id in uids:
-        raise NameResolutionError(
-            f"{full_id!r} is an environment; name one of its sensors or actuators: '{full_id}.<id>'"
-        )
-    near = ""
-    for head, _, tail in (full_id.rpartition("."), full_id.partition(".")):  # local ids may have dots, too
-        if not near and did_you_mean(head, uids):
-            near = did_you_mean(full_id, [f"{uid}.{tail}" for uid in uids])
-    raise NameResolutionError(
-        f"{full_id!r} must start with the uid of an environment of the phase and a dot{near}; "
-        f"environments: {allowed or 'none'}"
-    )
-
-
-#: a module, or ``cmd:`` or ``connect:``; the place below the class that names it; whether ours are always allowed
-Naming = tuple[str, Place, bool]
-
-
-def naming(name: str, params: Mapping[str, Any]) -> Iterator[Naming]:
-    """Yield the modules that a class and its ``params`` name, with places relative to the class's.
-
-    Params of a wrong form are skipped: the class reports them.
-    """
-    for module in named_modules(name):
-        yield module, ("name",), True
-        inside = _INSIDE.get(name.rpartition(":")[2]) if module.partition(".")[0] == OURS else None
-        if inside is not None:
-            for module_name, place, ours in inside(params):
-                yield module_name, ("params", *place), ours
-
-
-def _in_copies(params: Mapping[str, Any]) -> Iterator[Naming]:
-    inner_params = params.get("params")
-    if isinstance(params.get("name"), str):
-        yield from naming(params["name"], inner_params if isinstance(inner_params, Mapping) else {})
-
-
-def _in_gymnasium(params: Mapping[str, Any]) -> Iterator[Naming]:
-    module, colon, name = str(params.get("id")).rpartition(":")
-    if colon:
-        # a function is called with keywords of the document, so this package's are not exempt
-        yield module, ("id",), not name.isidentifier()
-
-
-def _in_described(params: Mapping[str, Any]) -> Iterator[Naming]:
-    yield from _module_of(params.get("build"), ("build",))
-    simulators = params.get("simulators")
-    for uid, simulator in simulators.items() if isinstance(simulators, Mapping) else ():
-        if isinstance(simulator, Mapping):
-            place = ("simulators", uid)
-            yield from _module_of(simulator.get("python"), (*place, "python"))
-            for key, word in (("cmd", COMMANDS), ("connect", CONNECTIONS)):
-                if simulator.get(key):
-                    yield word, (*place, key), False
-
-
-def _in_mosaik(params: Mapping[str, Any]) -> Iterator[Naming]:
-    module = params.get("module")
-    if isinstance(module, str):
-        yield module.partition(":")[0], ("module",), False
-    yield from _module_of(params.get("terminal_condition"), ("terminal_condition",))
-
-
-def _in_pettingzoo(params: Mapping[str, Any]) -> Iterator[Naming]:
-    yield from _module_of(params.get("id"), ("id",))
-
-
-def _module_of(name: Any, place: Place) -> Iterator[Naming]:
-    if isinstance(name, str) and ":" in name:
-        yield name.partition(":")[0], place, False
-
-
-#: classes of this package with further modules in their ``params``
-_INSIDE: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Naming]]] = {
-    "Copies": _in_copies,
-    "DescribedCoSimulation": _in_described,
-    "GymnasiumEnvironment": _in_gymnasium,
-    "MosaikEnvironment": _in_mosaik,
-    "PettingZooEnvironment": _in_pettingzoo,
-}
-
-
-def refusals(name: str, params: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
-    """Yield the forbidden modules that a class and its ``params`` name, with places relative to the class's.
-
-    Nothing is imported. See :func:`~palaestrai_mosaik.importing.only_modules`.
-    """
-    for module, place, ours in naming(name, params):
-        fault = refusal(module, ours=ours)
-        if fault is not None:
-            yield fault, place
 
 
 def modules_of(document: RunDocument) -> set[str]:
@@ -340,11 +96,6 @@ def modules_of(document: RunDocument) -> set[str]:
         if not (ours and module.partition(".")[0] == OURS)
     }
     return modules | ({COMMANDS} if _elsewhere(document) else set())
-
-
-def interpreter_refusal(fault: str) -> str:
-    """Build the message for a forbidden interpreter, because of ``fault``."""
-    return f"an interpreter is a program that is executed, and {fault}"
 
 
 def _elsewhere(document: RunDocument) -> set[Place]:
@@ -379,15 +130,15 @@ def check_classes(
     problems: dict[Problem, None] = {}
     checked: dict[tuple[str, int], list[tuple[str, Place]]] = {}
     remote = _elsewhere(document)
-    for topic, name, params, place in named_classes(document):
-        if place in remote:
+    for topic, name, params, path in named_classes(document):
+        if path in remote:
             continue
         key = (topic, id(params))  # an inherited spec is shared: check it once
         if key not in checked:
             faults = _faults(find, topic, name, params, bases.get(topic))
             checked[key] = [(message + _beside(document.source, message), tail) for message, tail in faults]
             for message, tail in checked[key]:
-                problems[document.problem(message, *place, *tail)] = None
+                problems[document.problem(message, *path, *tail)] = None
     return list(problems)
 
 
@@ -402,16 +153,24 @@ def hook_warnings(document: RunDocument, find: Callable[[str, str], type] = reso
     Returns:
         A warning for each such method.
     """
+    messages: dict[tuple[str, str], list[str]] = {}
     warnings: dict[Problem, None] = {}
     remote = _elsewhere(document)
-    for topic, name, _, place in named_classes(document):
-        try:
-            cls = None if place in remote else find(name, topic)
-        except NameResolutionError:
+    for topic, name, _, path in named_classes(document):
+        if path in remote:
             continue
-        for message in () if cls is None or inspect.isabstract(cls) else unused_methods(cls, name):
-            warnings[document.problem(message, *place, "name")] = None
+        if (topic, name) not in messages:
+            messages[topic, name] = list(_hook_messages(find, topic, name))
+        for message in messages[topic, name]:
+            warnings[document.problem(message, *path, "name")] = None
     return list(warnings)
+
+
+def _hook_messages(find: Callable[[str, str], type], topic: str, name: str) -> Iterator[str]:
+    with suppress(NameResolutionError):
+        cls = find(name, topic)
+        if not inspect.isabstract(cls):
+            yield from unused_methods(cls, name)
 
 
 def unused_methods(cls: type, name: str) -> Iterator[str]:
@@ -441,15 +200,15 @@ def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, A
     for index, phase in enumerate(document.phases):
         here: Place = ("phases", index)
         for number, environment in enumerate(phase.environments):
-            place = (*here, "environments", number)
-            yield "environment", environment.name, environment.params, place
-            yield from _optional(environment, ("reward", "state_transformer"), place)
+            path = (*here, "environments", number)
+            yield "environment", environment.name, environment.params, path
+            yield from _optional(environment, ("reward", "state_transformer"), path)
         for number, agent in enumerate(phase.agents):
-            place = (*here, "agents", number)
-            yield from _optional(agent, ("brain", "muscle", "objective"), place)
-            yield from _listed("filter", agent.filters, (*place, "filters"))
+            path = (*here, "agents", number)
+            yield from _optional(agent, ("brain", "muscle", "objective"), path)
+            yield from _listed("filter", agent.filters, (*path, "filters"))
             for body_number, body in enumerate(agent.bodies):
-                body_place = (*place, "bodies", body_number)
+                body_place = (*path, "bodies", body_number)
                 yield from _optional(body, ("muscle", "objective"), body_place)
                 yield from _listed("filter", body.filters, (*body_place, "filters"))
         yield from _listed("condition", phase.simulation.conditions, (*here, "simulation", "conditions"))
@@ -457,20 +216,20 @@ def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, A
 
 
 def _optional(
-    owner: Any, topics: tuple[str, ...], place: Place
+    owner: Any, topics: tuple[str, ...], path: Place
 ) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
     for topic in topics:
         spec: ClassSpec | None = getattr(owner, topic)
         if spec is not None and spec is not UNREAD:
-            yield topic, spec.name, spec.params, (*place, topic)
+            yield topic, spec.name, spec.params, (*path, topic)
 
 
 def _listed(
-    topic: str, specs: tuple[ClassSpec, ...], place: Place
+    topic: str, specs: tuple[ClassSpec, ...], path: Place
 ) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
     for number, spec in enumerate(specs):
         if spec is not UNREAD:
-            yield topic, spec.name, spec.params, (*place, number)
+            yield topic, spec.name, spec.params, (*path, number)
 
 
 def _faults(
@@ -520,17 +279,10 @@ def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str
         signature = inspect.signature(cls)
     except (TypeError, ValueError):  # some classes written in C have no signature
         return
-    accepted = signature.parameters.values()
-    keywords = [p.name for p in accepted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    if not any(p.kind is p.VAR_KEYWORD for p in accepted):
-        for key in params:
-            if key not in keywords:
-                allowed = ", ".join(keywords) or "none"
-                yield (
-                    f"{name!r} takes no parameter {key!r}{did_you_mean(key, keywords)}; allowed: {allowed}",
-                    ("params", key),
-                )
-    for parameter in accepted:
+    parameters = signature.parameters.values()
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        yield from _unknown_parameters(parameters, name, params)
+    for parameter in parameters:
         if parameter.name in params and _is_boolean(parameter) and _is_old_boolean(params[parameter.name]):
             value = params[parameter.name]
             meant = str(value.lower() in (*_TRUE, "true")).lower()
@@ -539,13 +291,100 @@ def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str
                 f"write {meant}",
                 ("params", parameter.name),
             )
-        if parameter.default is not parameter.empty or parameter.kind in (
-            parameter.VAR_KEYWORD,
-            parameter.VAR_POSITIONAL,
-        ):
+        optional = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if optional or parameter.default is not parameter.empty:
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             yield f"{name!r} takes {parameter.name!r} by position only; params are keywords", ("name",)
         elif parameter.name not in params:
             names = ", ".join(params) if params else show({})
             yield f"{name!r} needs the parameter {parameter.name!r}; found {names}", ("params",)
+
+
+def _unknown_parameters(
+    parameters: Iterable[inspect.Parameter], name: str, params: Mapping[str, Any]
+) -> Iterator[tuple[str, Place]]:
+    """Yield a problem for each of the ``params`` that the class ``name`` does not take."""
+    keywords = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for key in params:
+        if key not in keywords:
+            allowed = ", ".join(keywords) or "none"
+            near = did_you_mean(key, keywords)
+            yield f"{name!r} takes no parameter {key!r}{near}; allowed: {allowed}", ("params", key)
+
+
+#: packages with contracts; misspellings in their own classes are not the user's concern
+_FRAMEWORKS = ("palaestrai_mosaik", "palaestrai", "mosaik_api_v3", "mosaik_api")
+#: the least similarity (0 to 1) of a method's name and a hook's, without case and underscores
+_NEAR = 0.78
+
+
+def misspelt_hooks(cls: type) -> dict[str, str]:
+    """Find the methods of a class that nothing calls, and that have nearly the name of a hook.
+
+    A hook is a public method of the class's contract: the nearest base class from this package, from palaestrAI
+    or from mosaik. Hooks that the class overrides are not considered, nor are methods that another method of the
+    class refers to.
+
+    Args:
+        cls: the class; an adapter for a class of palaestrAI is replaced by that class.
+
+    Returns:
+        The name of the hook by the name of the method.
+    """
+    cls = getattr(cls, "wrapped_class", cls)
+    contract = next((base for base in cls.__mro__ if _is_framework(base)), None)
+    if contract is None:
+        return {}
+    users = [base for base in cls.__mro__ if issubclass(base, contract) and not _is_framework(base)]
+    methods = [name for base in users for name in _public_methods(base) if not hasattr(contract, name)]
+    if not methods:
+        return {}
+    overridden = set().union(*map(vars, users))
+    used = {name for base in users for value in vars(base).values() for name in _names_in(value)}
+    hooks = [name for name in _hooks(contract) if name not in overridden]
+    near = {name: nearest_hook(name, hooks) for name in methods if name not in used}
+    return {name: hook for name, hook in near.items() if hook}
+
+
+def _hooks(contract: type) -> list[str]:
+    """List the public methods of a contract."""
+    names = [name for name in dir(contract) if not name.startswith("_")]
+    return [name for name in names if _is_method(inspect.getattr_static(contract, name))]
+
+
+def _public_methods(cls: type) -> list[str]:
+    """List the public methods that the class itself defines."""
+    return [name for name, value in vars(cls).items() if _is_method(value) and not name.startswith("_")]
+
+
+def nearest_hook(name: str, hooks: Sequence[str]) -> str:
+    """Return the hook with a name most similar to ``name``; ``""`` if none is similar enough."""
+    similarity, hook = max(((_similarity(name, hook), hook) for hook in hooks), default=(0.0, ""))
+    return hook if similarity >= _NEAR else ""
+
+
+def _is_framework(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in _FRAMEWORKS
+
+
+def _is_method(value: Any) -> bool:
+    return isinstance(value, FunctionType | classmethod | staticmethod)
+
+
+def _similarity(name: str, hook: str) -> float:
+    a, b = (text.lower().replace("_", "") for text in (name, hook))
+    return SequenceMatcher(None, a, b).ratio()
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """Yield the names that the code of a method or property refers to."""
+    if isinstance(value, property):
+        functions = [value.fget, value.fset, value.fdel]
+    else:
+        functions = [getattr(value, "__func__", value)]
+    codes = [function.__code__ for function in functions if isinstance(function, FunctionType)]
+    while codes:
+        code = codes.pop()
+        yield from code.co_names
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]

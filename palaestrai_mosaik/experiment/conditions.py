@@ -14,11 +14,9 @@ from typing import Any, Literal
 from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.types.control import Mode
 
-from .classes import canonical_name
-from .fields import TEXT, integer, number, word
-from .located import Fault, Findings, Located, Section, show
+from .class_names import canonical_name, full_name
+from .fields import TEXT, Fault, Findings, Located, Section, integer, number, show, word
 from .model import PhaseSpec
-from .short_names import full_name
 from .vocabulary import AGENT_KEYED_CONDITION, EVALUATION_CONDITION
 
 #: the maximum number of evaluations in a rule
@@ -98,9 +96,9 @@ def read_rules(agents: Any) -> tuple[dict[str, AgentRules], list[Fault]]:
                 faults.append(((agent, name), f"unknown rule {name!r}{near}; allowed: success, plateau"))
             elif rule is not None:
                 wrong = list(_SECTIONS[name].faults(rule))
-                faults += [((agent, name, *place), message) for place, message in wrong]
+                faults += [((agent, name, *path), message) for path, message in wrong]
                 parsed[name] = None if wrong else _RULES[name](**rule)
-        if not parsed and not any(place[:1] == (agent,) for place, _ in faults):
+        if not parsed and not any(path[:1] == (agent,) for path, _ in faults):
             faults.append(((agent,), "an agent needs the rule 'success', the rule 'plateau', or both"))
         rules[agent] = AgentRules(**parsed)
     if not faults:
@@ -142,30 +140,28 @@ _SECTIONS = {
         },
     ),
 }
-
-
 _THRESHOLD = re.compile(r"(brain|phase)_avg[1-9][0-9]*")
 
 
-def check_agent_keys(found: Findings, conditions: Iterable[Located], agents: Collection[str]) -> None:
+def check_agent_keys(findings: Findings, conditions: Iterable[Located], agents: Collection[str]) -> None:
     """Check conditions with thresholds or rules by agent in their params: the agents and keys must exist."""
     listed = list(conditions)
     for params in _params(listed, AGENT_KEYED_CONDITION):
-        _check_agents(found, params, agents)
+        _check_agents(findings, params, agents)
         for agent in params.value:
-            _check_thresholds(found, params.child(agent))
+            _check_thresholds(findings, params.child(agent))
     for params in _params(listed, EVALUATION_CONDITION):
         if "agents" not in params.value:
             continue  # the check of the class's parameters reports it
         rules = params.child("agents")
         if isinstance(rules.value, dict):
-            _check_agents(found, rules, agents)
-        for place, message in read_rules(rules.value)[1]:
-            found.error((*rules.place, *place), message)
+            _check_agents(findings, rules, agents)
+        for path, message in read_rules(rules.value)[1]:
+            findings.error((*rules.place, *path), message)
 
 
 def check_phase_averages(
-    found: Findings, of_phases: Iterable[Iterable[Located]], of_run: Iterable[Located]
+    findings: Findings, of_phases: Iterable[Iterable[Located]], of_run: Iterable[Located]
 ) -> None:
     """Check that every ``phase_avgN`` is evaluated: those of ``simulation`` must also be in ``run_config``."""
     evaluated = set(_phase_averages(of_run))
@@ -175,10 +171,10 @@ def check_phase_averages(
         for agent, at in _phase_averages(phase_conditions).items()
         if agent not in evaluated
     }
-    for place, agent in unasked.items():
-        found.error(
-            place,
-            f"below 'simulation', {place[-1]} of agent {agent!r} is never asked; give it in a condition of run_config",
+    for path, agent in unasked.items():
+        findings.error(
+            path,
+            f"below 'simulation', {path[-1]} of agent {agent!r} is never asked; give it in a condition of run_config",
         )
 
 
@@ -193,33 +189,37 @@ def _phase_averages(conditions: Iterable[Located]) -> dict[str, Located]:
     return places
 
 
-def check_evaluations(found: Findings, conditions: Sequence[Located], phases: Sequence[PhaseSpec]) -> None:
+def check_evaluations(findings: Findings, conditions: Sequence[Located], phases: Sequence[PhaseSpec]) -> None:
     """Check that there are evaluations for the conditions of ``run_config`` that need them."""
     training = [phase for phase in phases if phase.mode is Mode.TRAIN]
     for params in _params(conditions, EVALUATION_CONDITION):
-        place = params.place[:-1]
+        path = params.place[:-1]
         if training and not any(phase.evaluate_every for phase in training):
-            found.error(
-                place,
+            findings.error(
+                path,
                 "the condition needs evaluations, and no phase has any: give evaluate_every (the number of "
                 "episodes between two of them) in the phase_config of a phase in train mode",
             )
             continue
-        rules = params.value.get("agents")
         for phase in training:
-            names = {agent.name for agent in phase.agents}
-            absent = [agent for agent in rules if agent not in names] if isinstance(rules, dict) else []
-            reason = f"it has no agent {absent[0]!r}" if absent else ""
-            if not phase.evaluate_every:
-                reason = "it has no evaluate_every"
+            reason = _why_never_met(params.value.get("agents"), phase)
             if reason:
-                found.warn(place, f"the condition's rules never end the phase {phase.name!r}: {reason}")
+                findings.warn(path, f"the condition's rules never end the phase {phase.name!r}: {reason}")
 
 
-def warn_of_evaluations(found: Findings, conditions: Iterable[Located]) -> None:
+def _why_never_met(rules: Any, phase: PhaseSpec) -> str:
+    """Explain why evaluations of a phase never meet these rules; "" if they may."""
+    if not phase.evaluate_every:
+        return "it has no evaluate_every"
+    names = {agent.name for agent in phase.agents}
+    absent = [agent for agent in rules if agent not in names] if isinstance(rules, dict) else []
+    return f"it has no agent {absent[0]!r}" if absent else ""
+
+
+def warn_of_evaluations(findings: Findings, conditions: Iterable[Located]) -> None:
     """Warn of conditions of ``simulation`` with rules that only ``run_config`` evaluates."""
     for params in _params(conditions, EVALUATION_CONDITION):
-        found.warn(
+        findings.warn(
             params.place[:-1],
             "here the condition ends an episode with its environment and does nothing else; "
             "its rules are asked where it stands in run_config",
@@ -237,24 +237,24 @@ def _params(conditions: Iterable[Located], name: str) -> Iterator[Located]:
                     break
 
 
-def _check_agents(found: Findings, at: Located, agents: Collection[str]) -> None:
+def _check_agents(findings: Findings, at: Located, agents: Collection[str]) -> None:
     # a phase without agents is reported elsewhere
     for agent in at.value if agents else ():
         if agent not in agents:
-            found.error(
+            findings.error(
                 (*at.place, agent),
                 f"there is no agent {agent!r}{did_you_mean(agent, agents)}; agents: {', '.join(agents)}",
             )
 
 
-def _check_thresholds(found: Findings, at: Located) -> None:
+def _check_thresholds(findings: Findings, at: Located) -> None:
     if not isinstance(at.value, dict):
-        found.error(at.place, f"an agent's thresholds must be a mapping, found {show(at.value)}")
+        findings.error(at.place, f"an agent's thresholds must be a mapping, found {show(at.value)}")
         return
     for key, value in at.value.items():
         if not isinstance(key, str) or not _THRESHOLD.fullmatch(key):
-            found.error(
+            findings.error(
                 (*at.place, key), f"unknown threshold {key!r}; allowed: brain_avgN and phase_avgN, N from 1"
             )
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            found.error((*at.place, key), f"{key} must be a number, found {show(value)}")
+            findings.error((*at.place, key), f"{key} must be a number, found {show(value)}")

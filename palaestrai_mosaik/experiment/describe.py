@@ -169,5 +169,5 @@ def _call(name: str, params: dict[str, Any]) -> str:
     return f"{name}({inner})"
 
 
-def _count(number: int, noun: str, one: str = "1 ") -> str:
-    return f"{one}{noun}" if number == 1 else f"{number} {noun}s"
+def _count(number: int, noun: str, singular: str = "1 ") -> str:
+    return f"{singular}{noun}" if number == 1 else f"{number} {noun}s"

@@ -1,20 +1,284 @@
-"""Kinds of fields: texts, numbers, words, classes, ids. Problems are reported, not raised."""
+"""Fields and sections of a document: what is allowed, how a value is read, and which problems it has.
+
+Problems are collected with the path and line of the value, not raised.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
+from palaestrai_mosaik.errors import NameResolutionError, Problem, did_you_mean
 from palaestrai_mosaik.importing import limit
+from palaestrai_mosaik.text import count, listed
 
-from .canonical import copy
-from .classes import name_fault, refusals, split_id
-from .located import Fault, Field, Findings, Located, Schema, Section, show, unquoted
-from .model import UNREAD, ClassSpec
-from .short_names import SHORT_NAMES, full_name, preset
+from .class_names import SHORT_NAMES, full_name, name_fault, preset, refusals
+from .model import UNREAD, ClassSpec, Place, join
+from .yaml_text import Lines, copy
+
+
+class Located(NamedTuple):
+    """A value and its place in the text."""
+
+    value: Any
+    place: Place
+
+    def child(self, key: Any) -> Located:
+        return Located(self.value[key], (*self.place, key))
+
+
+#: a problem of a value: the place below it, and the message after its name
+Fault = tuple[Place, str]
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """The allowed values of a key, for the check, for editors (JSON Schema) and for the reference.
+
+    ``faults`` yields all problems of a value, ``convert`` turns a sound one into the model's
+    value. If ``nullable``, null is the same as leaving the key out: the ``default`` holds.
+    ``title`` is the key's name in messages, if it differs from the key. ``reader`` reads a composite
+    value (such as a list of classes), and reports its problems by itself.
+    """
+
+    schema: Schema
+    faults: Callable[[Any], Iterator[Fault]] = lambda value: iter(())
+    convert: Callable[[Any], Any] = lambda value: value
+    nullable: bool = True
+    default: Any = None
+    title: str = ""
+    reader: Callable[[Findings, Located | None, str], Any] | None = None
+
+    def read(self, findings: Findings, at: Located | None, what: str) -> Any:
+        """Return the value at ``at``, called ``what`` in messages; the default if it is not sound."""
+        if self.reader is not None:
+            return self.reader(findings, at, what)
+        if at is None or (at.value is None and self.nullable):
+            return self.default
+        sound = True
+        for path, message in self.faults(at.value):
+            findings.error((*at.place, *path), f"{what} {message}")
+            sound = False
+        return self.convert(at.value) if sound else self.default
+
+    def called(self, title: str, **schema: Any) -> Field:
+        """Copy the field with another title, and additions to its schema."""
+        return replace(self, title=title, schema=self.schema | schema)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The allowed keys of a mapping in a document.
+
+    ``keys``: the fields by key; ``required``: the keys that must be there (after the cascade);
+    ``spellings``: other words for a key; ``ignored``: keys of palaestrAI that load, but
+    have no effect here, each with a remark.
+    """
+
+    title: str
+    keys: Mapping[str, Field]
+    required: tuple[str, ...] = ()
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All words that are accepted as keys."""
+        return (*self.keys, *self.spellings, *self.ignored)
+
+    def schema(self, required: tuple[str, ...] = ()) -> Schema:
+        """Build the JSON Schema of the mapping: its keys, their spellings, the keys without effect.
+
+        A required key with several spellings is not required, because any of them may be used.
+        """
+        words = {key: key_field.schema for key, key_field in self.keys.items()}
+        words |= {word: self.keys[key].schema for word, key in self.spellings.items()}
+        words |= {word: {"description": "of palaestrAI; no effect here"} for word in self.ignored}
+        schema: Schema = {"type": "object", "properties": words, "additionalProperties": False}
+        needed = [key for key in required if key not in self.spellings.values()]
+        return schema | {"required": needed} if needed else schema
+
+    def faults(self, value: Any) -> Iterator[Fault]:
+        """Yield the problems of a mapping that is not in a text and needs every key."""
+        if not isinstance(value, Mapping):
+            yield (), f"{self.title} must be a mapping, found {show(value)}"
+            return
+        for key, item in value.items():
+            if key in self.keys:
+                for path, message in self.keys[key].faults(item):
+                    yield (key, *path), f"{key} {message}"
+            else:
+                yield (key,), self.unknown(key)
+        for key in self.keys:
+            if key not in value:
+                yield (), self.lacks(key)
+
+    def unknown(self, word: Any) -> str:
+        """Build the message for an unknown word."""
+        near, allowed = did_you_mean(word, self.words), ", ".join(self.keys)
+        return f"unknown key {word!r} in {self.title}{near}; allowed: {allowed}"
+
+    def lacks(self, key: str) -> str:
+        """Build the message for a missing key."""
+        return f"{self.title} needs the key {key!r}, which is missing"
+
+    def values(self, findings: Findings, parts: Mapping[str, Located], owner: str = "") -> dict[str, Any]:
+        """Read the value of every key; messages put ``owner`` before the keys (``"load's "``)."""
+        return {
+            key: key_field.read(findings, parts.get(key), f"{owner}{key_field.title or key}")
+            for key, key_field in self.keys.items()
+        }
+
+
+#: the maximum number of problems of one kind (errors, warnings, notes) per document; the others are only counted
+MOST_PROBLEMS = 1_000
+
+
+class Findings:
+    """Collects the problems of a document, without duplicates."""
+
+    def __init__(self, source: str, lines: Lines):
+        self.source = source
+        self.lines = lines
+        #: whether the document names forbidden modules: then no other may be imported to look for more errors
+        self.refused = False
+        self._errors: dict[Problem, None] = {}
+        #: the places of all errors, and their parents
+        self._unsound: set[Place] = set()
+        self._warnings: dict[Problem, None] = {}
+        self._notes: dict[Problem, None] = {}
+        #: the number of errors without a message
+        self._more = 0
+
+    def error(self, path: Place, message: str, line: int | None = None) -> None:
+        if self.is_full:
+            self._more += 1
+        else:
+            self._errors[self._problem(path, message, line)] = None
+        self._unsound.update(path[:length] for length in range(len(path) + 1))
+
+    def warn(self, path: Place, message: str) -> None:
+        if len(self._warnings) < MOST_PROBLEMS:
+            self._warnings[self._problem(path, message, None)] = None
+
+    def note(self, path: Place, message: str) -> None:
+        """Add a note, which only ``check --verbose`` prints."""
+        if len(self._notes) < MOST_PROBLEMS:
+            self._notes[self._problem(path, message, None)] = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further errors are only counted, without their messages."""
+        return len(self._errors) >= MOST_PROBLEMS
+
+    def _problem(self, path: Place, message: str, line: int | None) -> Problem:
+        return Problem(message, join(path), self.source, line or self.lines.nearest(path))
+
+    @property
+    def count(self) -> int:
+        """The number of errors so far."""
+        return len(self._errors) + self._more
+
+    def is_sound(self, *places: Place) -> bool:
+        """Whether these places, and all inside of them, are without errors."""
+        return self._unsound.isdisjoint(places)
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """All errors in the order of the text; of more than :data:`MOST_PROBLEMS`, the first ones found."""
+        problems = _in_order(self._errors)
+        if self._more:
+            message = f"{count(self._more, 'more problem')}: the first {MOST_PROBLEMS:,} are listed here"
+            problems += (Problem(message, file=self.source),)
+        return problems
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """All warnings in the order of the text."""
+        return _in_order(self._warnings)
+
+    @property
+    def notes(self) -> tuple[Problem, ...]:
+        """All notes in the order of the text."""
+        return _in_order(self._notes)
+
+    def section(self, at: Located, section: Section) -> dict[str, Located] | None:
+        """Split a mapping into its parts by canonical key; ``None`` if it is not a mapping.
+
+        Unknown keys, keys in two spellings and keys without effect are reported.
+        """
+        if not isinstance(at.value, dict):
+            self.error(at.place, f"{section.title} must be a mapping, found {show(at.value)}")
+            return None
+        parts: dict[str, Located] = {}
+        for word, value in at.value.items():
+            key = section.spellings.get(word, word) if isinstance(word, str) else word
+            path = (*at.place, word)
+            if key in section.ignored:
+                self.warn(path, f"{word!r} has no effect here: {section.ignored[key]}")
+            elif key not in section.keys:
+                self.error(path, "" if self.is_full else section.unknown(word))
+            elif key in parts:
+                self.error(path, f"{word!r} and {parts[key].place[-1]!r} are the same key; keep one of them")
+            else:
+                parts[key] = Located(value, path)
+        return parts
+
+    def missing(self, path: Place, parts: Mapping[str, Located], section: Section) -> bool:
+        """Report the required keys of ``section`` that ``parts`` lacks; return whether there are any."""
+        absent = [key for key in section.required if key not in parts]
+        for key in absent:
+            self.error(path, section.lacks(key))
+        return bool(absent)
+
+
+def _in_order(problems: Mapping[Problem, None]) -> tuple[Problem, ...]:
+    return tuple(sorted(problems, key=lambda p: (p.line is None, p.line or 0)))
+
+
+def show_unquoted(value: Any) -> str:
+    """Describe a value in a file that a document names, without quoting text, which may be secret."""
+    return "a text" if isinstance(value, str) else show(value)
+
+
+def unquoted(value: Any, section: Section | None = None) -> str:
+    """Advise to quote a text that YAML reads as a mapping, such as ``{building: House}``; else ``""``.
+
+    A mapping with a key of ``section``, perhaps misspelt, is taken as a mapping.
+    """
+    if not isinstance(value, dict) or len(value) != 1:
+        return ""
+    key, inner = next(iter(value.items()))
+    if not isinstance(key, str) or not isinstance(inner, str | None):
+        return ""
+    if section is not None and (key in section.words or did_you_mean(key, section.words)):
+        return ""
+    if inner is None and ":" not in key:
+        return ""
+    return f'; if it is one text, put it in quotes: "{key if inner is None else f"{key}:{inner}"}"'
+
+
+def show(value: Any) -> str:
+    """Describe a value in a document in a few words."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list" if value else "an empty list"
+    if isinstance(value, bool):
+        return f"the boolean {str(value).lower()}"
+    text = repr(value)
+    if len(text) > 60:
+        text = text[:50] + "..." + text[-1]
+    kind = (
+        "the string " if isinstance(value, str) else "the number " if isinstance(value, (int, float)) else ""
+    )
+    return kind + text
 
 
 def ref(name: str) -> Schema:
@@ -132,24 +396,24 @@ def word(
 # --- classes ------------------------------------------------------------------------------
 
 
-def _parameters(found: Findings, at: Located | None, what: str = "params") -> dict[str, Any]:
+def _parameters(findings: Findings, at: Located | None, what: str = "params") -> dict[str, Any]:
     """Copy the ``params`` at ``at``; absent or null means none."""
     if at is None or at.value is None:
         return {}
     if not isinstance(at.value, dict):
-        found.error(at.place, f"{what} must be a mapping, found {show(at.value)}")
+        findings.error(at.place, f"{what} must be a mapping, found {show(at.value)}")
         return {}
     for key in at.value:
         if not isinstance(key, str):
-            found.error((*at.place, key), f"a parameter's name must be a string, found {show(key)}")
+            findings.error((*at.place, key), f"a parameter's name must be a string, found {show(key)}")
     return {str(key): copy(value) for key, value in at.value.items()}
 
 
-def _class_name(found: Findings, at: Located | None, what: str) -> str | None:
-    name: str | None = TEXT.read(found, at, "a class name")
+def _class_name(findings: Findings, at: Located | None, what: str) -> str | None:
+    name: str | None = TEXT.read(findings, at, "a class name")
     fault = name_fault(name) if name is not None else None
     if at is not None and fault is not None:
-        found.error(at.place, fault)
+        findings.error(at.place, fault)
         return None
     return name
 
@@ -157,7 +421,6 @@ def _class_name(found: Findings, at: Located | None, what: str) -> str | None:
 #: the name of a class, its form checked
 CLASS_NAME = Field(TEXT.schema, reader=_class_name)
 PARAMS = Field({"type": ["object", "null"]}, reader=_parameters)
-
 SPELLINGS = {"parameters": "params"}
 CLASS = Section(
     "a class",
@@ -168,7 +431,7 @@ CLASS = Section(
 )
 
 
-def class_spec(found: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
+def class_spec(findings: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
     """Read the class to load at ``at``: ``name`` and ``params``, or the name alone."""
     if at is None:
         return None
@@ -176,62 +439,62 @@ def class_spec(found: Findings, at: Located | None, what: str, topic: str) -> Cl
     if isinstance(at.value, str):
         parts = {"name": at}
     elif not isinstance(at.value, dict):
-        found.error(
+        findings.error(
             at.place, f"{what} must be a name, or a mapping with name and params, found {show(at.value)}"
         )
         return None
     elif advice := unquoted(at.value, CLASS):
-        found.error(
+        findings.error(
             at.place, f"{what} must be a name, or a mapping with name and params, found a mapping{advice}"
         )
         return None
     else:
-        parts = found.section(at, CLASS)
-    if parts is None or found.missing(at.place, parts, CLASS):
+        parts = findings.section(at, CLASS)
+    if parts is None or findings.missing(at.place, parts, CLASS):
         return None
-    values = CLASS.values(found, parts)
+    values = CLASS.values(findings, parts)
     if values["name"] is None:
         return None
-    name, params = with_full_name(found, parts, values["name"], values["params"], topic)
-    check_modules(found, parts, name, params)
+    name, params = with_full_name(findings, parts, values["name"], values["params"], topic)
+    check_modules(findings, parts, name, params)
     return ClassSpec(name, params)
 
 
 def with_full_name(
-    found: Findings, parts: Mapping[str, Located], name: str, params: dict[str, Any], topic: str
+    findings: Findings, parts: Mapping[str, Located], name: str, params: dict[str, Any], topic: str
 ) -> tuple[str, dict[str, Any]]:
     """Expand the short name of a class, read from ``parts``, into name and params."""
     defaults = preset(name, topic)
     for key in defaults.keys() & params.keys():
-        found.error(
+        findings.error(
             (*parts["params"].place, key), f"{key!r} is given by the name {name!r}; leave it out here"
         )
     return full_name(name, topic), {**defaults, **params}
 
 
 def check_modules(
-    found: Findings, parts: Mapping[str, Located], name: str, params: Mapping[str, Any]
+    findings: Findings, parts: Mapping[str, Located], name: str, params: Mapping[str, Any]
 ) -> None:
     """Report forbidden modules that a class and its ``params``, read from ``parts``, name."""
     if limit() is not None:
         for message, (key, *way) in refusals(name, params):
-            found.error((*parts[key].place, *way), message)
-            found.refused = True
+            findings.error((*parts[key].place, *way), message)
+            findings.refused = True
 
 
-def optional_class(found: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
+def optional_class(findings: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
     """Read the class to load at ``at``; absent or null means none."""
-    return None if at is None or at.value is None else class_spec(found, at, what, topic)
+    return None if at is None or at.value is None else class_spec(findings, at, what, topic)
 
 
-def class_list(found: Findings, at: Located | None, what: str, topic: str) -> tuple[ClassSpec, ...]:
+def class_list(findings: Findings, at: Located | None, what: str, topic: str) -> tuple[ClassSpec, ...]:
     """Read the classes listed at ``at`` (``what``, a plural); absent or null means none."""
     if at is None or at.value is None:
         return ()
     if not isinstance(at.value, list):
-        found.error(at.place, f"{what} must be a list, found {show(at.value)}")
+        findings.error(at.place, f"{what} must be a list, found {show(at.value)}")
         return ()
-    return tuple(class_spec(found, item, f"an entry of {what}", topic) or UNREAD for item in items_of(at))
+    return tuple(class_spec(findings, item, f"an entry of {what}", topic) or UNREAD for item in items_of(at))
 
 
 def one_class(topic: str) -> Field:
@@ -266,7 +529,7 @@ def class_schema(topic: str) -> Schema:
 
 
 def id_list(
-    found: Findings, at: Located | None, what: str, uids: Collection[str] | None = None
+    findings: Findings, at: Located | None, what: str, uids: Collection[str] | None = None
 ) -> tuple[str, ...]:
     """Read the sensor or actuator ids at ``at``, each below one of the environments ``uids``.
 
@@ -276,18 +539,18 @@ def id_list(
     if at is None:
         return ()
     if not isinstance(at.value, list):
-        found.error(at.place, f"{what} must be a list of ids, found {show(at.value)}")
+        findings.error(at.place, f"{what} must be a list of ids, found {show(at.value)}")
         return ()
     first: dict[str, int] = {}
     ids: list[str] = []
     for index, value in enumerate(at.value):
-        place = (*at.place, index)
-        sound = TEXT.read(found, Located(value, place), f"an id in {what}") is not None
+        path = (*at.place, index)
+        sound = TEXT.read(findings, Located(value, path), f"an id in {what}") is not None
         ids.append(value if sound else "")
         if not sound:
             continue
         if value in first:
-            found.error(place, f"{value!r} stands twice in {what}: first as entry {first[value]}")
+            findings.error(path, f"{value!r} stands twice in {what}: first as entry {first[value]}")
             continue
         first[value] = index
         if uids is None:
@@ -295,15 +558,13 @@ def id_list(
         try:
             split_id(value, uids)
         except NameResolutionError as error:
-            found.error(place, str(error))
+            findings.error(path, str(error))
     return tuple(ids)
 
 
 _IDS: Schema = {"type": "array", "items": TEXT.schema, "uniqueItems": True}
 #: null removes the inherited ids of an agent with bodies
 IDS = Field(maybe(_IDS), reader=partial(id_list, uids=None))
-
-
 # --- collections --------------------------------------------------------------------------
 
 
@@ -312,3 +573,38 @@ def items_of(at: Located | None) -> list[Located]:
     if at is None or not isinstance(at.value, list):
         return []
     return [at.child(index) for index in range(len(at.value))]
+
+
+def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
+    """Split a sensor's or actuator's full id into environment uid and local id.
+
+    The uid ends at a dot, and uids may contain dots themselves: the longest match wins.
+
+    Args:
+        full_id: the id, such as ``grid.bus-3.vm_pu``.
+        uids: the uids of the environments.
+
+    Returns:
+        The uid, and the local id.
+
+    Raises:
+        NameResolutionError: the id begins with none of ``uids``.
+    """
+    end = full_id.rfind(".")
+    while end > 0:
+        if full_id[:end] in uids and end + 1 < len(full_id):
+            return full_id[:end], full_id[end + 1 :]
+        end = full_id.rfind(".", 0, end)
+    allowed = listed([repr(uid) for uid in sorted(uids)], 5)
+    if full_id in uids:
+        raise NameResolutionError(
+            f"{full_id!r} is an environment; name one of its sensors or actuators: '{full_id}.<id>'"
+        )
+    near = ""
+    for head, _, tail in (full_id.rpartition("."), full_id.partition(".")):  # local ids may have dots, too
+        if not near and did_you_mean(head, uids):
+            near = did_you_mean(full_id, [f"{uid}.{tail}" for uid in uids])
+    raise NameResolutionError(
+        f"{full_id!r} must start with the uid of an environment of the phase and a dot{near}; "
+        f"environments: {allowed or 'none'}"
+    )

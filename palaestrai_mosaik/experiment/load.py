@@ -1,10 +1,14 @@
-"""Reading of run documents: from a file, from text, from plain data."""
+"""Reading of run documents, from a file, a text or plain data.
+
+The steps: read (:mod:`.yaml_text`), override (:mod:`.paths`), complete each phase (:mod:`.cascade`), build the model
+(:mod:`.build`), check across its parts (:mod:`.check`), hash (:mod:`.canonical`).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +16,15 @@ from palaestrai_mosaik import collector, files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.text import listed
 
-from .brain_sources import check_sources, warn_of_snapshots
+from .build import ModelBuilder, header, run_config_of
 from .canonical import canonical_document, digest, plain_data
-from .cascade import Definitions, cascade, is_sound
-from .check import ModelBuilder, header, run_config_of
-from .conditions import check_evaluations, check_phase_averages
-from .fields import items_of
-from .hints import hint, warn_of_no_effect, warn_of_other_environments, warn_of_slips
-from .located import Findings, Lines, Located, show, show_unquoted
+from .cascade import CascadedPhase, Definitions, cascade
+from .check import check_document, check_sources
+from .fields import Findings, Located, show, show_unquoted
 from .model import PartialDocument, RunDocument
-from .overrides import Overrides, overridden
-from .random_streams import RANDOM_STREAMS, shared_streams
+from .paths import Overrides, overridden
 from .vocabulary import TOP
-from .yaml_text import MAX_BYTES, decode, dumps, read
+from .yaml_text import MAX_BYTES, Lines, decode, dumps, read
 
 #: the maximum number of a folder's documents that a message names
 _DOCUMENTS = 8
@@ -37,7 +37,7 @@ def as_document(document: AnyDocument, overrides: Overrides | None = None) -> Ru
 
     Args:
         document: the path of a file, a mapping, or a run document.
-        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+        overrides: other values at some paths of the document (:func:`~.paths.overridden`).
 
     Returns:
         The run document.
@@ -64,7 +64,7 @@ def load(path: str | Path, overrides: Overrides | None = None) -> RunDocument:
 
     Args:
         path: the file (YAML, UTF-8).
-        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+        overrides: other values at some paths of the document (:func:`~.paths.overridden`).
 
     Returns:
         The run document.
@@ -108,7 +108,7 @@ def loads(
     Args:
         text: the document as YAML.
         source: the name of the text in messages.
-        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+        overrides: other values at some paths of the document (:func:`~.paths.overridden`).
         uid: the uid for a document without one, with a warning; ``None``: a missing uid is an error.
 
     Returns:
@@ -120,13 +120,13 @@ def loads(
     # a large document is millions of objects: the collector's passes over them would take a third of the time
     with collector.paused():
         reading = read(text, source)
-        found = Findings(source, reading.lines)
-        for place, message, line in reading.problems:
-            found.error(place, message, line)
+        findings = Findings(source, reading.lines)
+        for path, message, line in reading.problems:
+            findings.error(path, message, line)
         if overrides:
             value = overridden(reading.value, overrides, source)
-            return _document(value, found, dumps(value), default_uid=uid)
-        return _document(reading.value, found, text, default_uid=uid)
+            return _document(value, findings, dumps(value), default_uid=uid)
+        return _document(reading.value, findings, text, default_uid=uid)
 
 
 def from_mapping(
@@ -147,76 +147,80 @@ def from_mapping(
     Raises:
         DocumentError: the document is unsound; the error lists all problems.
     """
-    found = Findings(source, Lines())
-    plain = plain_data(data, found)
-    if found.errors:
-        raise DocumentError(found.errors)
-    return _document(plain, found, dumps(plain) if text is None else text, hashed)
+    findings = Findings(source, Lines())
+    plain = plain_data(data, findings)
+    if findings.errors:
+        raise DocumentError(findings.errors)
+    return _document(plain, findings, dumps(plain) if text is None else text, hashed)
 
 
 def _document(
-    data: Any, found: Findings, text: str, hashed: bool = True, default_uid: str | None = None
+    data: Any, findings: Findings, text: str, hashed: bool = True, default_uid: str | None = None
 ) -> RunDocument:
-    if not isinstance(data, dict):
-        found.error(
-            (),
-            f"a run document is a mapping (uid, seed, version, schedule, ...), found {show_unquoted(data)}",
-        )
-        raise DocumentError(found.errors)
-    root = Located(data, ())
-    parts = found.section(root, TOP) or {}
-    if default_uid and ("uid" not in parts or parts["uid"].value is None):
-        parts["uid"] = Located(default_uid, ("uid",))
-        found.warn(
-            ("uid",),
-            f"the document has no 'uid', which identifies its results: that of its file, {default_uid!r}, is taken",
-        )
-    found.missing((), parts, TOP)
-    uid, seed, version = header(found, parts)
-    experiment = TOP.keys["experiment_uid"].read(found, parts.get("experiment_uid"), "experiment_uid")
-    definitions = Definitions(found, parts.get("definitions"))
-    raw = cascade(found, parts["schedule"], definitions) if "schedule" in parts else []
-    builder = ModelBuilder(found)
-    shared = shared_streams(found, [(phase.name, phase.phase_config.get(RANDOM_STREAMS)) for phase in raw])
-    phases = tuple(builder.phase(index, phase, shared.get(phase.name)) for index, phase in enumerate(raw))
-    check_sources(found, uid, raw)
-    agents = raw[-1].agents if raw else ()
-    conditions = builder.run_conditions(run_config_of(found, parts, definitions), agents)
-    check_phase_averages(
-        found, [items_of(phase.simulation.get("conditions")) for phase in raw], builder.run_condition_items
-    )
-    if all(is_sound(found, phase, "agents", "phase_config") for phase in raw):
-        check_evaluations(found, builder.run_condition_items, phases)
-    warn_of_no_effect(found, raw, phases)
-    warn_of_other_environments(found, raw, phases)
-    warn_of_slips(found, seed, parts, raw)
-    make = partial(
-        RunDocument,
+    """Cascade, build and check the document with these ``data``."""
+    parts = _top(data, findings, default_uid)
+    uid, seed, version = header(findings, parts)
+    experiment = TOP.keys["experiment_uid"].read(findings, parts.get("experiment_uid"), "experiment_uid")
+    definitions = Definitions(findings, parts.get("definitions"))
+    schedule = cascade(findings, parts["schedule"], definitions) if "schedule" in parts else []
+    builder = ModelBuilder(findings)
+    phases = builder.phases(schedule)
+    check_sources(findings, uid, schedule)
+    agents = schedule[-1].agents if schedule else ()
+    document = RunDocument(
         uid=uid,
         seed=seed,
         version=version,
         phases=phases,
-        conditions=conditions,
-        source=found.source,
+        conditions=builder.run_conditions(run_config_of(findings, parts, definitions), agents),
+        canonical={},
+        hash="",
+        source=findings.source,
         text=text,
         experiment_uid=experiment,
-        lines=found.lines,
+        lines=findings.lines,
         origins=builder.origins,
     )
-    if found.errors:
-        whole = tuple(
-            len(phase.environments) == len(entry.environments) and "environments" not in entry.faulty
-            for phase, entry in zip(phases, raw, strict=True)
-        )
-        document = make(canonical={}, hash="", warnings=found.warnings)
-        readable = bool(phases) and not found.refused
-        raise DocumentError(found.errors, PartialDocument(document, whole) if readable else None)
-    hint(found, raw)
-    warn_of_snapshots(found, uid, raw)
-    canonical = canonical_document(uid, seed, version, phases, conditions)
-    return make(
+    check_document(findings, document, schedule, builder.run_condition_items)
+    if findings.count:
+        raise _unsound(findings, document, schedule)
+    canonical = canonical_document(document)
+    return replace(
+        document,
         canonical=canonical,
         hash=digest(canonical) if hashed else "",
-        warnings=found.warnings,
-        notes=found.notes,
+        warnings=findings.warnings,
+        notes=findings.notes,
+    )
+
+
+def _top(data: Any, findings: Findings, default_uid: str | None) -> dict[str, Located]:
+    """Split a document into its parts by key. Raises :class:`DocumentError` if it is no mapping."""
+    if not isinstance(data, dict):
+        message = (
+            f"a run document is a mapping (uid, seed, version, schedule, ...), found {show_unquoted(data)}"
+        )
+        findings.error((), message)
+        raise DocumentError(findings.errors)
+    parts = findings.section(Located(data, ()), TOP) or {}
+    if default_uid and ("uid" not in parts or parts["uid"].value is None):
+        parts["uid"] = Located(default_uid, ("uid",))
+        findings.warn(
+            ("uid",),
+            f"the document has no 'uid', which identifies its results: that of its file, {default_uid!r}, is taken",
+        )
+    findings.missing((), parts, TOP)
+    return parts
+
+
+def _unsound(findings: Findings, document: RunDocument, schedule: Sequence[CascadedPhase]) -> DocumentError:
+    """Build the error for an unsound document, with its readable parts."""
+    if not document.phases or findings.refused:
+        return DocumentError(findings.errors)
+    whole = tuple(
+        len(phase.environments) == len(entry.environments) and "environments" not in entry.faulty
+        for phase, entry in zip(document.phases, schedule, strict=True)
+    )
+    return DocumentError(
+        findings.errors, PartialDocument(replace(document, warnings=findings.warnings), whole)
     )

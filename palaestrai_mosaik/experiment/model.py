@@ -23,12 +23,10 @@ DEFAULT_SYNC_EVERY = 32
 BODY_NUMBER = "{body}"
 #: the maximum number of bodies of an agent, and the maximum of ``first``
 MAX_BODIES = 1_000_000
-
 Controller = Literal["vanilla", "taking_turns"]
 Bridge = Literal["agents", "per_agent"]
 Scheduler = Literal["direct", "mosaik"]
 Values = Literal["count", "strict"]
-
 #: A path into a document or a model: keys and indices from the top.
 Place = tuple[Any, ...]
 
@@ -247,18 +245,18 @@ class RunDocument:
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     origins: Mapping[Place, Place] = field(default_factory=dict, repr=False, compare=False)
 
-    def problem(self, message: str, *place: str | int) -> Problem:
-        """Build a problem at ``place`` of this model, with the path and line in the text.
+    def problem(self, message: str, *path: str | int) -> Problem:
+        """Build a problem at ``path`` of this model, with the path and line in the text.
 
-        ``place`` is a path in this model: ``problem("...", "phases", 0, "agents", 1,
+        ``path`` is a path in this model: ``problem("...", "phases", 0, "agents", 1,
         "sensors", 2)``. Path and line refer to the text, even if the cascade or
         a definition brought the value there.
         """
-        written: Place = tuple(place)
-        for length in range(len(place), 0, -1):
-            origin = self.origins.get(tuple(place[:length]))
+        written: Place = tuple(path)
+        for length in range(len(path), 0, -1):
+            origin = self.origins.get(tuple(path[:length]))
             if origin is not None:
-                written = origin + tuple(place[length:])
+                written = origin + tuple(path[length:])
                 break
         line = None
         for length in range(len(written), 0, -1):
@@ -280,6 +278,6 @@ class PartialDocument:
     whole: tuple[bool, ...]
 
 
-def join(place: Place) -> str:
-    """Format ``place`` for messages: ``schedule.0.phase_0``."""
-    return ".".join(str(part) for part in place)
+def join(path: Place) -> str:
+    """Format ``path`` for messages: ``schedule.0.phase_0``."""
+    return ".".join(str(part) for part in path)

@@ -1,4 +1,4 @@
-"""Paths into a run document: ``schedule.phase_0.agents.defender.muscle.params.gain``.
+"""Paths into a run document, and other values there: ``schedule.phase_0.agents.defender.muscle.params.gain``.
 
 Each part selects a key of a mapping, or an item of a list by its ``uid`` or ``name`` (its own, or
 that of its ``environment``), or the value below the only key of an item (a
@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
-from .located import show
-from .short_names import uid_of
+from .class_names import default_uid
+from .fields import show
+from .vocabulary import PHASE, TOP
+from .yaml_text import read
 
 #: Keys and indices of plain data, from the top.
 Keys = tuple[Any, ...]
@@ -227,3 +229,209 @@ def _changed(node: Any, tree: dict[Any, Any]) -> Any:
             inner = {"name": inner}
         copy[key] = _changed({} if inner is None else inner, change)
     return copy
+
+
+def uid_of(environment: object) -> str | None:
+    """Return the uid of an environment as written (a name or a mapping); ``None`` if it has none."""
+    if isinstance(environment, str):
+        return default_uid(environment)
+    if not isinstance(environment, dict):
+        return None
+    uid, name = environment.get("uid"), environment.get("name")
+    if uid is not None:
+        return str(uid)
+    return default_uid(name) if isinstance(name, str) else None
+
+
+#: keys with classes, of entries of ``environments``, agents, bodies, ``simulation`` and ``run_config``
+_ONE_CLASS = ("environment", "reward", "state_transformer", "brain", "muscle", "objective", "condition")
+_CLASSES = ("filters", "conditions")
+
+
+def with_mappings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Expand every class of a run document to a mapping with name and params, so that paths can enter it.
+
+    The first phase gets its ``simulation`` written out. Faulty parts stay unchanged.
+    """
+    whole = dict(document)
+    defined = document.get("definitions")
+    if isinstance(defined, dict):
+        whole["definitions"] = {topic: _each(part, _entry) for topic, part in defined.items()}
+    names = {topic: set(part) for topic, part in (defined or {}).items() if isinstance(part, dict)}
+    schedule = document.get("schedule")
+    if isinstance(schedule, list):
+        whole["schedule"] = [_each(phase, lambda item: _phase(item, names)) for phase in schedule]
+    elif isinstance(schedule, dict):
+        whole["schedule"] = _each(schedule, lambda item: _phase(item, names))
+    first = next(_bodies(whole.get("schedule")), None)
+    if first is not None and "simulation" not in names:
+        simulation = first.get("simulation")
+        if simulation is None:
+            first["simulation"] = {"name": "vanilla", "conditions": [_class("environment")]}
+        elif isinstance(simulation, dict):
+            first["simulation"] = {"name": "vanilla", **simulation}
+    if "run_config" in document:
+        whole["run_config"] = _entry(document["run_config"])
+    return whole
+
+
+def _bodies(schedule: Any) -> Iterator[dict[str, Any]]:
+    """Yield the phases of a schedule that are mappings."""
+    for phases in schedule if isinstance(schedule, list) else [schedule]:
+        for phase in phases.values() if isinstance(phases, dict) else ():
+            if isinstance(phase, dict):
+                yield phase
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    return {key: change(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _phase(phase: Any, names: Mapping[str, set[Any]]) -> Any:
+    if not isinstance(phase, dict):
+        return phase
+    whole = dict(phase)
+    for topic in ("environments", "agents"):
+        if isinstance(phase.get(topic), list):
+            whole[topic] = [_entry(entry) for entry in phase[topic]]
+    if isinstance(phase.get("environments"), list):
+        defined = names.get("environments", set())
+        whole["environments"] = [
+            {"environment": _class(entry)} if isinstance(entry, str) and entry not in defined else entry
+            for entry in whole["environments"]
+        ]
+    simulation = phase.get("simulation")
+    if isinstance(simulation, str) and simulation not in names.get("simulation", set()):
+        whole["simulation"] = {"name": simulation}
+    elif simulation is not None:
+        whole["simulation"] = _entry(simulation)
+    return whole
+
+
+def _entry(entry: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    whole = dict(entry)
+    for key in _ONE_CLASS:
+        if isinstance(entry.get(key), str):
+            whole[key] = _class(entry[key])
+    for key in _CLASSES:
+        if isinstance(entry.get(key), list):
+            whole[key] = [_class(item) if isinstance(item, str) else item for item in entry[key]]
+    if isinstance(entry.get("bodies"), list):
+        # the environment of a body is a uid
+        bodies = [(item, _entry(item)) for item in entry["bodies"]]
+        whole["bodies"] = [
+            {**new, "environment": old["environment"]}
+            if isinstance(old, dict) and "environment" in old
+            else new
+            for old, new in bodies
+        ]
+    return whole
+
+
+def _class(name: str) -> dict[str, Any]:
+    return {"name": name, "params": {}}
+
+
+#: path -> value
+Overrides = Mapping[str, Any]
+
+
+def parse(settings: Iterable[str]) -> dict[str, Any]:
+    """Parse ``settings`` (``PATH=VALUE``, the value in YAML).
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` if a setting cannot be read, or a path is set twice.
+    """
+    overrides: dict[str, Any] = {}
+    problems = []
+    for text in settings:
+        path, equals, value = text.partition("=")
+        path = path.strip()
+        if not equals or not path:
+            problems.append(
+                Problem(f"--set {text}: write PATH=VALUE, such as schedule.train.phase_config.episodes=3")
+            )
+        elif path in overrides:
+            problems.append(Problem(f"--set {text}: {path!r} is set twice"))
+        else:
+            try:
+                reading = read(value, f"--set {text}") if value.strip() else None
+            except DocumentError as error:
+                problems += error.problems
+                continue
+            overrides[path] = None if reading is None else reading.value
+            if reading is not None:
+                problems += [Problem(f"--set {text}: {message}") for _, message, _ in reading.problems]
+    if problems:
+        raise DocumentError(problems)
+    return overrides
+
+
+def overridden(data: Any, overrides: Overrides, source: str) -> Any:
+    """Return the run document ``data`` with other values at some paths; ``data`` is not written to.
+
+    Args:
+        data: the run document as plain data.
+        overrides: values by path. A path begins with a key of the document
+            (``schedule.train.phase_config.episodes``, ``seed``), or with a key of a phase
+            (``agents.defender.muscle.params.gain``), which sets the value in every phase that has this path. Its
+            last key may be new; in paths of phases, it is then set in the first phase that has the other keys.
+        source: the name of the document in messages.
+
+    Raises:
+        DocumentError: a path does not exist.
+    """
+    if not overrides or not isinstance(data, dict):
+        return data
+    whole = with_mappings(data)
+    changes, problems = Changes(), []
+    for text, value in overrides.items():
+        try:
+            places = _places(Path.parse(text), whole)
+        except DocumentError as error:
+            problems += [
+                Problem(f"--set {text}: {problem.message}", file=source) for problem in error.problems
+            ]
+            continue
+        for keys in places:
+            changes.set(keys, value)
+    if problems:
+        raise DocumentError(problems)
+    return changes.applied(whole)
+
+
+def _places(path: Path, document: Mapping[str, Any]) -> list[Keys]:
+    """Resolve ``path``. Raises :class:`DocumentError`."""
+    first = path.parts[0]
+    if first not in PHASE.keys or first in document:
+        target = path.find(document, create=first in TOP.keys)
+        if target.fault is not None:
+            raise DocumentError([Problem(f"it leads nowhere: {target.fault}")])
+        return [target.keys]
+    places, faults = [], []
+    for create in (False, True):
+        for keys, phase in _phases(document):
+            target = path.find(phase, create)
+            if target.fault is None:
+                places.append((*keys, *target.keys))
+                if create:
+                    break
+            else:
+                faults.append((len(target.keys), target.fault))
+        if places:
+            return places
+    # report the phase with the longest match
+    fault = max(faults, default=(0, "there is no phase"), key=lambda entry: entry[0])[1]
+    raise DocumentError([Problem(f"it leads nowhere in any phase: {fault}")])
+
+
+def _phases(document: Mapping[str, Any]) -> Iterable[tuple[Keys, Any]]:
+    schedule = document.get("schedule")
+    if isinstance(schedule, dict):
+        for name, phase in schedule.items():
+            yield ("schedule", name), phase
+    for index, item in enumerate(schedule if isinstance(schedule, list) else ()):
+        if isinstance(item, dict):
+            for name, phase in item.items():
+                yield ("schedule", index, name), phase

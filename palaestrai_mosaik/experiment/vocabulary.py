@@ -1,4 +1,8 @@
-"""The keys of a run document, their spellings and allowed values: one table for checks, schema and hash."""
+"""The keys of a run document, their spellings and allowed values: one table for checks, hash and JSON Schema.
+
+The schema sees one phase at a time and no cascade, so it is more lenient than loading: it
+requires the keys that every entry needs, and knows every key, spelling and allowed word.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from .class_names import TOPICS
 from .fields import (
-    CLASS,
     CLASS_NAME,
     FLAG,
     IDS,
@@ -16,25 +20,29 @@ from .fields import (
     SECONDS,
     SPELLINGS,
     TEXT,
+    Fault,
+    Field,
+    Findings,
+    Located,
+    Schema,
+    Section,
     class_items,
     class_name_schema,
+    class_schema,
     integer,
     maybe,
     maybe_class,
     one_class,
     ref,
+    show,
     word,
 )
-from .located import Fault, Field, Findings, Located, Section, show
 from .model import DEFAULT_SYNC_EVERY, MAX_BODIES, Bridge, Controller, FrameSpec, Scheduler, Values
-
-__all__ = ["CLASS"]
 
 MODES: Mapping[str, str] = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 BRIDGES: tuple[Bridge, ...] = ("agents", "per_agent")
 SCHEDULERS: tuple[Scheduler, ...] = ("direct", "mosaik")
 VALUES: tuple[Values, ...] = ("count", "strict")
-
 _VANILLA = ("Vanilla", "VanillaSimController", "VanillaSimulationController")
 _TAKING_TURNS = ("TakingTurns", "TakingTurnsSimController", "TakingTurnsSimulationController")
 
@@ -55,8 +63,7 @@ def _controllers() -> dict[str, Controller]:
 
 #: Every accepted name of a simulation controller.
 CONTROLLERS: Mapping[str, Controller] = _controllers()
-
-#: Conditions with agents in their params (by canonical name, see ``classes.canonical_name``): one
+#: Conditions with agents in their params (by canonical name, see ``class_names.canonical_name``): one
 #: with thresholds by agent, and one with rules by agent below ``agents``.
 AGENT_KEYED_CONDITION = "palaestrai_mosaik.simulation.conditions:AgentObjectiveTerminationCondition"
 EVALUATION_CONDITION = "palaestrai_mosaik.simulation.evaluation:AgentEvaluationObjectiveTerminationCondition"
@@ -80,7 +87,6 @@ _MODE = word(MODES, case=False)
 #: the index of a phase, or its name
 _PHASE = Field({"anyOf": [integer(0, nullable=False).schema, TEXT.schema, {"type": "null"}]}, _phase_faults)
 _SOURCE = {"agent_name": "agent", "experiment_id": "experiment_run"}
-
 ENVIRONMENT = Section(
     "an environment",
     {
@@ -123,19 +129,19 @@ FRAMES = Section(
 )
 
 
-def _frames(found: Findings, at: Located | None, what: str) -> FrameSpec | None:
+def _frames(findings: Findings, at: Located | None, what: str) -> FrameSpec | None:
     """Read which frames are stored: true, or a mapping; absent, null or false means none."""
     if at is None or at.value is None or at.value is False:
         return None
     if at.value is True:
         return FrameSpec()
     if not isinstance(at.value, dict):
-        found.error(at.place, f"{what} must be true, false or a mapping, found {show(at.value)}")
+        findings.error(at.place, f"{what} must be true, false or a mapping, found {show(at.value)}")
         return None
-    parts = found.section(at, FRAMES) or {}
+    parts = findings.section(at, FRAMES) or {}
     if "every" in parts and "episodes" in parts:
-        found.error(parts["episodes"].place, "frames takes 'every' or 'episodes', not both")
-    return FrameSpec(**FRAMES.values(found, parts, "frames' "))
+        findings.error(parts["episodes"].place, "frames takes 'every' or 'episodes', not both")
+    return FrameSpec(**FRAMES.values(findings, parts, "frames' "))
 
 
 ENVIRONMENT_ENTRY = Section(
@@ -293,3 +299,25 @@ TOP = Section(
     },
     required=("uid", "seed", "schedule"),
 )
+#: keys that an entry takes from the agent if it leaves them out
+COMMON = ("muscle", "objective", "sensors", "actuators", "filters")
+
+
+def json_schema() -> Schema:
+    """Build the JSON Schema (draft 2020-12) of run documents as plain data."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "palaestrai_mosaik experiment-run document",
+        **TOP.schema(TOP.required),
+        "$defs": {
+            **{topic: class_schema(topic) for topic in TOPICS if topic != "environment"},
+            "environment_entry": ENVIRONMENT_ENTRY.schema(ENVIRONMENT_ENTRY.required),
+            "agent": AGENT.schema(("name",)),
+            "body": BODY.schema(),
+            "simulation": SIMULATION.schema(),
+            "phase_config": PHASE_CONFIG.schema(),
+            "run_config": RUN_CONFIG.schema()
+            | {"oneOf": [{"required": ["condition"]}, {"required": ["conditions"]}]},
+            "phase": PHASE.schema(),
+        },
+    }

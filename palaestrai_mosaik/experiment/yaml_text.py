@@ -5,34 +5,135 @@ plain data itself: nothing is imported or called, deep nesting cannot exhaust th
 and an alias shares its value, so a "billion laughs" is counted, not expanded. Scalars
 follow the core schema of YAML 1.2 (``1e-5`` is a number, ``on`` and dates are strings), plus
 further numbers of palaestrAI's documents (``1_000``, ``0b11``).
+Columns of problems are computed afterwards, so that reading a document stays fast.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
-from .located import Lines
 from .model import Place, join
+
+# The line tree: a leaf is its line; a collection is (line, children), with the children in a
+# dict or a list of such nodes. Aliases share their children, so the tree is as small as
+# the text, even if it would expand to much more.
+Tree = Any
+
+
+class Lines(Mapping[str, int]):
+    """The lines of all paths of a text, ``schedule.0.phase_0`` -> 12.
+
+    A view of the tree: an entry is found by walking, so nothing is expanded in advance.
+    Keys that contain dots are found, too.
+    """
+
+    def __init__(self, tree: Tree = None):
+        self._tree = tree
+
+    def nearest(self, path: Place) -> int | None:
+        """Return the line of ``path``, or of its innermost parent with a line."""
+        node = self._tree
+        for part in path:
+            try:
+                node = node[1][part]
+            except (TypeError, KeyError, IndexError):
+                break
+        return _line(node)
+
+    def __getitem__(self, path: str) -> int:
+        node = self._find(self._tree, path) if self._tree is not None else None
+        if node is None:
+            raise KeyError(path)
+        return _line(node) or 0
+
+    def _find(self, node: Tree, path: str) -> Tree:
+        if not path:
+            return node
+        if not isinstance(node, tuple):
+            return None
+        pieces = path.split(".")
+        for taken in range(1, len(pieces) + 1):
+            child = _child(node[1], ".".join(pieces[:taken]))
+            if child is not None:
+                result = self._find(child, ".".join(pieces[taken:]))
+                if result is not None:
+                    return result
+        return None
+
+    def __iter__(self) -> Iterator[str]:
+        return self._walk(self._tree, ())
+
+    def _walk(self, node: Tree, path: Place) -> Iterator[str]:
+        if isinstance(node, tuple):
+            entries = node[1].items() if isinstance(node[1], dict) else enumerate(node[1])
+            for key, child in entries:
+                yield join((*path, key))
+                yield from self._walk(child, (*path, key))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _line(node: Tree) -> int | None:
+    line: int | None = node[0] if isinstance(node, tuple) else node
+    return line
+
+
+def _child(children: Any, name: str) -> Tree:
+    if isinstance(children, list):
+        return children[int(name)] if name.isdecimal() and int(name) < len(children) else None
+    if name in children:
+        return children[name]
+    return next((child for key, child in children.items() if str(key) == name), None)
+
+
+#: plain scalar types; checked first, because most nodes of a document have them
+SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+def copy(value: Any) -> Any:
+    """Copy plain data deeply, so that nothing is shared."""
+    if isinstance(value, dict):
+        return {key: item if type(item) in SCALARS else copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [item if type(item) in SCALARS else copy(item) for item in value]
+    return value
+
+
+def size_of(value: Any, sizes: dict[int, int]) -> int:
+    """Count the nodes of plain data, with aliases expanded; each object is visited once.
+
+    ``sizes`` caches the sizes of collections, by ``id``.
+    """
+    if not isinstance(value, (dict, list)):
+        return 1
+    size = sizes.get(id(value), 0)
+    if not size:
+        items = value.values() if isinstance(value, dict) else value
+        size = sizes[id(value)] = 1 + sum(size_of(item, sizes) for item in items)
+    return size
+
 
 #: the parser of libyaml, if it is available
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
 #: The maximum depth of nested collections; run documents need about ten.
 MAX_DEPTH = 100
 #: The maximum number of nodes that aliases and the cascade may add to the written ones.
 MAX_EXTRA_NODES = 1_000_000
 #: Larger files are refused before they are read.
 MAX_BYTES = 64 * 2**20
-
 _TAG = "tag:yaml.org,2002:"
 #: Includes numbers that are text in YAML 1.2, but numbers for palaestrAI's reader (and YAML 1.1): digits with "_"
 #: among them, "0b11", and a sign before a prefix.
@@ -56,7 +157,7 @@ _TOO_DEEP = f"more than {MAX_DEPTH} collections inside one another; refused"
 class Reading:
     """The content of a text: plain ``value`` (aliases shared) and its ``lines``.
 
-    ``problems`` are (place, message, line) of problems on the level of YAML.
+    ``problems`` are (path, message, line) of problems on the level of YAML.
     """
 
     value: Any
@@ -153,16 +254,16 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Prob
     lines = text.splitlines()
     written = lines[index] if index < len(lines) else ""
     indentation = written[: len(written) - len(written.lstrip())]
+    problem, context = error.problem or "", error.context or ""
     if "\t" in indentation:
         message = "a tab stands in the indentation; YAML allows spaces only"
-    elif "nesting depth" in (error.problem or ""):
+    elif "nesting depth" in problem:
         # newer releases of libyaml refuse it themselves, while they read ahead
         message = _TOO_DEEP
+    elif mark is None:
+        message = _invalid(problem, context)
     elif (
-        (error.problem or "").startswith("did not find expected")
-        and "block" in (error.context or "")
-        and mark is not None
-        and mark.column == len(indentation)
+        problem.startswith("did not find expected") and "block" in context and mark.column == len(indentation)
     ):
         before = next((candidate for candidate in reversed(lines[:index]) if candidate.strip()), "")
         message = (
@@ -170,10 +271,14 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Prob
             f"{len(before) - len(before.lstrip()) + 1}; lines that belong together begin in the same column"
         )
     else:
-        message = "not valid YAML: " + " ".join(part for part in (error.problem, error.context) if part)
-        if mark is not None and written[mark.column : mark.column + 1] in ("@", "`", "%"):
+        message = _invalid(problem, context)
+        if written[mark.column : mark.column + 1] in ("@", "`", "%"):
             message += "; put the text in quotes"
     return Problem(message, "", source, index + 1)
+
+
+def _invalid(problem: str, context: str) -> str:
+    return "not valid YAML: " + " ".join(filter(None, (problem, context)))
 
 
 class _Refused(Exception):
@@ -426,3 +531,96 @@ def dumps(data: Any) -> str:
     except UnicodeEncodeError as error:
         message = f"{error.object!r} cannot be written to a file: it has half of a character, {error.object[error.start]!r}"
         raise DocumentError([Problem(message)]) from None
+
+
+def columns_of(problems: Sequence[Problem], texts: Mapping[str, str] | None = None) -> list[int | None]:
+    """Find the column of each problem in its file.
+
+    It is the column of the key or the entry at the problem's path, or of its innermost parent on that line.
+
+    Args:
+        problems: problems of documents.
+        texts: the texts of documents that are not in files, by their names in problems.
+
+    Returns:
+        The columns, from 1; ``None`` for a problem without a line, or in a file that cannot be read.
+    """
+    named_texts = texts or {}
+    lines: dict[str, set[int]] = defaultdict(set)
+    for problem in problems:
+        if problem.file and problem.line is not None:
+            lines[problem.file].add(problem.line)
+    starts = {file: _starts(file, named_texts.get(file), numbers) for file, numbers in lines.items()}
+    return [
+        None
+        if problem.line is None
+        else _nearest(problem.path, starts.get(problem.file, {}).get(problem.line, ()))
+        for problem in problems
+    ]
+
+
+def _nearest(path: str, starts: Iterable[tuple[str, int]]) -> int | None:
+    """Return the column of ``path``, or of its innermost parent, among the ``starts`` on its line."""
+    columns = dict(starts)
+    around = [start for start in columns if start == path or path.startswith(f"{start}.") or not start]
+    return columns[max(around, key=len)] if around else min(columns.values(), default=None)
+
+
+def _starts(file: str, text: str | None, lines: set[int]) -> dict[int, list[tuple[str, int]]]:
+    """Find the paths that begin on these lines of a file, with their columns."""
+    starts: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    try:
+        if text is None:
+            text = decode(files.read_given(Path(file), follow=True), file)
+    except (OSError, DocumentError):
+        return starts
+    for number, written in enumerate(text.split("\n"), 1):
+        if number in lines:
+            # the fallback: the start of the line itself
+            starts[number].append(("", len(written) - len(written.lstrip()) + 1))
+    try:
+        for path, mark in _places(text):
+            if mark.line + 1 in lines:
+                starts[mark.line + 1].append((join(path), mark.column + 1))
+    except yaml.MarkedYAMLError as error:
+        wrong = error.problem_mark or error.context_mark
+        if wrong is not None and wrong.line + 1 in lines:
+            starts[wrong.line + 1].append(("", wrong.column + 1))
+    except yaml.YAMLError:
+        # a forbidden character: its line is known
+        pass
+    return starts
+
+
+def _places(text: str) -> Iterable[tuple[Place, Any]]:
+    """Yield the places and starts of all keys and entries. Aliases are not followed."""
+    # each open collection's next index or key; None in a mapping that waits for a key
+    stack: list[int | str | None] = []
+    loader = Loader(text)
+    while loader.check_event():
+        event = loader.get_event()
+        if isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+            _advance(stack)
+        elif isinstance(event, yaml.NodeEvent):
+            if stack and stack[-1] is None:
+                # a key that is not a text is reported separately
+                stack[-1] = event.value if isinstance(event, yaml.ScalarEvent) else ""
+                yield tuple(stack), event.start_mark
+                if isinstance(event, yaml.CollectionStartEvent):
+                    return
+                continue
+            if stack and isinstance(stack[-1], int):
+                yield tuple(stack), event.start_mark
+            if isinstance(event, yaml.CollectionStartEvent):
+                if len(stack) > MAX_DEPTH:
+                    return
+                stack.append(0 if isinstance(event, yaml.SequenceStartEvent) else None)
+            else:
+                _advance(stack)
+
+
+def _advance(stack: list[int | str | None]) -> None:
+    """Move to the next index, or to the next key, after the end of a value."""
+    if stack:
+        stack[-1] = stack[-1] + 1 if isinstance(stack[-1], int) else None

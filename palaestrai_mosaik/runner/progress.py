@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from palaestrai_mosaik.printing import Bar
-from palaestrai_mosaik.progress import LINES, Pace, choose, print_line
+from palaestrai_mosaik.progress import Display
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.experiment import PhaseSpec
@@ -79,96 +78,61 @@ class Progress:
         """
 
 
-class _Rated(Progress):
-    """Counts steps and shows their rate at most once per ``interval`` seconds."""
+class ShownProgress(Progress):
+    """Shows a bar for the episodes of each phase, with step, steps/s and objectives, or lines.
 
-    interval = 1.0
+    Lines are printed every five seconds, and at the beginning and end of each phase.
+    """
 
-    def __init__(self, stream: TextIO):
-        self.stream = stream
+    def __init__(self, stream: TextIO | None = None):
+        self.display = Display(stream, refresh=0.2)
         self._begin("")
 
     def _begin(self, phase: str) -> None:
         self._phase = phase
         self._objectives = ""
         self.total = self._done = 0
-        self._pace = Pace(self.interval)
+        self.display.restart()
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         self._begin(name)
+        count = "?" if episodes is None else str(episodes)
+        self.display.line(f"phase {name}: {workers} worker(s), {count} episode(s) each")
+        total = None if episodes is None else episodes * workers
+        form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} episodes [{elapsed}{postfix}]"
+        self.display.begin(total, name, "episode", bar_format=form)
+
+    def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
+        done = f"had ended before ({reason})" if reason else "continues"
+        self.display.line(f"phase {name}: {done}, {episodes} episodes and {steps} steps done")
+        if not reason:
+            self.display.advance(episodes)
 
     def step(self, worker: int, episode: int, steps: int) -> None:
         self.total += steps > 0
         # reading the clock in every step would be too slow
-        if not self.total & 31:
-            seconds = self._pace.due()
-            if seconds is not None:
-                rate = (self.total - self._done) / seconds
-                self._done = self.total
-                self.show(worker, episode, steps, rate)
+        if self.total & 31:
+            return
+        seconds = self.display.due()
+        if seconds is not None:
+            rate = (self.total - self._done) / seconds
+            self._done = self.total
+            position = f"worker {worker} episode {episode} step {steps}"
+            self.display.line(f"phase {self._phase}: {position}, {rate:.0f} steps/s{self._last_objectives()}")
+            self.display.say(f"step {steps}, {rate:.0f} steps/s {self._objectives}".strip())
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
         self._objectives = " ".join(f"{name}={value:.4g}" for name, value in list(objectives.items())[:4])
-
-    def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
-        """Show the current position and rate."""
-
-
-class Lines(_Rated):
-    """Plain lines for a log: at most one per five seconds, and one at the end of each phase."""
-
-    interval = LINES
-
-    def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
-        super().begin_phase(name, workers, episodes)
-        count = "?" if episodes is None else str(episodes)
-        print_line(self.stream, f"phase {name}: {workers} worker(s), {count} episode(s) each")
-
-    def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
-        done = f"had ended before ({reason})" if reason else "continues"
-        print_line(self.stream, f"phase {name}: {done}, {episodes} episodes and {steps} steps done")
-
-    def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
-        objective = f", last objectives {self._objectives}" if self._objectives else ""
-        print_line(
-            self.stream,
-            f"phase {self._phase}: worker {worker} episode {episode} step {steps}, {rate:.0f} steps/s{objective}",
-        )
+        self.display.advance()
 
     def end_phase(self, name: str, reason: str) -> None:
-        seconds = self._pace.seconds
-        objective = f", last objectives {self._objectives}" if self._objectives else ""
-        print_line(
-            self.stream, f"phase {name}: over ({reason}), {self.total} steps in {seconds:.1f} s{objective}"
-        )
+        done = f"{self.total} steps in {self.display.seconds:.1f} s"
+        self.display.line(f"phase {name}: over ({reason}), {done}{self._last_objectives()}")
+        self.display.say(f"{done}, {self._objectives or 'over'}")
+        self.display.close()
 
-
-class PhaseBar(_Rated):
-    """A bar for the episodes of a phase, with step, steps/s and objectives."""
-
-    interval = 0.2
-
-    def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
-        super().begin_phase(name, workers, episodes)
-        total = None if episodes is None else episodes * workers
-        form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} episodes [{elapsed}{postfix}]"
-        self.bar = Bar(self.stream, total, name, "episode", bar_format=form)
-
-    def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
-        if not reason:
-            self.bar.update(episodes)
-
-    def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
-        self.bar.say(f"step {steps}, {rate:.0f} steps/s {self._objectives}".strip())
-
-    def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
-        super().episode(worker, episode, steps, objectives)
-        self.bar.update()
-
-    def end_phase(self, name: str, reason: str) -> None:
-        seconds = self._pace.seconds
-        self.bar.say(f"{self.total} steps in {seconds:.1f} s, {self._objectives or 'over'}")
-        self.bar.close()
+    def _last_objectives(self) -> str:
+        return f", last objectives {self._objectives}" if self._objectives else ""
 
 
 def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progress:
@@ -181,4 +145,4 @@ def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progr
     Returns:
         A bar on a terminal, lines in a log, or callbacks that show nothing.
     """
-    return choose(Progress, PhaseBar, Lines, quiet=quiet, stream=stream)
+    return Progress() if quiet else ShownProgress(stream)

@@ -10,8 +10,7 @@ from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.design.settings_table import SettingRecord
 from palaestrai_mosaik.execution import FolderProgress, make_progress
 from palaestrai_mosaik.execution.job import JobRecord
-from palaestrai_mosaik.printing import Bar
-from palaestrai_mosaik.progress import LINES, Pace, choose, print_line
+from palaestrai_mosaik.progress import Display
 from palaestrai_mosaik.text import count
 
 from .ranking import is_better
@@ -30,9 +29,14 @@ class SearchProgress(FolderProgress):
         """A setting is complete, pruned, or failed."""
 
 
-class _Counting(SearchProgress):
-    def __init__(self, stream: TextIO):
-        self.stream = stream
+class ShownProgress(SearchProgress):
+    """Shows a bar over the runs of the budget, or of the settings so far, with the best outcome; or lines.
+
+    Lines are printed every five seconds, and at the end.
+    """
+
+    def __init__(self, stream: TextIO | None = None):
+        self.display = Display(stream)
         self.confirming = make_progress(stream=stream)
         self.runs = self.steps = self.done = self.pruned = self.failed = 0
         self.best: SettingRecord | None = None
@@ -49,15 +53,37 @@ class _Counting(SearchProgress):
             if setting.state != "running":
                 self._count(setting)
             self.runs += setting.runs
+        self._last = -1
+        self.display.restart()
+        at_once = f"up to {count(processes, 'run')} at the same time"
+        self.display.line(f"search with {spec.search.sampler}, {at_once}")
+        total = self._budget.runs
+        form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+        self.display.begin(total, "search", "run", bar_format=form if total else None)
+        self.display.advance(self.runs)
 
     def ended(self, record: JobRecord) -> None:
         self.runs += record.status != "interrupted"
+        self.display.advance(record.status != "interrupted")
 
     def settled(self, setting: SettingRecord) -> None:
         self._count(setting)
+        self.display.say(f"{count(self.done, 'setting')}, {self.text}".rstrip(", "))
+        if self.display.due() is not None:
+            self._print_line()
 
     def wait(self) -> None:
-        make_progress(quiet=False, stream=self.stream).wait()
+        self.confirming.wait()
+
+    def end(self) -> None:
+        if self._last != self.done:
+            self._print_line()
+        self.display.close()
+
+    def _print_line(self) -> None:
+        self._last = self.done
+        settings = count(self.done, "setting")
+        self.display.line(f"{settings}, {self._used()}{', ' * bool(self.text)}{self.text}")
 
     def _count(self, setting: SettingRecord) -> None:
         self.done += 1
@@ -88,55 +114,6 @@ class _Counting(SearchProgress):
         return ", ".join(limits) or f"{self.runs} runs"
 
 
-class SearchLines(_Counting):
-    """Plain lines for a log: at most one every five seconds, and one at the end."""
-
-    def begin_search(self, spec: DesignSpec, settings: Sequence[SettingRecord], processes: int) -> None:
-        super().begin_search(spec, settings, processes)
-        self._pace, self._last = Pace(LINES), -1
-        print_line(
-            self.stream,
-            f"search with {spec.search.sampler if spec.search else ''}, up to {count(processes, 'run')} at the same time",
-        )
-
-    def settled(self, setting: SettingRecord) -> None:
-        super().settled(setting)
-        if self._pace.due() is not None:
-            self._show()
-
-    def end(self) -> None:
-        if self._last != self.done:
-            self._show()
-
-    def _show(self) -> None:
-        self._last = self.done
-        print_line(
-            self.stream, f"{count(self.done, 'setting')}, {self._used()}{', ' * bool(self.text)}{self.text}"
-        )
-
-
-class SearchBar(_Counting):
-    """A bar over the runs of the budget (or of the settings so far), with the best outcome."""
-
-    def begin_search(self, spec: DesignSpec, settings: Sequence[SettingRecord], processes: int) -> None:
-        super().begin_search(spec, settings, processes)
-        total = self._budget.runs
-        form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
-        self.bar = Bar(self.stream, total, "search", "run", bar_format=form if total else None)
-        self.bar.update(self.runs)
-
-    def ended(self, record: JobRecord) -> None:
-        super().ended(record)
-        self.bar.update(record.status != "interrupted")
-
-    def settled(self, setting: SettingRecord) -> None:
-        super().settled(setting)
-        self.bar.say(f"{count(self.done, 'setting')}, {self.text}".rstrip(", "))
-
-    def end(self) -> None:
-        self.bar.close()
-
-
 def make_search_progress(*, quiet: bool = False, stream: TextIO | None = None) -> SearchProgress:
     """Return the progress for a stream (``None``: standard error): a bar on a terminal, else plain lines."""
-    return choose(SearchProgress, SearchBar, SearchLines, quiet=quiet, stream=stream)
+    return SearchProgress() if quiet else ShownProgress(stream)

@@ -32,7 +32,7 @@ import palaestrai_mosaik
 from palaestrai_mosaik import errors
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, SimulatorError
-from palaestrai_mosaik.experiment.classes import canonical_name, interpreter_refusal
+from palaestrai_mosaik.experiment.class_names import canonical_name, interpreter_refusal
 from palaestrai_mosaik.importing import COMMANDS, limit, refusal
 from palaestrai_mosaik.types.arrays import FloatVector
 

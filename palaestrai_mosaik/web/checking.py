@@ -18,10 +18,9 @@ from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.execution.design_check import check_design
 from palaestrai_mosaik.execution.settings import allowed_modules
 from palaestrai_mosaik.experiment import describe, loads
-from palaestrai_mosaik.experiment.columns import columns_of
-from palaestrai_mosaik.experiment.overrides import parse
+from palaestrai_mosaik.experiment.paths import parse
 from palaestrai_mosaik.experiment.vocabulary import TOP
-from palaestrai_mosaik.experiment.yaml_text import read
+from palaestrai_mosaik.experiment.yaml_text import columns_of, read
 from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.runner.agent_check import check_document
 

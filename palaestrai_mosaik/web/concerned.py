@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError
-from palaestrai_mosaik.experiment.located import Lines
+from palaestrai_mosaik.experiment.class_names import SHORT_NAMES, full_name
 from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.experiment.short_names import SHORT_NAMES, full_name
-from palaestrai_mosaik.experiment.yaml_text import read
+from palaestrai_mosaik.experiment.yaml_text import Lines, read
 
 #: number of characters at a traceback's end that are searched: the end has the error and its origin
 _MOST = 20_000

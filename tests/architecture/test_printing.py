@@ -23,7 +23,7 @@ JUDGED = {
     "simulation/scheduler/versions.py": {"tqdm": "mosaik's own bar, for scripts that ask for it"},
 }
 #: calls that are given a stream, and print nothing to it but by :func:`printing.write`
-GIVEN = {"write", "isatty", "make_progress", "CountProgress", "choose"}
+GIVEN = {"write", "isatty", "make_progress", "CountProgress"}
 
 
 def prints_in(text: str) -> set[str]:

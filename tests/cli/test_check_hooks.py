@@ -10,7 +10,7 @@ import pytest
 
 import palaestrai_mosaik
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.experiment.hooks import misspelt_hooks
+from palaestrai_mosaik.experiment.classes import misspelt_hooks
 from palaestrai_mosaik.runner.factory import BASES
 
 PARTS = """

@@ -13,7 +13,7 @@ from support.documents import WALK
 
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.errors import FAILED, FINISHED, UNSOUND, Problem
-from palaestrai_mosaik.experiment.columns import columns_of
+from palaestrai_mosaik.experiment.yaml_text import columns_of
 
 DESIGN = """
 uid: study

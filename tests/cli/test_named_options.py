@@ -70,7 +70,7 @@ _OF_COMMANDS = {
         ("arsenai", "submit"),
         ("arsenai", "status"),
     ],
-    "experiment/overrides.py": [("palaestrai-mosaik", name) for name in ("start", "check", "graph")],
+    "experiment/paths.py": [("palaestrai-mosaik", name) for name in ("start", "check", "graph")],
     "execution/settings.py": [("arsenai", "run"), ("arsenai", "resume")],
     "importing.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
     "store/store.py": [("palaestrai-mosaik", name) for name in ("start", "show", "serve")],

@@ -19,7 +19,7 @@ from palaestrai_mosaik.environment.copies import Copies
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.errors import DocumentError, NameResolutionError
-from palaestrai_mosaik.experiment import classes, from_mapping, loads, modules_of, only_modules, resolve
+from palaestrai_mosaik.experiment import class_names, from_mapping, loads, modules_of, only_modules, resolve
 from palaestrai_mosaik.runner import execute
 
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
@@ -233,7 +233,9 @@ def test_short_names_are_held_to_the_module_that_they_stand_for(here, monkeypatc
         importlib.metadata.EntryPoint("bad", "evil:Muscle", "palaestrai_mosaik.muscle"),
         importlib.metadata.EntryPoint("sly", "good.one:subprocess.Popen", "palaestrai_mosaik.muscle"),
     ]
-    monkeypatch.setattr(classes, "entry_points", lambda *, group: [e for e in entries if e.group == group])
+    monkeypatch.setattr(
+        class_names, "entry_points", lambda *, group: [e for e in entries if e.group == group]
+    )
     with only_modules(("good",)):
         assert resolve("fine", "muscle").__name__ == "Muscle"
         with pytest.raises(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from palaestrai_mosaik import importing
 from palaestrai_mosaik.errors import NameResolutionError
-from palaestrai_mosaik.experiment import classes, resolve, split_id
+from palaestrai_mosaik.experiment import class_names, classes, resolve, split_id
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_entry_points_give_short_names(module, monkeypatch) -> None:
     def registered(*, group: str):
         return [entry] if group == entry.group else []
 
-    monkeypatch.setattr(classes, "entry_points", registered)
+    monkeypatch.setattr(class_names, "entry_points", registered)
     sys.path.insert(0, "")
     assert resolve("fancy", "muscle").__name__ == "Fancy"
     with pytest.raises(NameResolutionError, match=r"did you mean 'fancy'.*short names: .*, fancy"):
@@ -90,11 +90,13 @@ def test_palaestrai_names_have_one_name_here() -> None:
         "palaestrai.agent:DummyBrain",
         "palaestrai.agent.dummy_brain:DummyBrain",
     ):
-        assert classes.canonical_name(name) == "palaestrai_mosaik.agent.library.dummy:DummyBrain"
+        assert class_names.canonical_name(name) == "palaestrai_mosaik.agent.library.dummy:DummyBrain"
     for package in ("experiment", "simulation"):
         name = f"palaestrai.{package}:EnvironmentTerminationCondition"
-        assert classes.canonical_name(name).startswith("palaestrai_mosaik.simulation.conditions:Environment")
-    assert classes.canonical_name("mine:Own") == "mine:Own"
+        assert class_names.canonical_name(name).startswith(
+            "palaestrai_mosaik.simulation.conditions:Environment"
+        )
+    assert class_names.canonical_name("mine:Own") == "mine:Own"
 
 
 def test_other_palaestrai_names_need_palaestrai(monkeypatch) -> None:

@@ -20,7 +20,7 @@ from palaestrai_mosaik.experiment import (
     loads,
     vocabulary,
 )
-from palaestrai_mosaik.experiment.classes import canonical_name
+from palaestrai_mosaik.experiment.class_names import canonical_name
 from palaestrai_mosaik.types import Mode
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
@@ -568,6 +568,12 @@ def test_a_load_that_cannot_work_is_found(load, keys, said: str, minimal) -> Non
     found = problems_of(with_second(minimal, load, **keys))
     # once, although the third phase inherits it
     assert [p.path for p in found if said in p.message] == ["schedule.1.second.agents.0.load"]
+
+
+@pytest.mark.parametrize("load", [{"phase": "frist"}, {"phase_name": "frist"}, {"phase": 7}])
+def test_an_inherited_load_of_an_unknown_phase_is_one_problem(load, minimal) -> None:
+    (problem,) = problems_of(with_second(minimal, load))
+    assert problem.path == f"schedule.1.second.agents.0.load.{next(iter(load))}"
 
 
 def test_a_load_in_the_first_phase_must_name_one(minimal) -> None:

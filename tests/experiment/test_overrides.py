@@ -10,7 +10,7 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import RunDocument, as_document, load, loads
-from palaestrai_mosaik.experiment.overrides import parse
+from palaestrai_mosaik.experiment.paths import parse
 
 TEXT = """
 uid: walk

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from palaestrai_mosaik.errors import DocumentError
-from palaestrai_mosaik.experiment import classes, from_mapping, load, loads
+from palaestrai_mosaik.experiment import class_names, classes, from_mapping, load, loads
 from palaestrai_mosaik.experiment.load import as_document
 
 DOCUMENT = """\
@@ -148,13 +148,13 @@ def test_names_of_palaestrais_mosaik_package_are_ours(module: str):
         return loads(DOCUMENT.replace('"w:W"', f'"{name}"')).hash
 
     ours = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
-    assert classes.canonical_name(f"palaestrai_mosaik{module}:MosaikEnvironment") == ours
+    assert class_names.canonical_name(f"palaestrai_mosaik{module}:MosaikEnvironment") == ours
     assert named(f"palaestrai_mosaik{module}:MosaikEnvironment") == named(ours)
 
 
 def test_a_class_that_has_moved_keeps_the_name_that_documents_have() -> None:
-    for name, place in classes.MOVED.items():
-        assert classes.canonical_name(name) == classes.canonical_name(place) == name
+    for name, place in class_names.MOVED.items():
+        assert class_names.canonical_name(name) == class_names.canonical_name(place) == name
         found = classes.resolve(name, "environment")
         assert f"{found.__module__}:{found.__qualname__}" == place
         assert classes.resolve(place, "environment") is found

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from palaestrai_mosaik.experiment import from_mapping, json_schema, vocabulary
-from palaestrai_mosaik.experiment.classes import TOPICS
-from palaestrai_mosaik.experiment.short_names import SHORT_NAMES
+from palaestrai_mosaik.experiment import fields, from_mapping, json_schema, vocabulary
+from palaestrai_mosaik.experiment.class_names import SHORT_NAMES, TOPICS
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
 
@@ -45,7 +44,7 @@ def test_it_knows_every_word_of_the_vocabulary(name: str, section: vocabulary.Se
 def test_it_knows_every_word_of_a_class_and_all_short_names() -> None:
     for topic in (topic for topic in TOPICS if topic != "environment"):
         name, whole = SCHEMA["$defs"][topic]["anyOf"][-2:]
-        assert set(whole["properties"]) == set(vocabulary.CLASS.words)
+        assert set(whole["properties"]) == set(fields.CLASS.words)
         shown = json.dumps(SCHEMA["$defs"][topic])
         assert all(f'"{short}"' in shown for short in SHORT_NAMES[topic]), name
 

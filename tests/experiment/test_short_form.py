@@ -18,9 +18,9 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import RunDocument, from_mapping, json_schema, loads, only_modules
+from palaestrai_mosaik.experiment.class_names import SHORT_NAMES, default_uid
 from palaestrai_mosaik.experiment.classes import modules_of, resolve
 from palaestrai_mosaik.experiment.paths import Path
-from palaestrai_mosaik.experiment.short_names import SHORT_NAMES, default_uid
 from palaestrai_mosaik.runner.factory import BASES
 from palaestrai_mosaik.runner.preflight import inspect as problems_of_run
 

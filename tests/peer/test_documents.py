@@ -19,7 +19,7 @@ import ruamel.yaml
 from palaestrai.experiment import ExperimentRun
 from support.documents import agent, named, phase
 
-from palaestrai_mosaik.experiment import from_mapping, load, loads, vocabulary
+from palaestrai_mosaik.experiment import fields, from_mapping, load, loads, vocabulary
 from palaestrai_mosaik.experiment.yaml_text import read
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
@@ -42,8 +42,8 @@ SECTIONS = {
     "optional_simulation_parameters": ("simulation.", vocabulary.SIMULATION),
     "phase_config_parameters": ("phase_config.", vocabulary.PHASE_CONFIG),
     "optional_phase_config_parameters": ("phase_config.", vocabulary.PHASE_CONFIG),
-    "name_params": ("class.", vocabulary.CLASS),
-    "optional_name_params": ("class.", vocabulary.CLASS),
+    "name_params": ("class.", fields.CLASS),
+    "optional_name_params": ("class.", fields.CLASS),
     "run_config_parameters": ("run_config.", vocabulary.RUN_CONFIG),
 }
 #: parts that are no mapping with keys of their own

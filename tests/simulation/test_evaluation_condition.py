@@ -18,7 +18,7 @@ from support.documents import (
 )
 
 from palaestrai_mosaik.errors import ContractError, DocumentError
-from palaestrai_mosaik.experiment.classes import canonical_name
+from palaestrai_mosaik.experiment.class_names import canonical_name
 from palaestrai_mosaik.experiment.conditions import AgentRules, PlateauRule, SuccessRule, read_rules
 from palaestrai_mosaik.runner import inspect
 from palaestrai_mosaik.simulation.conditions import EvaluationView, TerminationCondition

@@ -12,7 +12,7 @@ import numpy as np
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.experiment.located import show_unquoted
+from palaestrai_mosaik.experiment.fields import show_unquoted
 from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..decode import decode, resolution

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
-from palaestrai_mosaik.experiment.located import show
+from palaestrai_mosaik.experiment.fields import show
 
 from ..model import DesignSpec
 from .option import MAX_VALUES, Fault, Option

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from palaestrai_mosaik.design.execution import NESTED, PARSL, SLURM
 from palaestrai_mosaik.errors import ExecutionError, did_you_mean
-from palaestrai_mosaik.experiment.located import Section
+from palaestrai_mosaik.experiment.fields import Section
 
 #: keys with commands or parts of commands as values, which may execute any code
 COMMANDS = ("prologue", "directives", "python", "options")

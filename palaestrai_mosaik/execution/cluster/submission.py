@@ -32,7 +32,7 @@ from palaestrai_mosaik.design.execution import EXECUTION, SLURM
 from palaestrai_mosaik.design.folder import JOBS, RUNS, STORES, SUBMISSIONS, trust
 from palaestrai_mosaik.design.run_names import is_run_file
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.experiment.located import show
+from palaestrai_mosaik.experiment.fields import show
 from palaestrai_mosaik.store.location import StoreLocation
 
 from ..executor import PreloadedClass

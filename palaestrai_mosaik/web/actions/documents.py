@@ -11,7 +11,7 @@ import pandas as pd
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.experiment import loads
-from palaestrai_mosaik.experiment.overrides import parse
+from palaestrai_mosaik.experiment.paths import parse
 
 from ..checking import is_design
 from ..resources import Query, ResourceError, Source, resource

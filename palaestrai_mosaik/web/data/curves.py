@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.experiment.short_names import SHORT_NAMES
+from palaestrai_mosaik.experiment.class_names import SHORT_NAMES
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.parts import parts_so_far
 from palaestrai_mosaik.store.query.lookup import inside
