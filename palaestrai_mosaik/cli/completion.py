@@ -31,9 +31,9 @@ _PATHS: dict[str, tuple[str, ...]] = {
 
 def completion(shell: str) -> int:
     """Print the completion script of both programs for ``shell``."""
-    import argcomplete
+    from argcomplete.shell_integration import shellcode
 
-    say(argcomplete.shellcode(["palaestrai-mosaik", "arsenai"], use_defaults=False, shell=shell), end="")
+    say(shellcode(["palaestrai-mosaik", "arsenai"], use_defaults=False, shell=shell), end="")
     return FINISHED
 
 
