@@ -6,8 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
 from palaestrai_mosaik.design.search import sought
@@ -15,11 +14,10 @@ from palaestrai_mosaik.design.settings_table import (
     SettingRecord,
     count_failed,
     failure_reasons,
-    read_settings,
     retries_of,
     retries_text,
 )
-from palaestrai_mosaik.errors import FINISHED, ExecutionError
+from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.execution import (
     RunStatus,
     States,
@@ -39,7 +37,10 @@ from .common import find_folder, store_option
 from .output import say, wants_json
 from .run_lists import factors_of, list_runs, reason_lines, short_path
 from .tables import duration, number, table
-from .tune import failed_settings, retry_lines
+from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.search.lost import LostResults
 
 #: of a Pareto front, so many settings are named
 _MOST_OF_FRONT = 10
@@ -54,8 +55,8 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     """
     opened = find_folder(folder)
     states = load_run_states(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
-    settings = [] if opened.spec.search is None else read_settings(opened.path)
-    data = _as_json(opened, states, store, settings)
+    settings, lost = states.settings, _lost(opened, states, store)
+    data = _as_json(opened, states, store, settings, lost)
     if wants_json():
         answer(data)
         return FINISHED
@@ -78,7 +79,9 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
         say("failed:")
     for line in lines:
         say(line)
-    for line in _left_lines(opened, data, store):
+    for line in _document_lines(opened, data, store):
+        say(line)
+    for line in _left_lines(opened, data, store, lost):
         say(line)
     for line in _cluster_lines(data):
         say(line)
@@ -128,13 +131,28 @@ def _cluster_lines(data: dict[str, Any]) -> Iterator[str]:
     yield from data["faults"]
 
 
-def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
+def _document_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -> Iterator[str]:
+    """Yield which run documents are missing, and how they come back."""
+    missing = data["missing_documents"]
+    if missing:
+        name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+        how = "put it back, or generate the design again; nothing is executed until then"
+        if folder.spec.search is not None:
+            how = f"to write it again: arsenai resume {name}"
+        yield f"{count(len(missing), 'run document')} missing ({listed(missing, MOST_FILES)}); {how}"
+
+
+def _left_lines(
+    folder: DesignFolder, data: dict[str, Any], store: str | None, lost: LostResults | None
+) -> Iterator[str]:
     """Yield what is left of a search, and how it is done."""
-    if data["search_over"] is None:
+    if lost is None:
         return
     name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
+    if lost.runs and not data["running"]:
+        yield lost_line(lost, folder.path, store)
     if data["search_over"] is False:
-        if not data["submissions"] and not data["running"]:
+        if not (lost.to_execute() or data["submissions"] or data["running"]):
             if data["failed_tasks"] is not None:
                 n, output = data["failed_tasks"]["tasks"], short_path(data["failed_tasks"]["output"])
                 yield f"{count(n, 'task')} of the newest submission failed: what they printed is in {output}"
@@ -154,8 +172,21 @@ def _left_lines(folder: DesignFolder, data: dict[str, Any], store: str | None) -
         yield f"the best settings with fresh seeds: {progress}{failures}{command}"
 
 
+def _lost(folder: DesignFolder, states: States, store: str | None) -> LostResults | None:
+    """Return the lost results of a folder's search, or ``None`` without a search."""
+    if folder.spec.search is None:
+        return None
+    from palaestrai_mosaik.search.lost import LostResults
+
+    return LostResults.of(folder.path, states, StoreLocation.of(folder.path / RESULTS, store))
+
+
 def _as_json(
-    folder: DesignFolder, states: States, store: str | None, settings: Sequence[SettingRecord]
+    folder: DesignFolder,
+    states: States,
+    store: str | None,
+    settings: Sequence[SettingRecord],
+    lost: LostResults | None,
 ) -> dict[str, Any]:
     counts = Counter(state.status for state in states.runs)
     failed = [state for state in states.runs if state.status in _FAILED]
@@ -169,10 +200,11 @@ def _as_json(
         "documents": len(states.runs),
         "rounds": None if folder.rounds is None else list(folder.rounds.measured),
         "rounds_ended": None if folder.rounds is None else folder.rounds.ended or None,
-        **_search(folder, store, settings),
+        **_search(folder, states, store, settings, lost),
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
+        "missing_documents": folder.missing_documents(),
         "not_reached": _not_reached(folder, states),
         "failed": [
             {
@@ -219,17 +251,27 @@ def _growth(folder: DesignFolder, store: str | None) -> str:
     return f"rows are added when these have been executed: arsenai run {shlex.quote(short_path(folder.path))}{store_option(store)}"
 
 
-def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingRecord]) -> dict[str, Any]:
+def _search(
+    folder: DesignFolder,
+    states: States,
+    store: str | None,
+    settings: Sequence[SettingRecord],
+    lost: LostResults | None,
+) -> dict[str, Any]:
     """Return how far the search of a folder is: settings by state, the best of them, and what is left.
 
     ``front``: of several objectives, the numbers of the settings that no other one beats in all of them.
-    ``search_over``: why it is over; false: it is not; ``None``: there is none, or Optuna is not installed.
+    ``search_over``: why it is over; false: it is not; ``None``: there is none.
     """
     spec = folder.spec
-    if spec.search is None:
+    if spec.search is None or lost is None:
         names = ("search", "settings", "failed_settings", "retried", "to_retry")
         return dict.fromkeys((*names, "best", "front", "search_over", "confirm"))
+    from palaestrai_mosaik.search.ending import search_over
     from palaestrai_mosaik.search.ranking import ranked
+
+    journal = states.journal
+    over = bool(journal.trials) and not lost.to_execute()
 
     outcome = sought(spec)[0]
     complete = [one for one in settings if one.state == "complete"]
@@ -245,21 +287,9 @@ def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingR
         "best": None
         if best is None
         else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},
-        "search_over": _search_over(folder),
+        "search_over": over and (search_over(spec.search, journal.trials, journal.marked) or False),
         "confirm": _confirmed(folder, store) if spec.search.confirm and complete else None,
     }
-
-
-def _search_over(folder: DesignFolder) -> str | bool | None:
-    if find_spec("optuna") is None:
-        return None
-    from palaestrai_mosaik.search.search import why_over
-
-    try:
-        return why_over(folder.spec, folder.path) or False
-    except ExecutionError:
-        # (a folder that cannot be written: nobody goes on there)
-        return None
 
 
 def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None:

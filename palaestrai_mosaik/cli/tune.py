@@ -13,8 +13,9 @@ from palaestrai_mosaik.design.folder import CONFIRM, DESIGN, DesignFolder
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
 from palaestrai_mosaik.execution import RunStatus, Settings
+from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.settings import user_settings
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, listed
 
 from .answers import answer, problems_data
 from .common import store_option
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.execution.cluster.submission import Submission
     from palaestrai_mosaik.execution.design_check import Extent
     from palaestrai_mosaik.search import SearchSubmission, TuneSummary
+    from palaestrai_mosaik.search.lost import LostResults
     from palaestrai_mosaik.search.result import BestSetting, Confirmed
 
 _TITLE = 40
+#: at most so many files are named
+MOST_FILES = 3
 
 
 def tune(
@@ -155,6 +159,7 @@ def _expected(
 def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | None) -> Iterator[str]:
     name = f"{shlex.quote(short_path(folder.path))}{store_option(store)}"
     submitted = done.submitted
+    yield from restored_lines(done.restored)
     if submitted.live:
         yield f"{count(submitted.live, 'task')} of earlier submissions wait or run"
     if submitted.submission is not None:
@@ -175,6 +180,8 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
         return
     if submitted.submission is None and not submitted.tasks:
         yield "nothing to submit"
+    if done.lost.runs:
+        yield lost_line(done.lost, folder.path, store)
     if submitted.submission is not None or submitted.live:
         yield f"next: arsenai status {name}"
         yield f"      arsenai resume {name} (once the tasks have ended: collects, confirms, or goes on)"
@@ -197,6 +204,7 @@ def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, A
             "settings_left": done.submitted.settings_left,
             "ended_by": done.over,
             "retried": done.submitted.retried,
+            "lost": len(done.lost.runs),
             "best": [best_data(setting) for setting in done.best],
         },
     }
@@ -227,7 +235,7 @@ def _tune(
     confirmed = summary.confirmed is None or summary.confirmed.whole
     damaged = summary.not_collected or summary.not_read_back
     damaged_stores = summary.collected is not None and summary.collected.damaged
-    sound = not (summary.to_retry or summary.retries_left or damaged or damaged_stores)
+    sound = not (summary.to_retry or summary.retries_left or summary.lost.runs or damaged or damaged_stores)
     return FINISHED if sound and summary.best and confirmed and summary.ended_by is not None else FAILED
 
 
@@ -258,6 +266,7 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     if summary.failed_tasks is not None and summary.ended_by is None:
         failed, output = summary.failed_tasks
         say(f"{count(failed, 'task')} failed: what they printed is in {short_path(output)}", error=True)
+    _print_lost(summary, store)
     if summary.ended_by is not None:
         say_unless_quiet(f"ended by: {summary.ended_by}")
     for line in retry_lines(summary.to_retry, summary.retries_left, f"{name}{store_option(store)}"):
@@ -277,6 +286,23 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say(f"nothing was found: {why}", error=True)
 
 
+def restored_lines(files: Sequence[str]) -> Iterator[str]:
+    """Yield a line on the run documents of a search that were written again."""
+    if files:
+        were = "it was" if len(files) == 1 else "they were"
+        yield f"written again, as {were} missing or edited: {listed(files, MOST_FILES)}"
+
+
+def _print_lost(summary: TuneSummary, store: str | None) -> None:
+    """Print what became of documents and results that were gone."""
+    for line in restored_lines(summary.restored):
+        say_unless_quiet(line)
+    if summary.again:
+        say_unless_quiet(f"executed again, as their results were gone: {count(summary.again, 'run')}")
+    if summary.lost.runs:
+        say(lost_line(summary.lost, summary.folder, store), error=True)
+
+
 def winner_lines(
     spec: DesignSpec, folder: Path, best: Sequence[BestSetting], winner: str | None
 ) -> Iterator[str]:
@@ -287,6 +313,24 @@ def winner_lines(
         yield f"winner     {short_path(folder / winner)}{of_front}"
     elif best:
         yield "no winner: all of these settings lost runs with fresh seeds, and that could change which is the best"
+
+
+def lost_line(lost: LostResults, folder: Path, store: str | None) -> str:
+    """Return the line on lost results of the search in ``folder``, and on how to make them again."""
+    if lost.other_store is not None:
+        return (
+            "the search has recorded results into another store: name it with --store "
+            f"{shlex.quote(lost.other_store)}"
+        )
+    line = f"results of {count(len(lost.runs), 'run')} are gone, so their settings count as not executed"
+    name = f"{shlex.quote(short_path(folder))}{store_option(store)}"
+    if not lost.to_execute():
+        return f"{line}; executed again, they failed; once the cause is fixed: arsenai resume {name} --retry-failed"
+    submissions = Submissions(folder)
+    numbers = submissions.numbers()
+    # Tasks on Slurm do not reach the common store.
+    here = " --executor local" if numbers and submissions.read(numbers[-1]).executor == "slurm" else ""
+    return f"{line}; to make them again: arsenai resume {name}{here}"
 
 
 def _retried_line(retried: int) -> str:
@@ -382,6 +426,8 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "ended_by": summary.ended_by,
         "interrupted": summary.interrupted,
         "seconds": summary.seconds,
+        "again": summary.again,
+        "restored": summary.restored,
         "retried": summary.retried,
         "retries_left": summary.retries_left,
         "failed": [{"run": run.run, "error": run.error} for run in summary.failures],

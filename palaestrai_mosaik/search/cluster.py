@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder
 from palaestrai_mosaik.design.model import SearchSpec
+from palaestrai_mosaik.design.search_journal import record_of
 from palaestrai_mosaik.errors import FAILED, SchedulerError
 from palaestrai_mosaik.execution import JobRecord, Settings
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState
@@ -34,7 +35,7 @@ from .budget import runs_left
 from .progress import SearchProgress
 from .retries import marked_settings
 from .search import Search
-from .settings import claims_folder, record_of, runs_of
+from .settings import claims_folder, runs_of
 
 logger = logging.getLogger(__name__)
 #: settings that a task should execute one after the other; with fewer, the sampler learns too little

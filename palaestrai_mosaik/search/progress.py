@@ -46,7 +46,7 @@ class _Counting(SearchProgress):
             if setting.state == "retried":
                 self.done += 1
                 continue
-            if setting.state != "running":
+            if setting.state not in ("running", "lost"):
                 self._count(setting)
             self.runs += setting.runs
 

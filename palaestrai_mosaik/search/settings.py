@@ -5,28 +5,24 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import PlannedRun
 from palaestrai_mosaik.design.growing import Setting
-from palaestrai_mosaik.design.settings_table import SettingRecord, SettingState
+from palaestrai_mosaik.design.search_journal import FOLDER, RUNS, SETTING
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution.claim import Heartbeat, claim
-from palaestrai_mosaik.execution.early_stopping import STOPPED
 from palaestrai_mosaik.execution.job import Job, Marker
-from palaestrai_mosaik.execution.journal import FOLDER
 from palaestrai_mosaik.runner import Interrupt
 from palaestrai_mosaik.store.location import StoreLocation
 
-#: attributes of a trial: its point and proposer; its ended runs; the reason for its failure; workers that took it over
-SETTING, RUNS, REASON, TAKEN_OVER = "setting", "runs", "reason", "taken_over"
-#: attribute of a trial that retries a failed setting: the number of that setting
-RETRIES = "retries"
+#: attribute of a trial: the workers that took it over
+TAKEN_OVER = "taken_over"
 #: the folder of the markers of workers
 _MARKERS = "settings"
 #: claims apart from settings: to propose one, and to write the tables
@@ -152,39 +148,6 @@ def first_of(trial: Any) -> int | None:
     return number
 
 
-def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
-    """Return the record of a trial; ``marked``: the numbers of trials marked for another execution."""
-    states: dict[str, SettingState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-    state = "retried" if trial.number in marked else states.get(trial.state.name, "running")
-    attributes, runs = trial.user_attrs.get(SETTING, {}), runs_of(trial)
-    values: tuple[float, ...] = ()
-    if state == "complete":
-        values = tuple(trial.values)
-    elif state == "pruned" and trial.intermediate_values:
-        values = (trial.intermediate_values[max(trial.intermediate_values)],)
-    stopped = trial.user_attrs.get(STOPPED)
-    why = str(trial.user_attrs.get(REASON, ""))
-    if state == "pruned" and stopped is not None and not why:
-        why = f"report {stopped['report'] + 1}"
-    first = attributes.get("first")
-    completed = trial.datetime_complete
-    return SettingRecord(
-        trial.number,
-        state,
-        values,
-        len(runs),
-        sum(run.steps for run in runs),
-        round(sum(seconds_between(run.started, run.ended) for run in runs), 3),
-        None if first in (None, trial.number) else int(first),
-        int(attributes.get("rejected", 0)),
-        str(attributes.get("worker", "")),
-        str(attributes.get("asked", "")),
-        "" if completed is None else completed.astimezone(UTC).isoformat(timespec="milliseconds"),
-        why,
-        trial.user_attrs.get(RETRIES),
-    )
-
-
 def spans_of(trial: Any) -> list[tuple[float, float]]:
     """Return the periods of work on a trial, in seconds: from its proposal to its end, or those of its runs.
 
@@ -196,11 +159,6 @@ def spans_of(trial: Any) -> list[tuple[float, float]]:
         (datetime.fromisoformat(run.started).timestamp(), datetime.fromisoformat(run.ended).timestamp())
         for run in runs_of(trial)
     ]
-
-
-def seconds_between(started: str, ended: str) -> float:
-    """Return the seconds between two times in ISO 8601."""
-    return max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds())
 
 
 def is_number(value: float) -> bool:

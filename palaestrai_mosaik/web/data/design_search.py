@@ -16,7 +16,7 @@ import numpy as np
 
 from palaestrai_mosaik.design.folder import CONFIRM, JOBS, RESULTS
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SETTINGS, SettingRecord, SettingState, read_settings
+from palaestrai_mosaik.design.settings_table import SettingRecord, SettingState
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.search.confirm import ROWS
 from palaestrai_mosaik.search.result import best_settings, history
@@ -30,32 +30,31 @@ _LONGEST = 300
 
 
 class SearchWatch:
-    """Reads the settings of a search whenever their files have been written."""
+    """Describes the settings of a search, anew whenever they or the confirming runs have changed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._files: tuple[tuple[int, int] | None, ...] = ()
+        self._key: tuple[Any, ...] = ()
         self._kept: dict[str, Any] = {}
 
     def get(self, seen: DesignWatch) -> dict[str, Any]:
-        """Return the current settings; ``version`` identifies this state of the files.
+        """Return the current settings; ``version`` identifies them.
 
         Raises:
-            ResourceError: the table of settings was edited.
+            ResourceError: the journal or the table of settings is damaged.
         """
         with self._lock:
-            path = seen.folder.path
-            # each ended run leaves a file in jobs/
-            names = (path / SETTINGS, path / ROWS, path / CONFIRM / JOBS)
-            stamps = tuple(map(_stamp, names))
-            # a setting is shown with its factors, so the folder must have its row
-            rows = seen.folder.manifest["counts"]["rows"]
-            if not self._kept or (stamps, rows) != (self._files, self._kept["rows"]):
-                try:
-                    self._kept = {"version": _version(stamps, rows), "rows": rows, **_search(seen)}
-                except (ExecutionError, DocumentError) as error:
-                    raise ResourceError(str(error)) from error
-                self._files = stamps
+            try:
+                states = seen.states().states
+                # each ended run leaves a file in jobs/
+                stamps = (_stamp(seen.folder.path / ROWS), _stamp(seen.folder.path / CONFIRM / JOBS))
+                # a setting is shown with its factors, so the folder must have its row
+                key = (tuple(states.settings), seen.folder.manifest["counts"]["rows"], stamps)
+                if key != self._key:
+                    self._kept = {"version": f"{hash(key):x}", **_search(seen, states.settings)}
+                    self._key = key
+            except (ExecutionError, DocumentError) as error:
+                raise ResourceError(str(error)) from error
             return self._kept
 
 
@@ -66,17 +65,11 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def _version(found: Sequence[tuple[int, int] | None], rows: int) -> str:
-    stamps = ["" if stamp is None else f"{stamp[0]:x}.{stamp[1]:x}" for stamp in found]
-    return "-".join([*stamps, f"{rows:x}"])
-
-
-def _search(seen: DesignWatch) -> dict[str, Any]:
+def _search(seen: DesignWatch, records: Sequence[SettingRecord]) -> dict[str, Any]:
     folder = seen.folder
     spec = folder.spec
     assert spec.search is not None
     outcomes = sought(spec)
-    records = read_settings(folder.path)
     points = history(spec, records)
     counts = Counter(item.state for item in records)
     counted = [item for item in records if item.state != "retried"]
