@@ -32,10 +32,11 @@ from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.store.location import StoreLocation
 
 from .budget import runs_left
+from .claims import claims_folder
 from .progress import SearchProgress
 from .retries import marked_settings
 from .search import Search
-from .settings import claims_folder, runs_of
+from .settings import runs_of
 
 logger = logging.getLogger(__name__)
 #: settings that a task should execute one after the other; with fewer, the sampler learns too little

@@ -1,32 +1,21 @@
-"""A setting of a search: its entries in the journal, and the claims of workers."""
+"""A setting of a search: its entries in the journal, and its work in this process."""
 
 from __future__ import annotations
 
 import math
-import os
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import PlannedRun
 from palaestrai_mosaik.design.growing import Setting
-from palaestrai_mosaik.design.search_journal import FOLDER, RUNS, SETTING
-from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.execution.claim import Heartbeat, claim
-from palaestrai_mosaik.execution.job import Job, Marker
-from palaestrai_mosaik.runner import Interrupt
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.design.search_journal import RUNS, SETTING
+
+from .claims import Claim
 
 #: attribute of a trial: the workers that took it over
 TAKEN_OVER = "taken_over"
-#: the folder of the markers of workers
-_MARKERS = "settings"
-#: claims apart from settings: to propose one, and to write the tables
-PROPOSING, TABLES = "proposing", "tables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,54 +65,6 @@ class Working:
     def number(self) -> int:
         """The number of the setting."""
         return self.setting.number
-
-
-class Claim:
-    """The exclusive right of one process of a search to an activity, held by a marker like those of runs."""
-
-    def __init__(self, job: Job, marker: Marker):
-        self._job, self._held = job, True
-        self._beat = Heartbeat(job, marker, Interrupt())
-        self._beat.__enter__()
-
-    @classmethod
-    def take(cls, folder: Path, study: str, name: str, task: str | None) -> Claim | None:
-        """Claim ``name`` in the search in ``folder``, or return None if another process has it.
-
-        ``task`` is the scheduler's name of the task of this process, if any.
-        """
-        markers = claims_folder(folder)
-        try:
-            files.make_folder(markers)
-        except OSError as error:
-            raise ExecutionError(f"cannot write to {markers}: {error.strerror}") from error
-        job = Job(name, study, folder, markers / name, StoreLocation(str(folder)), task=task)
-        marker = claim(job)
-        return None if marker is None else cls(job, marker)
-
-    def release(self) -> None:
-        """Release the claim. Repeated calls do nothing, because another process may have it by then."""
-        if not self._held:
-            return
-        self._held = False
-        self._beat.__exit__()
-        files.remove(self._job.marker, missing_ok=True)
-
-
-def claims_folder(folder: Path) -> Path:
-    """Return the folder of the markers of workers on the search in the design folder ``folder``."""
-    return folder / FOLDER / _MARKERS
-
-
-def setting_claim(number: int) -> str:
-    """Return the name of the :class:`Claim` to the setting ``number``."""
-    return f"setting-{number}"
-
-
-def worker_name(task: str | None) -> str:
-    """Return the name of this process in the journal."""
-    name = f"{socket.gethostname()}:{os.getpid()}"
-    return name if task is None else f"{name} ({task})"
 
 
 def setting_of(trial: Any) -> Setting | None:

@@ -61,7 +61,7 @@ class RunStores:
         """Return the location of the run's own store."""
         return run_store_location(self._path, run_file_stem(run))
 
-    def place(self, run: PlannedRun, instance: str) -> StoreLocation | None:
+    def location(self, run: PlannedRun, instance: str) -> StoreLocation | None:
         """Return the store of an instance: the run's own, otherwise the common one, or None if that is out of reach."""
         own_store = self.own(run)
         return own_store if (Path(own_store.location) / INSTANCES / instance).is_dir() else self._worker.store
@@ -70,9 +70,9 @@ class RunStores:
         """Whether the next attempt of a run records into its own store: all do, or an earlier one of it did."""
         return self._worker.own_store or bool(instance_uids(Path(self.own(run).location)))
 
-    def has(self, run: PlannedRun, location: StoreLocation, instance: str) -> bool:
-        """Whether the store at a location has an instance of the run's document."""
-        with self._opened(location) as store:
+    def has(self, run: PlannedRun, instance: str) -> bool:
+        """Whether the store of an instance has it. Raises :class:`StoreError` if that store is out of reach."""
+        with self.of_instance(run, instance) as store:
             instances = instances_of(store, [run.hash]).get(run.hash, ())
             return any(candidate.uid == instance for candidate in instances)
 
@@ -96,7 +96,7 @@ class RunStores:
 
     def of_instance(self, run: PlannedRun, instance: str) -> _Opened:
         """Open the store of an instance. Raises :class:`StoreError` if it is out of reach."""
-        location = self.place(run, instance)
+        location = self.location(run, instance)
         if location is None:
             raise StoreError(f"the own store of run {run.uid} is gone")
         return self._opened(location)
