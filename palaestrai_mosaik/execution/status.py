@@ -192,12 +192,14 @@ def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
 def _records_under_other_names(
     folder: DesignFolder,
     records: Mapping[str, JobRecord],
-    known: Mapping[str, Sequence[KnownInstance]],
+    instances: Mapping[str, Sequence[KnownInstance]],
     hashes: Mapping[str, str],
 ) -> dict[str, JobRecord]:
     """Read the records of runs that were last executed under another name in this folder, by uid."""
     newest = {
-        uid: known[hash_][-1] for uid, hash_ in hashes.items() if uid not in records and known.get(hash_)
+        uid: instances[hash_][-1]
+        for uid, hash_ in hashes.items()
+        if uid not in records and instances.get(hash_)
     }
     uid_by_instance = {instance.uid: uid for uid, instance in newest.items() if instance.hash != hashes[uid]}
     if not uid_by_instance:
@@ -252,24 +254,15 @@ def _run_states(
         run.uid for run in planned if run.uid in records and _is_whole(folder.path, run, records[run.uid])
     }
     instances = {} if store is None else instances_of(store, list(hashes.values()), folder.contents)
-    try:
-        markers = {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
-    except FileNotFoundError:
-        markers = set()
+    markers = _markers(folder)
     finished = {
         run.uid
         for run in planned
         if any(instance.status == "finished" for instance in instances.get(run.hash, ()))
     }
-
-    orphans = uncollected_contents(orphaned_stores(folder, records), store)
+    unfinished = [run.hash for run in planned if run.uid not in finished]
+    in_orphaned_store = _in_orphaned_stores(folder, store, records, unfinished)
     records |= _records_under_other_names(folder, records, instances, hashes)
-    waiting = [run.hash for run in planned if run.uid not in finished] if orphans else []
-    in_orphaned_store = {
-        hash_
-        for hash_, content in (folder.contents(waiting) if waiting else {}).items()
-        if content in orphans
-    }
 
     def is_final(run: TaskRun) -> bool:
         record = records.get(run.run)
@@ -303,6 +296,24 @@ def _run_states(
     return States(
         tuple(states), tuple(assignments.problems), assignments.searching, tuple(assignments.faults), journal
     )
+
+
+def _markers(folder: DesignFolder) -> set[str]:
+    """Return the names of the files of all markers in ``jobs/``."""
+    try:
+        return {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
+    except FileNotFoundError:
+        return set()
+
+
+def _in_orphaned_stores(
+    folder: DesignFolder, store: Store | None, records: Mapping[str, JobRecord], hashes: Sequence[str]
+) -> set[str]:
+    """Return those of the ``hashes`` whose content has finished in a store of a run that the design no longer has."""
+    contents = uncollected_contents(orphaned_stores(folder, records), store)
+    if not contents or not hashes:
+        return set()
+    return {hash_ for hash_, content in folder.contents(hashes).items() if content in contents}
 
 
 def _with_settings(states: Iterable[RunState], settings: Sequence[SettingRecord]) -> Iterator[RunState]:

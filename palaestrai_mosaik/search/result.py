@@ -163,7 +163,8 @@ def search_result(
         shares = importances(spec, _journal(spec, path))
         sentences = explained_by_chance(shares, spec.analysis.confidence)
         summary += "".join(f" {text[0].upper()}{text[1:]}." for text in sentences)
-    return SearchResult(summary, best_settings(spec, path, records, store), history(spec, records), shares)
+    best = best_settings(spec, path, records, store, folder)
+    return SearchResult(summary, best, history(spec, records), shares)
 
 
 def best_settings(
@@ -183,13 +184,12 @@ def best_settings(
         path: its folder.
         records: its settings so far.
         store: the store of its runs, or its URL; ``None``: ``results`` in the folder.
-        folder: the folder at ``path``, if it is open already, with all rows of ``records``.
+        folder: the folder at ``path``, if it is open already.
     """
+    folder = folder or DesignFolder.open(path)
     fresh = _fresh_outcomes(spec, path, store)
-    if records and folder is None:
-        folder = DesignFolder.open(path)
-        # The folder follows the journal with a delay.
-        records = [record for record in records if record.number < folder.manifest["counts"]["rows"]]
+    # The folder follows the journal with a delay.
+    records = [record for record in records if record.number < folder.manifest["counts"]["rows"]]
     chosen = ranked(spec, records)
     chosen += [
         record
@@ -198,7 +198,6 @@ def best_settings(
     ]
     if not chosen:
         return []
-    folder = folder or DesignFolder.open(path)
     values, outcomes = folder.values(), sought(spec)
     settings = [
         BestSetting(

@@ -139,21 +139,7 @@ def tune(
         if settings.executor == "slurm":
             _wait_for_tasks(search, settings, progress, summary, retry_failed)
         else:
-            states = load_run_states(DesignFolder.open(path), location, held=True, ask=False)
-            lost = LostResults.of(path, states, location)
-            if lost.other_store is not None:
-                raise ExecutionError(
-                    f"the search has recorded results into another store than {location.shown}: name it with --store "
-                    f"{lost.other_store}; nothing was executed"
-                )
-            recovery = Recovery(search, lost.to_execute(retry_failed=retry_failed))
-            if retry_failed:
-                summary.retried = search.retry_failed()
-                states = load_run_states(DesignFolder.open(path), location, held=True, ask=False)
-            executor = make_executor(settings, DesignFolder.open(path))
-            progress.begin_search(spec, states.settings, executor.processes)
-            recorded = work(search, recovery, executor, progress, summary)
-            summary.not_read_back = why_unreadable(location, recorded)
+            _work_here(search, settings, location, progress, summary, retry_failed)
         summary.failures += search.failures
         summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
         records = _settings_now(search, location, summary)
@@ -195,6 +181,36 @@ def _begin(
     search = Search(spec, growing, settings, worker)
     search.write(now=True)
     return search
+
+
+def _work_here(
+    search: Search,
+    settings: Settings,
+    location: StoreLocation,
+    progress: SearchProgress,
+    summary: TuneSummary,
+    retry_failed: bool,
+) -> None:
+    """Execute the runs of the search from this process.
+
+    Raises :class:`ExecutionError` if another store has results that are missing in this one.
+    """
+    folder = DesignFolder.open(search.path)
+    states = load_run_states(folder, location, held=True, ask=False)
+    lost = LostResults.of(search.path, states, location)
+    if lost.other_store is not None:
+        raise ExecutionError(
+            f"the search has recorded results into another store than {location.shown}: name it with --store "
+            f"{lost.other_store}; nothing was executed"
+        )
+    recovery = Recovery(search, lost.to_execute(retry_failed=retry_failed))
+    if retry_failed:
+        summary.retried = search.retry_failed()
+        states = load_run_states(folder, location, held=True, ask=False)
+    executor = make_executor(settings, folder)
+    progress.begin_search(search.spec, states.settings, executor.processes)
+    recorded = work(search, recovery, executor, progress, summary)
+    summary.not_read_back = why_unreadable(location, recorded)
 
 
 def _settings_now(search: Search, location: StoreLocation, summary: TuneSummary) -> list[SettingRecord]:
