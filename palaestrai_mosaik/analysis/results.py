@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
-from palaestrai_mosaik.design.settings_table import read_settings, retries_of
+from palaestrai_mosaik.design.search_journal import SearchJournal, read_journal
+from palaestrai_mosaik.design.settings_table import failure_reasons, retries_of
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError
 from palaestrai_mosaik.pages import HEIGHT, Page
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
@@ -106,10 +107,18 @@ class Results:
             store = self._store.look()
         except StoreError as error:
             verb = "run" if self.spec.search is None else "resume"
-            hint = self._not_collected(()) or f"has the design been run? arsenai {verb} {self.folder.path}"
+            question = "has the design been run?"
+            if any(setting.runs for setting in self.journal.settings):
+                question = "the search has executed runs, and their results are gone; to make them again:"
+            hint = self._not_collected(()) or f"{question} arsenai {verb} {self.folder.path}"
             raise StoreError(f"{error} ({hint})") from error
         with store:
             yield store
+
+    @cached_property
+    def journal(self) -> SearchJournal:
+        """The journal of the design's search; empty without a search."""
+        return SearchJournal() if self.spec.search is None else read_journal(self.folder.path)
 
     @cached_property
     def outcome_specs(self) -> tuple[OutcomeSpec, ...]:
@@ -251,15 +260,17 @@ class Results:
         import pandas as pd
 
         planned = self.folder.runs
+        # Read before the store, in which a run is before it is in the journal.
+        settings = self.journal.settings
         with self.open_store() as store:
             instances = store.newest_runs([run.hash for run in planned], self.folder.contents)
         columns = (instances[name] for name in ("hash", "run", "status", "duration", "error"))
         newest = {hashed: values for hashed, *values in zip(*columns, strict=True)}
         is_search = self.spec.search is not None
-        settings = read_settings(self.folder.path) if is_search else []
         # The row of a retry replaces that of the failed setting.
         replaced = {failed for failed, by in retries_of(settings).items() if by is not None}
-        failures = {setting.number: setting.why for setting in settings if setting.state == "failed"}
+        failures = failure_reasons(settings)
+        complete = {setting.number for setting in settings if setting.state == "complete"}
         rows = []
         for run in planned:
             instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
@@ -269,7 +280,8 @@ class Results:
                 state, error = "failed", failures[run.row]
             missing = state == "missing"
             # A search stops runs early on purpose, so these are not lost.
-            if run.row in replaced or (missing and is_search):
+            stopped = missing and is_search and run.row not in complete
+            if run.row in replaced or stopped:
                 continue
             result = (None, None, None) if missing else (instance, duration, error)
             rows.append((run.row, run.repetition, run.uid, run.run, state, *result))

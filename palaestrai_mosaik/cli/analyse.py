@@ -219,7 +219,7 @@ def _search_of(results: Results, store: str | None) -> SearchResult | None:
         return None
     from palaestrai_mosaik.search.result import search_result
 
-    return search_result(results.spec, results.folder.path, store)
+    return search_result(results.spec, results.folder.path, store, journal=results.journal)
 
 
 def _search_lines(spec: DesignSpec, result: SearchResult) -> Iterator[str]:

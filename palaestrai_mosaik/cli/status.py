@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
 from palaestrai_mosaik.design.rounds import Rounds
@@ -15,11 +14,10 @@ from palaestrai_mosaik.design.settings_table import (
     SettingRecord,
     count_failed,
     failure_reasons,
-    read_settings,
     retries_of,
     retries_text,
 )
-from palaestrai_mosaik.errors import FINISHED, ExecutionError
+from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.execution import (
     RunStatus,
     States,
@@ -39,7 +37,10 @@ from .common import find_folder
 from .output import say, wants_json
 from .run_lists import arguments, factors_of, list_runs, reason_lines, short_path
 from .tables import duration, number, table
-from .tune import failed_settings, retry_lines
+from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.search.lost import LostResults
 
 #: maximum number of listed settings of a Pareto front
 _MOST_OF_FRONT = 10
@@ -54,8 +55,8 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
     """
     opened = find_folder(folder)
     states = load_run_states(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
-    settings = [] if opened.spec.search is None else read_settings(opened.path)
-    data = _as_json(opened, states, store, settings)
+    settings, lost = states.settings, _lost(opened, states, store)
+    data = _as_json(opened, states, store, settings, lost)
     if wants_json():
         answer(data)
         return FINISHED
@@ -71,7 +72,13 @@ def status(folder: str | None, store: str | None = None, ignore_queue: bool = Fa
             say(line)
     reasons = list(reason_lines(failure_reasons(settings), (run["run"] for run in data["failed"])))
     _print_runs(data, reasons)
-    for line in (*_left_lines(data, target), *_cluster_lines(data), *_time_lines(data)):
+    next_steps = (
+        *_document_lines(opened, data, target),
+        *_left_lines(opened, data, target, store, lost),
+        *_cluster_lines(data),
+        *_time_lines(data),
+    )
+    for line in next_steps:
         say(line)
     if data["not_collected"]:
         ended = "finished run" if opened.spec.search is None else "run"
@@ -135,12 +142,26 @@ def _cluster_lines(data: dict[str, Any]) -> Iterator[str]:
     yield from data["faults"]
 
 
-def _left_lines(data: dict[str, Any], target: str) -> Iterator[str]:
+def _document_lines(folder: DesignFolder, data: dict[str, Any], target: str) -> Iterator[str]:
+    """Yield which run documents are missing, and how they come back."""
+    missing = data["missing_documents"]
+    if missing:
+        how = "put it back, or generate the design again; nothing is executed until then"
+        if folder.spec.search is not None:
+            how = f"to write it again: arsenai resume {target}"
+        yield f"{count(len(missing), 'run document')} missing ({listed(missing, MOST_FILES)}); {how}"
+
+
+def _left_lines(
+    folder: DesignFolder, data: dict[str, Any], target: str, store: str | None, lost: LostResults | None
+) -> Iterator[str]:
     """Yield the next steps of a search, with the commands."""
-    if data["search_over"] is None:
+    if lost is None:
         return
+    if lost.runs and not data["running"]:
+        yield lost_line(lost, folder.path, store)
     if data["search_over"] is False:
-        if not data["submissions"] and not data["running"]:
+        if not (lost.to_execute() or data["submissions"] or data["running"]):
             if data["failed_tasks"] is not None:
                 n, output = data["failed_tasks"]["tasks"], short_path(data["failed_tasks"]["output"])
                 yield f"{count(n, 'task')} of the newest submission failed: what they printed is in {output}"
@@ -162,8 +183,21 @@ def _confirmation_lines(*, runs: int, finished: int, failed: int, target: str) -
         yield f"the best settings with fresh seeds: {progress}{failures}{command}"
 
 
+def _lost(folder: DesignFolder, states: States, store: str | None) -> LostResults | None:
+    """Return the lost results of a folder's search, or ``None`` without a search."""
+    if folder.spec.search is None:
+        return None
+    from palaestrai_mosaik.search.lost import LostResults
+
+    return LostResults.of(folder.path, states, StoreLocation.of(folder.path / RESULTS, store))
+
+
 def _as_json(
-    folder: DesignFolder, states: States, store: str | None, settings: Sequence[SettingRecord]
+    folder: DesignFolder,
+    states: States,
+    store: str | None,
+    settings: Sequence[SettingRecord],
+    lost: LostResults | None,
 ) -> dict[str, Any]:
     counts = Counter(state.status for state in states.runs)
     running = [state for state in states.runs if state.status is RunStatus.RUNNING]
@@ -175,10 +209,11 @@ def _as_json(
         "documents": len(states.runs),
         "rounds": None if rounds is None else list(rounds.measured),
         "rounds_ended": None if rounds is None else rounds.ended or None,
-        **_search(folder, store, settings),
+        **_search(folder, states, store, settings, lost),
         "failed_tasks": _failed_tasks(folder, states),
         "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
         "not_collected": sum(not state.collected for state in states.runs),
+        "missing_documents": folder.missing_documents(),
         "not_reached": _not_reached(folder, states),
         "failed": _failed(folder, states),
         "running": [_running(state) for state in running],
@@ -236,17 +271,27 @@ def _growth(rounds: Rounds, target: str) -> str:
     return f"rows are added when these have been executed: arsenai run {target}"
 
 
-def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingRecord]) -> dict[str, Any]:
+def _search(
+    folder: DesignFolder,
+    states: States,
+    store: str | None,
+    settings: Sequence[SettingRecord],
+    lost: LostResults | None,
+) -> dict[str, Any]:
     """Return the state of a search: settings by state, the best setting, and next steps.
 
     ``front``: with several objectives, the numbers of the settings on the Pareto front. ``search_over``: the reason for
-    the end, or false if the search goes on; ``None`` without a search or without Optuna.
+    the end, or false if the search goes on; ``None`` without a search.
     """
     spec = folder.spec
-    if spec.search is None:
+    if spec.search is None or lost is None:
         names = ("search", "settings", "failed_settings", "retried", "to_retry")
         return dict.fromkeys((*names, "best", "front", "search_over", "confirm"))
+    from palaestrai_mosaik.search.ending import search_over
     from palaestrai_mosaik.search.ranking import ranked
+
+    journal = states.journal
+    over = bool(journal.trials) and not lost.to_execute()
 
     outcome = sought(spec)[0]
     complete = [setting for setting in settings if setting.state == "complete"]
@@ -262,21 +307,9 @@ def _search(folder: DesignFolder, store: str | None, settings: Sequence[SettingR
         "best": None
         if best is None
         else {"setting": best.number, "outcome": outcome.name, "value": best.values[0]},
-        "search_over": _search_over(folder),
+        "search_over": over and (search_over(spec.search, journal.trials, journal.marked) or False),
         "confirm": _confirmed(folder, store) if spec.search.confirm and complete else None,
     }
-
-
-def _search_over(folder: DesignFolder) -> str | bool | None:
-    if find_spec("optuna") is None:
-        return None
-    from palaestrai_mosaik.search.search import why_over
-
-    try:
-        return why_over(folder.spec, folder.path) or False
-    except ExecutionError:
-        # the folder is not writable, so the search cannot go on
-        return None
 
 
 def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None:

@@ -13,8 +13,9 @@ from palaestrai_mosaik.design.folder import CONFIRM, DESIGN, DesignFolder
 from palaestrai_mosaik.design.search import sought
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
 from palaestrai_mosaik.execution import RunStatus, Settings
+from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.settings import user_settings
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
 from .output import compose, say, say_unless_quiet, status, wants_json, warn, without_progress
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.execution.cluster.submission import Submission
     from palaestrai_mosaik.execution.design_check import Extent
     from palaestrai_mosaik.search import SearchSubmission, TuneSummary
+    from palaestrai_mosaik.search.lost import LostResults
     from palaestrai_mosaik.search.result import BestSetting, Confirmed
 
 _TITLE = 40
+#: at most so many files are named
+MOST_FILES = 3
 
 
 def tune(
@@ -151,6 +155,7 @@ def _expected(
 def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | None) -> Iterator[str]:
     name = arguments(folder.path, store)
     submitted = done.submitted
+    yield from restored_lines(done.restored)
     if submitted.live:
         yield f"{count(submitted.live, 'task')} of earlier submissions wait or run"
     if submitted.submission is not None:
@@ -160,6 +165,8 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
         return
     if submitted.submission is None and not submitted.tasks:
         yield "nothing to submit"
+    if done.lost.runs:
+        yield lost_line(done.lost, folder.path, store)
     if submitted.submission is not None or submitted.live:
         yield f"next: arsenai status {name}"
         yield f"      arsenai resume {name} (once the tasks have ended: collects, confirms, or goes on)"
@@ -192,6 +199,7 @@ def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, A
             "settings_left": done.submitted.settings_left,
             "ended_by": done.over,
             "retried": done.submitted.retried,
+            "lost": len(done.lost.runs),
             "best": [best_data(setting) for setting in done.best],
         },
     }
@@ -226,7 +234,7 @@ def _is_complete(summary: TuneSummary) -> bool:
     """Return whether the search is over, nothing was lost, and the best settings are confirmed."""
     collected = summary.collected
     lost = summary.not_collected or summary.not_read_back or (collected is not None and collected.damaged)
-    if lost or summary.to_retry or summary.retries_left:
+    if lost or summary.lost.runs or summary.to_retry or summary.retries_left:
         return False
     confirmed = summary.confirmed is None or summary.confirmed.whole
     return bool(summary.best) and confirmed and summary.ended_by is not None
@@ -246,6 +254,7 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         list(reason_lines(summary.reasons, (run.run for run in summary.failures))),
     )
     print_collection(summary.folder, summary)
+    _print_lost(summary, store)
     if summary.ended_by is not None:
         say_unless_quiet(f"ended by: {summary.ended_by}")
     elif summary.failed_tasks is not None:
@@ -267,6 +276,23 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
         say(f"nothing was found: {why}", error=True)
 
 
+def restored_lines(files: Sequence[str]) -> Iterator[str]:
+    """Yield a line on the run documents of a search that were written again."""
+    if files:
+        were = "it was" if len(files) == 1 else "they were"
+        yield f"written again, as {were} missing or edited: {listed(files, MOST_FILES)}"
+
+
+def _print_lost(summary: TuneSummary, store: str | None) -> None:
+    """Print what became of documents and results that were gone."""
+    for line in restored_lines(summary.restored):
+        say_unless_quiet(line)
+    if summary.again:
+        say_unless_quiet(f"executed again, as their results were gone: {count(summary.again, 'run')}")
+    if summary.lost.runs:
+        say(lost_line(summary.lost, summary.folder, store), error=True)
+
+
 def winner_lines(
     spec: DesignSpec, folder: Path, best: Sequence[BestSetting], winner: str | None
 ) -> Iterator[str]:
@@ -277,6 +303,24 @@ def winner_lines(
         yield f"winner     {short_path(folder / winner)}{of_front}"
     elif best:
         yield "no winner: all of these settings lost runs with fresh seeds, and that could change which is the best"
+
+
+def lost_line(lost: LostResults, folder: Path, store: str | None) -> str:
+    """Return the line on lost results of the search in ``folder``, and on how to make them again."""
+    if lost.other_store is not None:
+        return (
+            "the search has recorded results into another store: name it with --store "
+            f"{shlex.quote(lost.other_store)}"
+        )
+    line = f"results of {count(len(lost.runs), 'run')} are gone, so their settings count as not executed"
+    name = arguments(folder, store)
+    if not lost.to_execute():
+        return f"{line}; executed again, they failed; once the cause is fixed: arsenai resume {name} --retry-failed"
+    submissions = Submissions(folder)
+    numbers = submissions.numbers()
+    # Tasks on Slurm do not reach the common store.
+    here = " --executor local" if numbers and submissions.read(numbers[-1]).executor == "slurm" else ""
+    return f"{line}; to make them again: arsenai resume {name}{here}"
 
 
 def _retried_line(retried: int) -> str:
@@ -375,6 +419,8 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "ended_by": summary.ended_by,
         "interrupted": summary.interrupted,
         "seconds": summary.seconds,
+        "again": summary.again,
+        "restored": summary.restored,
         "retried": summary.retried,
         "retries_left": summary.retries_left,
         "failed": [{"run": run.run, "error": run.error} for run in summary.failures],

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -63,6 +64,7 @@ ANALYSIS, REPORT = "analysis", "report"
 REPLACING, REPLACED = ".replacing", ".replaced"
 #: columns of ``design.csv`` before those of the factors
 COLUMNS = ("row", "repetition", "uid", "run", "file", "seed", "hash")
+_MISSING_PART = "this part of the design's folder is missing; {}"
 #: keys of the manifest's counts
 COUNTS = ("drawn", "rejected", "rows", "repetitions", "runs", "documents", "duplicates")
 
@@ -123,10 +125,17 @@ class DesignFolder:
         except OSError as error:
             refuse(path, f"cannot be opened: {error.strerror}")
         manifest = read_manifest(path)
-        for name in GENERATED:
-            if not (path / name).exists():
-                refuse(path / name, "this part of the design's folder is missing; generate the design anew")
+        missing = [name for name in GENERATED if not (path / name).exists()]
+        if DESIGN in missing:
+            refuse(path / DESIGN, _MISSING_PART.format("generate the design anew"))
         spec = load(path / DESIGN)
+        for name in missing:
+            if spec.search is None:
+                refuse(path / name, _MISSING_PART.format("generate the design anew"))
+            if name != RUNS:
+                # A search has all of it in its journal, and writes documents again when it goes on.
+                command = shlex.join(["arsenai", "tune", str(path / DESIGN), "-o", str(path)])
+                refuse(path / name, _MISSING_PART.format(f"to write it again: {command}"))
         written = manifest["design"]["hash"]
         if spec.hash != written:
             refuse(
@@ -227,6 +236,14 @@ class DesignFolder:
         from .decode import decode
 
         return decode(self.spec, self.sample.unit[first:])
+
+    def missing_documents(self) -> list[str]:
+        """Return the files of run documents that are missing, relative to the folder."""
+        try:
+            names = set(os.listdir(self.path / RUNS))
+        except FileNotFoundError:
+            names = set()
+        return [run.file for run in self.documents if Path(run.file).name not in names]
 
     def view(self, height: int = HEIGHT) -> Page:
         """Build the design's page for notebooks: states, outcomes, indices and comparisons.

@@ -50,11 +50,15 @@ class GrowingFolder:
         path: the folder.
         spec: the design.
         expansion: builds the documents.
+        restored: the files of documents that were written again, because they were missing or had other bytes.
     """
 
     def __init__(self, spec: DesignSpec, path: Path):
         self.path, self.spec = path, spec
         self.expansion = Expansion(spec)
+        self.restored: list[str] = []
+        #: the number of rows in the folder before this process added any
+        self._rows_before = 0
         self._labels = [labels_of(factor) for factor in spec.factors]
         #: the point of each row, its lines in the table, and its checksums
         self._unit: list[tuple[float, ...]] = []
@@ -86,7 +90,9 @@ class GrowingFolder:
         If it has rows, only the design is written, which may have a larger budget.
         """
         files.write_text(self.path / folder.DESIGN, dumps(dict(self.spec.resolved)), durable=False)
-        if not (self.path / folder.MANIFEST).exists():
+        if (self.path / folder.MANIFEST).exists():
+            self._rows_before = read_manifest(self.path)["counts"]["rows"]
+        else:
             self.write()
 
     @property
@@ -134,10 +140,13 @@ class GrowingFolder:
         return runs
 
     def _put(self, runs: Sequence[PlannedRun], texts: Sequence[str | None]) -> None:
+        files.make_folder(self.path / folder.RUNS)
         for run, text in zip(runs, texts, strict=True):
             if text is not None:
                 data = text.encode("utf-8")
                 if not _holds(self.path / run.file, data):
+                    if run.row < self._rows_before:
+                        self.restored.append(run.file)
                     files.write_bytes(self.path / run.file, data, durable=False)
 
     def planned(self, setting: Setting) -> tuple[list[PlannedRun], list[str | None]]:

@@ -21,7 +21,7 @@ from palaestrai_mosaik.text import listed
 #: path of the file, relative to the folder of the design
 SETTINGS = "search/settings.csv"
 
-SettingState = Literal["running", "complete", "pruned", "failed", "retried"]
+SettingState = Literal["running", "complete", "pruned", "failed", "retried", "lost"]
 #: largest number of settings named in a line of text
 _NAMED = 10
 
@@ -33,6 +33,7 @@ class SettingRecord:
     Attributes:
         number: number of the row.
         state: state of the setting. A failed one becomes ``"retried"`` as soon as a user asks to execute it again.
+            One whose runs have lost their results is ``"lost"`` and counts as not executed; the table never has this.
         values: means of the objectives over its seeds; empty if it is not complete. The last reported value if it was
             pruned.
         runs: number of its executed runs.
@@ -60,6 +61,11 @@ class SettingRecord:
     told: str = ""
     why: str = ""
     retries: int | None = None
+
+    def has_result(self, repetition: int) -> bool:
+        """Whether a run of the setting has ended, and the search uses its result."""
+        # The runs of a setting are executed in order.
+        return self.state in ("complete", "pruned", "running") and repetition < self.runs
 
 
 _NAMES = tuple(field.name for field in fields(SettingRecord))
@@ -97,11 +103,11 @@ def write_settings(path: Path, settings: Sequence[SettingRecord], objectives: Se
         raise ExecutionError(f"cannot write {path / SETTINGS}: {error.strerror}") from error
 
 
-def read_settings(path: Path) -> list[SettingRecord]:
-    """Read the settings of the search in the design folder ``path``, in order.
+def read_table(path: Path) -> list[SettingRecord]:
+    """Read the table of the search in the design folder ``path``, which may be older than the journal.
 
     Returns:
-        The settings; an empty list if the table does not exist yet.
+        The settings, in order; an empty list if the table does not exist yet.
 
     Raises:
         ExecutionError: the table was edited.

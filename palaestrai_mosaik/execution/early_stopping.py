@@ -17,15 +17,13 @@ import numpy as np
 
 from palaestrai_mosaik.design.folds import fold
 from palaestrai_mosaik.design.model import OutcomeSpec, Pruner
+from palaestrai_mosaik.design.search_journal import STOPPED
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.runner import Interrupt
 from palaestrai_mosaik.runner.worker import EpisodeReport
 from palaestrai_mosaik.store import Store
 
 from .journal import Journal, make_pruner, open_journal, quiet
-
-#: the attribute of a trial with the report at which the pruner stopped it
-STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)

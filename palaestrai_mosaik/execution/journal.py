@@ -18,13 +18,11 @@ from typing import Any
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import trust
 from palaestrai_mosaik.design.model import Pruner
+from palaestrai_mosaik.design.search_journal import FOLDER, JOURNAL
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.installation import install_extra
 
 from .journal_file import JournalFile
-
-#: the folder of a search in its design folder, and its journal
-FOLDER, JOURNAL = "search", "journal.log"
 
 
 @cache

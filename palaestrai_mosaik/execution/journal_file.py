@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.search_journal import DAMAGED, parse
 from palaestrai_mosaik.errors import ExecutionError
 
 #: seconds after which the lock of a process that was killed is removed; a holder needs milliseconds
@@ -24,8 +25,6 @@ GRACE = 30.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 1.0
 #: bytes of the longest line; the lines of a setting with 10,000 runs have a few MB
 _LONGEST_LINE = 1 << 26
-#: the operations that a search writes: it deletes no study (1), and discards no trials (10)
-_OPERATIONS = (0, *range(2, 10))
 #: bytes read at a time to find the end of the last whole line
 _BLOCK = 1 << 16
 
@@ -64,7 +63,7 @@ class JournalFile:
                 self._refuse_shorter(file.seek(0, os.SEEK_END))
                 file.seek(self._begins[number])
                 while line := self._next_line(file, number):
-                    entry = _parse(line)
+                    entry = parse(line)
                     if entry is None:
                         entry = self._parse_again(number)
                     if number + 1 == len(self._begins):
@@ -94,10 +93,7 @@ class JournalFile:
 
     def refuse_line(self, number: int, error: Exception | None = None) -> NoReturn:
         """Raise :class:`ExecutionError` for the damaged entry ``number``, counted from 0."""
-        raise ExecutionError(
-            f"{self.path}:{number + 1}: this line of the search's journal is damaged; put back a copy of the file, or "
-            "delete the lines from there on: the search then continues with what stands before"
-        ) from error
+        raise ExecutionError(f"{self.path}:{number + 1}: {DAMAGED}") from error
 
     def _append(self, handle: int, data: bytes) -> None:
         """Append ``data`` to the open file; the caller holds the lock."""
@@ -129,7 +125,7 @@ class JournalFile:
         # on NFS, a reader may see the new size of a file before its new content
         with _locked(self.path), files.open_read(self.path) as file:
             file.seek(self._begins[number])
-            entry = _parse(self._next_line(file, number))
+            entry = parse(self._next_line(file, number))
         if entry is None:
             self.refuse_line(number)
         return entry
@@ -140,15 +136,6 @@ class JournalFile:
                 f"{self.path}: lines that were read from the search's journal are gone: another process has replaced or "
                 "shortened the file; end this command and start it again"
             )
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """Return the entry of a line; ``None`` if it is damaged."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return entry if isinstance(entry, dict) and entry.get("op_code") in _OPERATIONS else None
 
 
 def _whole_size(handle: int) -> int:

@@ -94,10 +94,10 @@ def open_run_store(location: StoreLocation) -> Store:
     return location.open(create=True, journal="delete")
 
 
-def is_whole(folder: Path, instance: str) -> bool:
-    """Whether ``instance`` has finished in the undamaged run store ``folder``, without opening its database."""
+def is_whole(folder: Path, instance: str, status: str = "finished") -> bool:
+    """Whether ``instance`` ended with ``status`` in the undamaged run store ``folder``, without opening its database."""
     try:
-        if marked_status(folder / INSTANCES / instance) != "finished" or (folder / DAMAGE_NOTE).exists():
+        if marked_status(folder / INSTANCES / instance) != status or (folder / DAMAGE_NOTE).exists():
             return False
         return (folder / _DATABASE).stat().st_size > 0
     except OSError:

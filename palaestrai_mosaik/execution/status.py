@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
-from palaestrai_mosaik.design.settings_table import read_settings
+from palaestrai_mosaik.design.search_journal import SearchJournal, read_journal
+from palaestrai_mosaik.design.settings_table import SettingRecord
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
@@ -35,7 +37,7 @@ class RunStatus(StrEnum):
     FAILED = "failed"
     #: a search stopped the run early, and kept its records
     PRUNED = "pruned"
-    #: a search has not started the run, because another run of its setting was pruned or failed
+    #: a search does not need the run, because another run of its setting was pruned or failed
     SKIPPED = "skipped"
     #: the user ended the run
     INTERRUPTED = "interrupted"
@@ -117,18 +119,54 @@ class RunState:
         )
 
 
+#: the statuses of runs that have results, or will have them
+_KEPT = frozenset({RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.RUNNING, RunStatus.QUEUED})
+
+
 @dataclass(frozen=True, slots=True)
 class States:
     """The state of every run of a design, in its order.
 
     ``problems``, ``faults`` and ``searching`` are those of
-    :class:`~palaestrai_mosaik.execution.cluster.task_assignment.TaskAssignments`.
+    :class:`~palaestrai_mosaik.execution.cluster.task_assignment.TaskAssignments`. ``journal`` is that of a search, as it
+    was before the stores were read.
     """
 
     runs: tuple[RunState, ...]
     problems: tuple[str, ...] = ()
     searching: Mapping[int, Mapping[int, TaskState]] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    journal: SearchJournal = field(default_factory=SearchJournal)
+
+    @property
+    def lost_results(self) -> tuple[RunState, ...]:
+        """The runs of a search that have ended, and whose results are in no store any more."""
+        settings = {setting.number: setting for setting in self.journal.settings}
+        return tuple(
+            state
+            for state in self.runs
+            if state.status not in _KEPT
+            and state.planned.row in settings
+            and settings[state.planned.row].has_result(state.planned.repetition)
+        )
+
+    @property
+    def settings(self) -> list[SettingRecord]:
+        """The settings of a search; those that have lost results, or repeat one that has, count as not executed."""
+        lost = Counter(state.planned.row for state in self.lost_results)
+        return [
+            setting
+            if setting.state == "running" or lost.keys().isdisjoint((setting.number, setting.first))
+            else replace(
+                setting,
+                state="lost",
+                values=(),
+                runs=setting.runs - lost[setting.number],
+                steps=0,
+                seconds=0.0,
+            )
+            for setting in self.journal.settings
+        ]
 
 
 def job_path(folder: Path, planned: PlannedRun) -> Path:
@@ -154,12 +192,14 @@ def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
 def _records_under_other_names(
     folder: DesignFolder,
     records: Mapping[str, JobRecord],
-    known: Mapping[str, Sequence[KnownInstance]],
+    instances: Mapping[str, Sequence[KnownInstance]],
     hashes: Mapping[str, str],
 ) -> dict[str, JobRecord]:
     """Read the records of runs that were last executed under another name in this folder, by uid."""
     newest = {
-        uid: known[hash_][-1] for uid, hash_ in hashes.items() if uid not in records and known.get(hash_)
+        uid: instances[hash_][-1]
+        for uid, hash_ in hashes.items()
+        if uid not in records and instances.get(hash_)
     }
     uid_by_instance = {instance.uid: uid for uid, instance in newest.items() if instance.hash != hashes[uid]}
     if not uid_by_instance:
@@ -183,29 +223,46 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         store: the store with its results; ``None`` if it does not exist yet.
         held: whether this process has the folder's lock.
         ask: query the schedulers; otherwise, all their tasks count as gone.
+
+    Returns:
+        The states. Runs of a search that have ended according to its journal, but are in no store, are lost.
+
+    Raises:
+        ExecutionError: the journal of the search is damaged.
+        StoreError: the store cannot be read.
+    """
+    return _run_states(folder, store, _journal_of(folder), held=held, ask=ask)
+
+
+def _journal_of(folder: DesignFolder) -> SearchJournal:
+    return SearchJournal() if folder.spec.search is None else read_journal(folder.path)
+
+
+def _run_states(
+    folder: DesignFolder, store: Store | None, journal: SearchJournal, *, held: bool, ask: bool
+) -> States:
+    """Determine the state of every run; see :func:`run_states`.
+
+    ``journal`` must have been read before the store was opened. A run is in a store before it is in the journal, and
+    moves from its own store to the common one. With the journal read first and the common store last, no run that ends
+    or moves in between is called lost.
     """
     planned = folder.documents
     hashes = {run.uid: run.hash for run in planned}
-    instances = {} if store is None else instances_of(store, list(hashes.values()), folder.contents)
-    try:
-        markers = {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
-    except FileNotFoundError:
-        markers = set()
     records = job_records(folder)
+    in_own_store = {
+        run.uid for run in planned if run.uid in records and _is_whole(folder.path, run, records[run.uid])
+    }
+    instances = {} if store is None else instances_of(store, list(hashes.values()), folder.contents)
+    markers = _markers(folder)
     finished = {
         run.uid
         for run in planned
         if any(instance.status == "finished" for instance in instances.get(run.hash, ()))
     }
-
-    orphans = uncollected_contents(orphaned_stores(folder, records), store)
+    unfinished = [run.hash for run in planned if run.uid not in finished]
+    in_orphaned_store = _in_orphaned_stores(folder, store, records, unfinished)
     records |= _records_under_other_names(folder, records, instances, hashes)
-    waiting = [run.hash for run in planned if run.uid not in finished] if orphans else []
-    in_run_store = {
-        hash_
-        for hash_, content in (folder.contents(waiting) if waiting else {}).items()
-        if content in orphans
-    }
 
     def is_final(run: TaskRun) -> bool:
         record = records.get(run.run)
@@ -220,7 +277,7 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         return marker is not None and marker.hash == run.hash and marker.attempt >= run.attempt
 
     assignments = task_assignments(folder.path, hashes, is_final, begun, held=held, ask=ask)
-    states = (
+    states: Iterable[RunState] = (
         _state(
             folder,
             run,
@@ -228,22 +285,48 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
             markers,
             tuple(instances.get(run.hash, ())),
             assignments,
-            run.hash in in_run_store,
+            records[run.uid].status
+            if run.uid in in_own_store
+            else "finished" * (run.hash in in_orphaned_store),
         )
         for run in planned
     )
-    all_states = tuple(states)
-    if folder.spec.search is not None:
-        all_states = tuple(_with_skipped(folder, all_states))
-    return States(all_states, tuple(assignments.problems), assignments.searching, tuple(assignments.faults))
+    if journal.settings:
+        states = _with_settings(states, journal.settings)
+    return States(
+        tuple(states), tuple(assignments.problems), assignments.searching, tuple(assignments.faults), journal
+    )
 
 
-def _with_skipped(folder: DesignFolder, states: Sequence[RunState]) -> Iterator[RunState]:
-    """Yield the states of a search's runs; waiting runs of settled settings are skipped."""
-    settled = {setting.number for setting in read_settings(folder.path) if setting.state != "running"}
+def _markers(folder: DesignFolder) -> set[str]:
+    """Return the names of the files of all markers in ``jobs/``."""
+    try:
+        return {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
+    except FileNotFoundError:
+        return set()
+
+
+def _in_orphaned_stores(
+    folder: DesignFolder, store: Store | None, records: Mapping[str, JobRecord], hashes: Sequence[str]
+) -> set[str]:
+    """Return those of the ``hashes`` whose content has finished in a store of a run that the design no longer has."""
+    contents = uncollected_contents(orphaned_stores(folder, records), store)
+    if not contents or not hashes:
+        return set()
+    return {hash_ for hash_, content in folder.contents(hashes).items() if content in contents}
+
+
+def _with_settings(states: Iterable[RunState], settings: Sequence[SettingRecord]) -> Iterator[RunState]:
+    """Yield the states of a search's runs: those without a process are lost or skipped if the search says so."""
+    by_number = {setting.number: setting for setting in settings}
     for state in states:
-        skipped = state.status is RunStatus.WAITING and state.planned.row in settled
-        yield replace(state, status=RunStatus.SKIPPED) if skipped else state
+        setting = by_number.get(state.planned.row)
+        if setting is not None and state.status in (RunStatus.WAITING, RunStatus.LOST):
+            if setting.has_result(state.planned.repetition):
+                state = replace(state, status=RunStatus.LOST)
+            elif setting.state != "running":
+                state = replace(state, status=RunStatus.SKIPPED)
+        yield state
 
 
 def _state(
@@ -253,7 +336,7 @@ def _state(
     markers: set[str],
     instances: tuple[KnownInstance, ...],
     assignments: TaskAssignments,
-    in_run_store: bool,
+    own_status: str,
 ) -> RunState:
     path = with_suffix(job_path(folder.path, run), ".running")
     marker = Marker.read(path) if path.name in markers else None
@@ -263,15 +346,11 @@ def _state(
     if marker is not None and not marker.of_this_host:
         instances = tuple(_mark_dead_instances(instances, marker, path))
     statuses = [instance.status for instance in instances]
-    in_run_store = in_run_store or (
-        record is not None and record.status == "finished" and _is_whole(folder.path, run, record)
-    )
-    status = _status(record, marker, statuses, in_run_store, assignment)
+    status = _status(record, marker, [*statuses, own_status] if own_status else statuses, assignment)
     if status is None:
         assert marker is not None
         status = RunStatus.LOST if is_stale(path) else RunStatus.RUNNING
-    recorded = status in (RunStatus.FINISHED, RunStatus.PRUNED)
-    collected = not recorded or status.value in statuses
+    collected = status not in (RunStatus.FINISHED, RunStatus.PRUNED) or status.value in statuses
     return RunState(run, status, record, marker, instances, assignment, collected)
 
 
@@ -291,7 +370,6 @@ def _status(
     record: JobRecord | None,
     marker: Marker | None,
     statuses: list[str],
-    in_run_store: bool,
     assignment: TaskAssignment | None,
 ) -> RunStatus | None:
     """Determine the status of a run; ``None`` if it depends on the age of the marker.
@@ -299,13 +377,12 @@ def _status(
     Args:
         record: the run's record.
         marker: the marker of an attempt without a record.
-        statuses: the statuses of its instances, the newest last.
-        in_run_store: whether its own store has its complete results.
+        statuses: the statuses of its instances, the newest last, and of the complete one in its own store.
         assignment: its task.
     """
     if marker is not None and marker.of_this_host and marker.alive:
         return RunStatus.RUNNING
-    if "finished" in statuses or in_run_store:
+    if "finished" in statuses:
         return RunStatus.FINISHED
     if "running" in statuses:
         return RunStatus.RUNNING
@@ -329,7 +406,8 @@ def _status_without_process(
     if record is not None and record.status == "failed" and submitted_again:
         return RunStatus.WAITING
     if record is not None:
-        return RunStatus.LOST if record.status == "finished" else RunStatus(record.status)
+        gone = record.status in ("finished", "pruned") and record.status not in statuses
+        return RunStatus.LOST if gone else RunStatus(record.status)
     return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
 
 
@@ -361,17 +439,39 @@ def _is_current(record: JobRecord | None, attempt: int) -> bool:
 
 
 def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
-    """Whether the run's own store has the complete instance of its record."""
-    if record.instance is None:
+    """Whether the run's own store has the instance of its record, which ended as the record says."""
+    if record.instance is None or record.status not in ("finished", "pruned"):
         return False
-    return is_whole(Path(run_store_location(folder, run_file_stem(run)).location), record.instance)
+    own_store = Path(run_store_location(folder, run_file_stem(run)).location)
+    return is_whole(own_store, record.instance, record.status)
 
 
 def load_run_states(
-    folder: DesignFolder, location: StoreLocation, *, held: bool = False, ask: bool = True
+    folder: DesignFolder,
+    location: StoreLocation,
+    *,
+    held: bool = False,
+    ask: bool = True,
+    journal: SearchJournal | None = None,
 ) -> States:
-    """Determine the state of every run of a design from the store at a location; see :func:`run_states`."""
+    """Determine the state of every run of a design from the store at a location.
+
+    Args:
+        folder: the design folder.
+        location: the store with its results, which need not exist yet.
+        held: whether this process has the folder's lock.
+        ask: query the schedulers; otherwise, all their tasks count as gone.
+        journal: the journal of the folder's search, if it has been read already.
+
+    Returns:
+        The states; see :func:`run_states`.
+
+    Raises:
+        ExecutionError: the journal of the search is damaged.
+        StoreError: the store cannot be read.
+    """
+    journal = journal or _journal_of(folder)
     if location.folder is not None and not (location.folder / "store.db").exists():
-        return run_states(folder, None, held=held, ask=ask)
+        return _run_states(folder, None, journal, held=held, ask=ask)
     with location.look() as store:
-        return run_states(folder, store, held=held, ask=ask)
+        return _run_states(folder, store, journal, held=held, ask=ask)

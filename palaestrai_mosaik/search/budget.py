@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from palaestrai_mosaik.design.model import SearchSpec
+from palaestrai_mosaik.design.search_journal import RUNS
 from palaestrai_mosaik.text import count
 
-from .settings import RUNS, first_of, spans_of
+from .settings import first_of, spans_of
 
 #: a span of time: its beginning and its end, in seconds since 1970
 Span = tuple[float, float]

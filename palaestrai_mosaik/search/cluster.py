@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder
 from palaestrai_mosaik.design.model import SearchSpec
+from palaestrai_mosaik.design.search_journal import record_of
 from palaestrai_mosaik.errors import FAILED, SchedulerError
 from palaestrai_mosaik.execution import JobRecord, Settings
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState
@@ -31,10 +32,11 @@ from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.store.location import StoreLocation
 
 from .budget import runs_left
+from .claims import claims_folder
 from .progress import SearchProgress
 from .retries import marked_settings
 from .search import Search
-from .settings import claims_folder, record_of, runs_of
+from .settings import runs_of
 
 logger = logging.getLogger(__name__)
 #: settings that a task should execute one after the other; with fewer, the sampler learns too little
@@ -180,15 +182,18 @@ def give_back(folder: Path, states: Mapping[int, Mapping[int, TaskState]]) -> No
     }
     if not over:
         return
-    for path in (folder / JOBS).glob("*.running"):
+    for path, marker in _markers_of(over, (folder / JOBS).glob("*.running")):
+        _note_killed(folder, path, marker)
+    for path, _ in _markers_of(over, claims_folder(folder).glob("*.running")):
+        files.remove(path, missing_ok=True)
+
+
+def _markers_of(tasks: Collection[str], paths: Iterable[Path]) -> Iterator[tuple[Path, Marker]]:
+    """Yield the markers of ended tasks, except those of processes of this host that are still ending."""
+    for path in paths:
         marker = Marker.read(path)
-        # A process of this host that is still ending keeps its marker.
-        if marker is not None and marker.task in over and not (marker.of_this_host and marker.alive):
-            _note_killed(folder, path, marker)
-    for path in claims_folder(folder).glob("*.running"):
-        marker = Marker.read(path)
-        if marker is not None and marker.task in over and not (marker.of_this_host and marker.alive):
-            files.remove(path, missing_ok=True)
+        if marker is not None and marker.task in tasks and not (marker.of_this_host and marker.alive):
+            yield path, marker
 
 
 def _note_killed(folder: Path, path: Path, marker: Marker) -> None:
@@ -281,28 +286,11 @@ class TaskWatch:
     def _ask(self, before: dict[int, dict[int, TaskState]]) -> dict[int, dict[int, TaskState]]:
         """Return the current states from Slurm, or those from ``before`` if it does not answer."""
         try:
-            live = [
-                submission
+            states = {
+                submission.number: self._states(submission, before.get(submission.number, {}))
                 for submission in self._submissions.all()
                 if submission.search and submission.executor == "slurm"
-            ]
-            states: dict[int, dict[int, TaskState]] = {}
-            for submission in live:
-                earlier = before.get(submission.number)
-                if earlier is not None and all(state.ended for state in earlier.values()):
-                    states[submission.number] = earlier
-                    continue
-                if self._cancelled > self._cancel_sent:
-                    self._scheduler.cancel(submission, now=self._cancelled > 1)
-                states[submission.number] = search_task_states(self._submissions, submission, self._scheduler)
-                if self._fail_fast and self.failures and not self._stopped:
-                    queued = [
-                        task for task, state in states[submission.number].items() if state is TaskState.QUEUED
-                    ]
-                    if queued:
-                        self._scheduler.cancel(submission, queued)
-            self._cancel_sent = self._cancelled
-            self._stopped = self._stopped or bool(self._fail_fast and self.failures)
+            }
         except SchedulerError as error:
             if not self._silent:
                 logger.warning(
@@ -310,5 +298,19 @@ class TaskWatch:
                 )
             self._silent = True
             return before
+        self._cancel_sent = self._cancelled
+        self._stopped = self._stopped or bool(self._fail_fast and self.failures)
         self._silent = False
+        return states
+
+    def _states(self, submission: Submission, before: dict[int, TaskState]) -> dict[int, TaskState]:
+        """Return the states of a submission's tasks, after cancelling those that are not needed."""
+        if before and all(state.ended for state in before.values()):
+            return before
+        if self._cancelled > self._cancel_sent:
+            self._scheduler.cancel(submission, now=self._cancelled > 1)
+        states = search_task_states(self._submissions, submission, self._scheduler)
+        queued = [task for task, state in states.items() if state is TaskState.QUEUED]
+        if queued and self._fail_fast and self.failures and not self._stopped:
+            self._scheduler.cancel(submission, queued)
         return states

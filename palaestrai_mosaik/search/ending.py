@@ -7,19 +7,23 @@ from itertools import takewhile
 from typing import Any
 
 from palaestrai_mosaik.design.model import SearchSpec
-from palaestrai_mosaik.execution.journal import Journal
 
 from .budget import spent
-from .retries import marked_settings, waiting, without
+from .retries import waiting, without
 from .settings import setting_of
 
 #: limits on repeated settings in a row, and on failed settings if none has succeeded, at which a search ends
 _MOST_REPEATED, _MOST_FAILED = 100, 10
 
 
-def search_over(search: SearchSpec, journal: Journal) -> str | None:
-    """Return the reason why a search is over, or None if there are settings to execute or to propose."""
-    marked, trials = marked_settings(journal), journal.trials()
+def search_over(search: SearchSpec, trials: Sequence[Any], marked: Collection[int]) -> str | None:
+    """Return the reason why a search is over, or None if there are settings to execute or to propose.
+
+    Args:
+        search: the search of a design.
+        trials: its settings in the journal.
+        marked: the numbers of settings marked for another execution.
+    """
     if any(not trial.state.is_finished() for trial in trials):
         return None
     return spent(search, trials, marked=marked) or hopeless(trials, marked, _repeated_last(trials))

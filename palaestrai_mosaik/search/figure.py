@@ -9,10 +9,11 @@ import numpy as np
 
 from palaestrai_mosaik.analysis.plot import draw_panels
 from palaestrai_mosaik.analysis.series import Curve, Panel
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import read_settings
 from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.execution.status import load_run_states
+from palaestrai_mosaik.store.location import StoreLocation
 
 from .result import best_settings, history
 
@@ -37,13 +38,15 @@ def history_figure(folder: str | Path, store: str | None = None) -> Figure:
 
     Raises:
         DocumentError: ``folder`` is not the folder of a design.
-        ExecutionError: the design has no search, or no setting is complete yet.
+        ExecutionError: the design has no search, no setting is complete yet, or the journal is damaged.
+        StoreError: the store cannot be read.
     """
     opened = DesignFolder.open(folder)
     spec, path = opened.spec, opened.path
     if spec.search is None:
         raise ExecutionError(f"{path} is the folder of a design without a search")
-    records, outcome = read_settings(path), sought(spec)[0]
+    states = load_run_states(opened, StoreLocation.of(path / RESULTS, store), ask=False)
+    records, outcome = states.settings, sought(spec)[0]
     points = history(spec, records)
     if not points:
         raise ExecutionError(f"{path}: no setting of the search is complete yet")

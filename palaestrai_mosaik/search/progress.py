@@ -50,7 +50,7 @@ class ShownProgress(SearchProgress):
             if setting.state == "retried":
                 self.done += 1
                 continue
-            if setting.state != "running":
+            if setting.state not in ("running", "lost"):
                 self._count(setting)
             self.runs += setting.runs
         self._last = -1

@@ -17,9 +17,9 @@ def direction(outcome: OutcomeSpec) -> str:
     return "minimize" if outcome.better == "lower" else "maximize"
 
 
-def is_better(one: float, other: float, outcome: OutcomeSpec) -> bool:
-    """Whether the outcome ``one`` is better than ``other``."""
-    return one < other if outcome.better == "lower" else one > other
+def is_better(value: float, other: float, outcome: OutcomeSpec) -> bool:
+    """Whether ``value`` is better than ``other``."""
+    return value < other if outcome.better == "lower" else value > other
 
 
 def ranked(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[SettingRecord]:
@@ -58,5 +58,5 @@ def best_pruned(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[Sett
     ]
 
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(a <= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)
+def _dominates(costs: Sequence[float], others: Sequence[float]) -> bool:
+    return all(a <= b for a, b in zip(costs, others, strict=True)) and list(costs) != list(others)

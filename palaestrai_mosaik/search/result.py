@@ -16,14 +16,17 @@ from palaestrai_mosaik import seeding
 from palaestrai_mosaik.analysis.beside import Importance, Importances, explained_by_chance
 from palaestrai_mosaik.analysis.lost_runs import rank
 from palaestrai_mosaik.analysis.sensitivity import is_constant
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.design.methods.significance import maxt_adjusted
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SettingRecord, read_settings, retries_text
+from palaestrai_mosaik.design.search_journal import SearchJournal
+from palaestrai_mosaik.design.settings_table import SettingRecord, retries_text
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.journal import Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.status import load_run_states
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.text import count
 from palaestrai_mosaik.types.arrays import FloatArray
 
@@ -120,29 +123,48 @@ class SearchResult:
         }
 
 
-def search_result(spec: DesignSpec, path: Path, store: str | None = None) -> SearchResult:
+def search_result(
+    spec: DesignSpec, path: Path, store: str | None = None, *, journal: SearchJournal | None = None
+) -> SearchResult:
     """Summarise the search in ``path``; importances need Optuna.
 
     Args:
         spec: the design of the search.
         path: its folder.
         store: the URL of the store of its runs; ``None``: ``results`` in the folder.
+        journal: its journal, if it has been read already, before the store.
+
+    Returns:
+        The summary. Settings that have lost results count as not executed.
+
+    Raises:
+        DocumentError: ``path`` is not the folder of a design.
+        ExecutionError: the journal is damaged.
+        StoreError: the store cannot be read.
     """
-    records = read_settings(path)
-    states = Counter(record.state for record in records)
+    folder = DesignFolder.open(path)
+    states = load_run_states(folder, StoreLocation.of(path / RESULTS, store), ask=False, journal=journal)
+    records, lost = states.settings, states.lost_results
+    counts = Counter(record.state for record in records)
     runs, steps = sum(record.runs for record in records), sum(record.steps for record in records)
-    words = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
+    words = ", ".join(f"{n:,} {state}" for state, n in sorted(counts.items()))
     summary = f"{count(len(records), 'setting')} ({words}), {count(runs, 'run')}, {count(steps, 'environment step')}."
     again = retries_text(records)
     if again:
         summary += f" {again[0].upper()}{again[1:]}."
+    if lost:
+        summary += (
+            f" Results of {count(len(lost), 'run')} are gone: their settings count as not executed (arsenai resume {path} "
+            "executes these runs again)."
+        )
     summary += "".join(f" {text}" for text in (*_ties(spec, records), *_constant(spec, records)))
     shares: Importances = {}
-    if find_spec("optuna") is not None and (path / FOLDER / JOURNAL).is_file():
+    if find_spec("optuna") is not None and states.journal.trials:
         shares = importances(spec, _journal(spec, path))
         sentences = explained_by_chance(shares, spec.analysis.confidence)
         summary += "".join(f" {text[0].upper()}{text[1:]}." for text in sentences)
-    return SearchResult(summary, best_settings(spec, path, records, store), history(spec, records), shares)
+    best = best_settings(spec, path, records, store, folder)
+    return SearchResult(summary, best, history(spec, records), shares)
 
 
 def best_settings(
@@ -162,9 +184,12 @@ def best_settings(
         path: its folder.
         records: its settings so far.
         store: the store of its runs, or its URL; ``None``: ``results`` in the folder.
-        folder: the folder at ``path``, if it is open already, with all rows of ``records``.
+        folder: the folder at ``path``, if it is open already.
     """
+    folder = folder or DesignFolder.open(path)
     fresh = _fresh_outcomes(spec, path, store)
+    # The folder follows the journal with a delay.
+    records = [record for record in records if record.number < folder.manifest["counts"]["rows"]]
     chosen = ranked(spec, records)
     chosen += [
         record
@@ -173,7 +198,6 @@ def best_settings(
     ]
     if not chosen:
         return []
-    folder = folder or DesignFolder.open(path)
     values, outcomes = folder.values(), sought(spec)
     settings = [
         BestSetting(

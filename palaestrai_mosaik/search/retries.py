@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from palaestrai_mosaik.design.search_journal import RETRIES, RETRY, SETTING
 from palaestrai_mosaik.execution.job import now
 from palaestrai_mosaik.execution.journal import Journal
 
-from .settings import RETRIES, SETTING, first_of
-
-#: attribute of the study: the numbers of the marked settings, with the times of their requests
-_RETRY = "retry"
+from .settings import first_of
 
 
 def marked_settings(journal: Journal) -> frozenset[int]:
@@ -29,11 +27,11 @@ def mark(journal: Journal, numbers: Collection[int]) -> None:
     """Mark the settings ``numbers`` for another execution. The caller must have the turn to propose."""
     if numbers:
         marks = {**_marks(journal), **dict.fromkeys(map(str, numbers), now())}
-        journal.storage.set_study_user_attr(journal.study._study_id, _RETRY, marks)
+        journal.storage.set_study_user_attr(journal.study._study_id, RETRY, marks)
 
 
 def _marks(journal: Journal) -> Mapping[str, str]:
-    marks: Mapping[str, str] = journal.storage.get_study_user_attrs(journal.study._study_id).get(_RETRY, {})
+    marks: Mapping[str, str] = journal.storage.get_study_user_attrs(journal.study._study_id).get(RETRY, {})
     return marks
 
 

@@ -11,68 +11,44 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik.analysis.outcomes import take
 from palaestrai_mosaik.design.folder import PlannedRun
 from palaestrai_mosaik.design.growing import GrowingFolder, Setting
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.search import sought
+from palaestrai_mosaik.design.search_journal import REASON, RUNS, STOPPED, record_of
 from palaestrai_mosaik.design.settings_table import SettingRecord, write_settings
 from palaestrai_mosaik.errors import ExecutionError, StoreError
 from palaestrai_mosaik.execution import Executor, Settings
-from palaestrai_mosaik.execution.claim import wait_for_exits
-from palaestrai_mosaik.execution.cluster.submission import run_store_location
-from palaestrai_mosaik.execution.early_stopping import STOPPED, Reporting, asks_to_stop
-from palaestrai_mosaik.execution.job import Job, JobRecord, Marker, is_stale, now, with_suffix
-from palaestrai_mosaik.execution.journal import FOLDER, JOURNAL, Journal, open_journal, optuna, quiet
-from palaestrai_mosaik.execution.run_store import instances_of
-from palaestrai_mosaik.execution.status import job_path, run_file_stem
-from palaestrai_mosaik.execution.task import GRACE
-from palaestrai_mosaik.runner.checkpoint import resumable
-from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.store.merge import instance_uids
-from palaestrai_mosaik.store.query.lookup import INSTANCES
+from palaestrai_mosaik.execution.early_stopping import Reporting, asks_to_stop
+from palaestrai_mosaik.execution.job import Job, JobRecord, Marker, now, with_suffix
+from palaestrai_mosaik.execution.journal import Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.execution.status import job_path
 
 from .budget import runs_left, spent
+from .claims import PROPOSING, TABLES, Claim, Claims, worker_name
 from .ending import hopeless, search_over
+from .proposals import Proposals
 from .ranking import direction
-from .retries import failed_by_themselves, mark, marked_settings, replaced, waiting
-from .samplers import generation_of, make_sampler
-from .settings import (
-    PROPOSING,
-    REASON,
-    RETRIES,
-    RUNS,
-    SETTING,
-    TABLES,
-    TAKEN_OVER,
-    Claim,
-    EndedRun,
-    Working,
-    is_number,
-    record_of,
-    runs_of,
-    seconds_between,
-    setting_claim,
-    setting_of,
-    worker_name,
-)
-from .space import Space
+from .retries import failed_by_themselves, mark, marked_settings
+from .samplers import make_sampler
+from .settings import TAKEN_OVER, EndedRun, Working, is_number, runs_of, setting_of
+from .stores import RunStores, Worker
 
 logger = logging.getLogger(__name__)
 
-#: seconds between writes of the tables, and between searches for settings of dead workers
-_WRITE_EVERY, _LOOK_EVERY = 1.0, 60.0
-#: seconds for which a process waits for its turn to propose before it looks for other work; for its turn to write the
-#: tables, or to mark failed settings; and between attempts
-_TURN, _LONG_TURN, _POLL = 1.0, 30.0, 0.02
+#: seconds between writes of the tables
+_WRITE_EVERY = 1.0
+#: seconds for which a process waits for its turn to propose before it looks for other work; and for its turn to write
+#: the tables, or to mark failed settings
+_TURN, _LONG_TURN = 1.0, 30.0
+#: the statuses of records of runs that have recorded results
+_RECORDED = ("finished", "pruned")
 #: maximum number of attempts of a run if its processes are killed from outside
 _ATTEMPTS = 3
 
@@ -80,23 +56,6 @@ _ATTEMPTS = 3
 def open_search(spec: DesignSpec, folder: Path) -> Journal:
     """Open the journal of the search ``spec`` in its folder. Raises :class:`ExecutionError`."""
     return open_journal(folder, spec.uid, tuple(direction(outcome) for outcome in sought(spec)))
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """A process that works on a search: its permissions, and the stores of its runs.
-
-    Attributes:
-        store: the common store of the runs; ``None``: it is out of reach, as on a node of a cluster.
-        own_store: whether each run records into a store of its own.
-        task: the scheduler's name of the task of this process; ``None``: it belongs to none.
-        most: number of runs after which no setting begins; ``None``: unlimited.
-    """
-
-    store: StoreLocation | None
-    own_store: bool = False
-    task: str | None = None
-    most: int | None = None
 
 
 class Search:
@@ -110,19 +69,20 @@ class Search:
         self.spec, self._search = spec, spec.search
         self._growing, self._settings, self._worker = growing, settings, worker
         self._path = growing.path
-        self._outcomes = sought(spec)
+        #: the objectives
+        self.outcomes = sought(spec)
         self.journal = open_search(spec, self._path)
-        self._space = Space(spec)
         self._name = worker_name(worker.task)
+        self._claims = Claims(self._path, spec.hash, worker.task)
+        self._proposals = Proposals(spec, self.journal, growing, self._name)
         self._working: dict[int, Working] = {}
         self._ready: deque[Working] = deque()
-        self._store: Store | None = None
+        #: the stores of the runs
+        self.stores = RunStores(self._path, worker)
         self._phase: int | None = None
         self._attempts: dict[str, int] = {}
         self._begun = time.monotonic()
-        self._written = self._looked = -float("inf")
-        #: settings that other processes seem to execute -> time until which they are avoided
-        self._avoided: dict[int, float] = {}
+        self._written = -float("inf")
         self._failed_before = self._count_failed()
         #: number of the latest settings in a row that repeat earlier ones
         self._repeated = 0
@@ -179,7 +139,7 @@ class Search:
             setting = setting_of(trial)
             if trial.state.is_finished() or setting is None or setting.first != setting.number:
                 continue
-            claim = self._claim(trial.number)
+            claim = self._claims.setting(trial.number)
             if claim is None:
                 continue
             try:
@@ -207,7 +167,7 @@ class Search:
         """
         self.settle()
         # No other process may propose while settings are marked.
-        turn = self._turn(PROPOSING, _LONG_TURN)
+        turn = self._claims.turn(PROPOSING, _LONG_TURN)
         if turn is None:
             raise ExecutionError(
                 f"other processes have been proposing settings for {_LONG_TURN:g} seconds: try again later"
@@ -229,23 +189,42 @@ class Search:
             working.claim.release()
         self._working.clear()
         self.write(now=True)
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        self.stores.close()
 
     @property
     def path(self) -> Path:
         """The folder of the design."""
         return self._path
 
+    @property
+    def fail_fast(self) -> bool:
+        """Whether nothing more begins after a failure."""
+        return self._settings.fail_fast
+
+    @property
+    def restored(self) -> list[str]:
+        """The files of run documents that this process has written again, because they were missing or edited."""
+        return self._growing.restored
+
     def over(self) -> str | None:
         """Return the reason why the search is over, or None if there are settings to execute or to propose."""
-        return search_over(self._search, self.journal)
+        return search_over(self._search, self.journal.trials(), marked_settings(self.journal))
 
     def runs_of(self, number: int) -> list[PlannedRun]:
         """Return the runs of a proposed setting."""
         setting = setting_of(self.journal.trial(number))
         return [] if setting is None else self._growing.planned(setting)[0]
+
+    def write_documents(self, number: int) -> Setting:
+        """Write the documents of a proposed setting where they are missing, and return the setting."""
+        setting = setting_of(self.journal.trial(number))
+        assert setting is not None
+        self._growing.write_documents(setting)
+        return setting
+
+    def begin(self) -> None:
+        """Measure the time of this process for the budget from now on."""
+        self._begun = time.monotonic()
 
     def records(self) -> list[SettingRecord]:
         """Return the current records of all settings, in order."""
@@ -255,10 +234,10 @@ class Search:
     def write(self, *, now: bool = False) -> None:
         """Write the tables of the folder, unless they were just written, or another process is writing them."""
         clock = time.monotonic()
-        if not now and clock - self._written < _WRITE_EVERY:
+        if not self._worker.writes or (not now and clock - self._written < _WRITE_EVERY):
             return
         # Each process writes the current journal, so the tables never go back.
-        turn = self._turn(TABLES, _LONG_TURN if now else 0.0)
+        turn = self._claims.turn(TABLES, _LONG_TURN if now else 0.0)
         if turn is None:
             return
         try:
@@ -270,7 +249,7 @@ class Search:
                 self._growing.add(setting)
             self._growing.write()
             records = [record_of(trial, marked) for trial in trials]
-            write_settings(self._path, records, [outcome.name for outcome in sought(self.spec)])
+            write_settings(self._path, records, [outcome.name for outcome in self.outcomes])
         finally:
             turn.release()
         self._written = time.monotonic()
@@ -278,30 +257,18 @@ class Search:
     def _count_failed(self) -> int:
         return sum(trial.state.name == "FAIL" for trial in self.journal.trials())
 
-    def _claim(self, number: int) -> Claim | None:
-        return Claim.take(self._path, self.spec.hash, setting_claim(number), self._worker.task)
-
-    def _turn(self, name: str, seconds: float) -> Claim | None:
-        """Wait for the exclusive right ``name`` of one process at a time; return None after ``seconds``."""
-        until = time.monotonic() + seconds
-        while (turn := Claim.take(self._path, self.spec.hash, name, self._worker.task)) is None:
-            if time.monotonic() >= until:
-                return None
-            time.sleep(_POLL)
-        return turn
-
     # settings
 
     def _begin_one(self) -> bool:
         """Take over a setting without a worker, or propose one; return False if neither is possible now."""
         if self._worker.most is not None and len(self.started) >= self._worker.most:
             return False
-        number = self._taken_over()
+        number = self._claims.without_worker(self._unsettled())
         if number is not None:
             return self._take_over(number)
         if self.ended_by is None and not self.reserved:
             # Only one process at a time checks the budget and proposes.
-            turn = self._turn(PROPOSING, _TURN)
+            turn = self._claims.turn(PROPOSING, _TURN)
             if turn is None:
                 self.waiting = True
                 return False
@@ -312,20 +279,20 @@ class Search:
             finally:
                 turn.release()
         # Other workers may have died since the last look. This process must not end before it has checked.
-        number = None if self._working else self._taken_over(last=True)
+        number = None if self._working else self._claims.without_worker(self._unsettled(), last=True)
         return number is not None and self._take_over(number)
 
     def _begin_new(self) -> None:
         id_ = self.journal.storage.create_new_trial(self.journal.study._study_id)
         number = int(self.journal.storage.get_trial_number_from_id(id_))
-        claim = self._claim(number)
+        claim = self._claims.setting(number)
         # Without a claim, another process that looks for settings of dead workers was faster.
         if claim is not None:
             self._begin_claimed(number, claim)
 
     def _take_over(self, number: int) -> bool:
         """Continue an unsettled setting; return False if another process must propose first."""
-        claim = self._claim(number)
+        claim = self._claims.setting(number)
         if claim is None:
             return True
         trial = self.journal.trial(number)
@@ -334,14 +301,16 @@ class Search:
             return True
         setting = setting_of(trial)
         if setting is not None:
-            if self._is_executed(setting):
-                self._avoided[number] = time.monotonic() + _LOOK_EVERY
+            runs = self._growing.planned(setting)[0]
+            markers = [with_suffix(job_path(self._path, run), ".running") for run in runs]
+            if self._claims.are_executed(markers, wait=not self._working):
+                self._claims.avoid(number)
                 claim.release()
                 return True
             self._note_taken_over(trial)
             self._begin_claimed(number, claim)
             return True
-        turn = self._turn(PROPOSING, _TURN)
+        turn = self._claims.turn(PROPOSING, _TURN)
         if turn is None:
             self.waiting = True
             claim.release()
@@ -356,43 +325,16 @@ class Search:
     def _begin_claimed(self, number: int, claim: Claim) -> None:
         """Begin a setting that this process has claimed; propose it first if necessary."""
         try:
-            self._begin(setting_of(self.journal.trial(number)) or self._propose(number), claim)
+            self._begin(setting_of(self.journal.trial(number)) or self._proposals.propose(number), claim)
         except BaseException:
             claim.release()
             raise
 
-    def _is_executed(self, setting: Setting) -> bool:
-        """Whether a process still executes a run of a setting without a worker. Such a process ends within seconds."""
-        runs = self.runs_of(setting.number)
-        paths = [with_suffix(job_path(self._path, run), ".running") for run in runs]
-        mine = self._worker.task
-        if not self._working:
-            wait_for_exits(paths, 2 * GRACE, of=lambda marker: True)
-        for path in paths:
-            marker = Marker.read(path)
-            if marker is None or not marker.alive:
-                continue
-            ended = marker.task is not None and marker.task == mine
-            if marker.of_this_host or not (ended or is_stale(path)):
-                return True
-        return False
-
-    def _taken_over(self, *, last: bool = False) -> int | None:
-        """Return the number of an unsettled setting without a worker, or None."""
-        clock = time.monotonic()
-        if not last and clock - self._looked < _LOOK_EVERY:
-            return None
+    def _unsettled(self) -> Iterator[int]:
+        """Yield the numbers of the settings that are not settled, except those of this process."""
         for trial in self.journal.trials():
-            if trial.state.is_finished() or trial.number in self._working:
-                continue
-            if self._avoided.get(trial.number, clock) > clock:
-                continue
-            claim = self._claim(trial.number)
-            if claim is not None:
-                claim.release()
-                return int(trial.number)
-        self._looked = clock
-        return None
+            if not trial.state.is_finished() and trial.number not in self._working:
+                yield int(trial.number)
 
     def _note_taken_over(self, trial: Any) -> None:
         id_ = self.journal.trial_id(trial.number)
@@ -401,74 +343,6 @@ class Search:
             id_, TAKEN_OVER, [*before, {"worker": self._name, "at": now()}]
         )
 
-    def _propose(self, number: int) -> Setting:
-        failed = self._to_retry(number)
-        if failed is not None:
-            return self._propose_again(number, failed)
-        journal, id_ = self.journal, self.journal.trial_id(number)
-        proposal = self._space.propose(journal, number)
-        values = self._growing.values(proposal.unit)
-        documents = self._growing.expansion.row(values, number)
-        hash_, digest = documents.hash("", 0), self._growing.expansion.digest(values)
-        trials = journal.trials()
-        earlier = [trial.user_attrs.get(SETTING) for trial in trials[:number]]
-        name: tuple[str | int, ...] = ()
-        first = number
-        if self.spec.seed_policy == "common":
-            # The outcome of a retried setting is that of its retry, so nothing repeats the failed one.
-            out = replaced(trials)
-            hashes = [None if attrs is None or attrs["first"] in out else attrs["hash"] for attrs in earlier]
-            first = hashes.index(hash_) if hash_ in hashes else number
-        else:
-            same = (at for at, attrs in enumerate(earlier) if attrs is not None and attrs["values"] == digest)
-            # A retry has the seeds of the failed setting, so it does not count.
-            name = ("row", digest, sum(RETRIES not in trials[at].user_attrs for at in same))
-        self._write_params(number, proposal.params)
-        attributes = {
-            "unit": list(proposal.unit),
-            "name": list(name),
-            "first": first,
-            "hash": hash_,
-            "values": digest,
-            "rejected": proposal.rejected,
-            "worker": self._name,
-            "asked": now(),
-        }
-        journal.storage.set_trial_user_attr(id_, SETTING, attributes)
-        return Setting(number, proposal.unit, name, first)
-
-    def _write_params(self, number: int, params: Mapping[str, Any]) -> None:
-        id_ = self.journal.trial_id(number)
-        for axis, value in params.items():
-            distribution = self._space.distributions[axis]
-            internal = distribution.to_internal_repr(value)
-            self.journal.storage.set_trial_param(id_, axis, internal, distribution)
-
-    def _to_retry(self, number: int) -> int | None:
-        """Return the failed setting that the setting ``number`` retries, or None if the sampler proposes it."""
-        trial = self.journal.trial(number)
-        if RETRIES in trial.user_attrs:
-            return int(trial.user_attrs[RETRIES])
-        if trial.params or trial.system_attrs:
-            # A process was killed while it wrote a proposal of the sampler.
-            return None
-        marked = marked_settings(self.journal)
-        return next(iter(waiting(self.journal.trials(), marked)), None) if marked else None
-
-    def _propose_again(self, number: int, failed: int) -> Setting:
-        """Propose a failed setting again, with the same seeds."""
-        storage, id_ = self.journal.storage, self.journal.trial_id(number)
-        # Written first, so that another process can continue after a kill.
-        storage.set_trial_user_attr(id_, RETRIES, failed)
-        trial = self.journal.trial(failed)
-        for key, value in generation_of(trial).items():
-            storage.set_trial_system_attr(id_, key, value)
-        self._write_params(number, trial.params)
-        attributes = trial.user_attrs[SETTING]
-        again = {"first": number, "rejected": 0, "worker": self._name, "asked": now()}
-        storage.set_trial_user_attr(id_, SETTING, {**attributes, **again})
-        return Setting(number, tuple(attributes["unit"]), tuple(attributes["name"]), number)
-
     def _begin(self, setting: Setting, claim: Claim) -> None:
         if setting.first != setting.number:
             self._repeated += 1
@@ -476,7 +350,8 @@ class Search:
             claim.release()
             return
         self._repeated = 0
-        runs = self._growing.write_documents(setting)
+        writes = self._worker.writes
+        runs = self._growing.write_documents(setting) if writes else self._growing.planned(setting)[0]
         working = Working(setting, runs, claim, runs_of(self.journal.trial(setting.number)))
         self._working[setting.number] = working
         if not self._settle_if_over(working):
@@ -513,7 +388,7 @@ class Search:
         return self.ended_by is None and not self.reserved
 
     def _failed_fast(self) -> str | None:
-        if self._settings.fail_fast and (self.failures or self._count_failed() > self._failed_before):
+        if self.fail_fast and (self.failures or self._count_failed() > self._failed_before):
             return "a run failed"
         return None
 
@@ -523,125 +398,96 @@ class Search:
         """Return the job of the next run of a setting, or None if it has ended already and was processed."""
         run = working.runs[len(working.ended)]
         path = job_path(self._path, run)
-        record = JobRecord.read(with_suffix(path, ".json"))
-        marker = Marker.read(with_suffix(path, ".running"))
+        record, marker = (
+            JobRecord.read(with_suffix(path, ".json")),
+            Marker.read(with_suffix(path, ".running")),
+        )
         attempts = max(
             entry.attempt if entry is not None and entry.hash == run.hash else 0 for entry in (record, marker)
         )
         if record is not None and record.hash != run.hash:
             record = None
-        if record is not None and record.status in ("finished", "pruned") and record.instance is not None:
-            recorded_in = self._place(run, record.instance)
-            if recorded_in is None and self._worker.store is None:
-                logger.warning(
-                    "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
-                )
-                self._give_back(working)
-                return None
-            if recorded_in is not None and self._has(run, recorded_in, record.instance):
-                self._take_in(working, record)
-                return None
-        if record is not None and record.status == "failed" and record.exit_code > 0:
-            # It failed by itself, and its worker was killed before it could report that.
+        if record is not None and self._is_out_of_reach(run, record):
+            logger.warning(
+                "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
+            )
+            self._give_back(working)
+            return None
+        resume = None
+        if record is None or not self._has_ended(run, record):
+            finished, resume = self.stores.earlier(run)
+            record = None if finished is None else self.stores.record_of(run, finished)
+        if record is not None:
             self._take_in(working, record)
             return None
-        own_store = self._worker.own_store or bool(instance_uids(Path(self._own(run).location)))
-        finished, resume = self._earlier(run)
-        if finished is not None:
-            self._take_in(working, self._record_of(run, finished))
-            return None
-        location = self._own(run) if own_store else self._worker.store
+        return self.start(run, attempts + 1, resume, self.reporting(working.setting, working.ended))
+
+    def _is_out_of_reach(self, run: PlannedRun, record: JobRecord) -> bool:
+        """Whether a run has recorded its results into a store that this process cannot read."""
+        if record.status not in _RECORDED or record.instance is None:
+            return False
+        return self.stores.location(run, record.instance) is None
+
+    def _has_ended(self, run: PlannedRun, record: JobRecord) -> bool:
+        """Whether a run with this record needs no further attempt."""
+        if record.status in _RECORDED and record.instance is not None:
+            return self.stores.has(run, record.instance)
+        # A run that failed by itself, and whose worker was killed before it could report that.
+        return record.status == "failed" and record.exit_code > 0
+
+    def start(self, run: PlannedRun, attempt: int, resume: str | None, reporting: Reporting | None) -> Job:
+        """Return the job of a run, which begins now.
+
+        Args:
+            run: the run.
+            attempt: the number of the attempt.
+            resume: the instance in the common store to resume; ``None``: there is none.
+            reporting: what the run reports while it goes on; ``None``: nothing.
+        """
+        own_store = self.stores.records_alone(run)
+        location = self.stores.own(run) if own_store else self._worker.store
         assert location is not None
         job = Job(
             run.uid,
             run.hash,
             self._path / run.file,
-            path,
+            job_path(self._path, run),
             location,
-            attempts + 1,
+            attempt,
             # With its own store, the process of the run checks for checkpoints there.
             resume=None if own_store else resume,
             checkpoint_every=self._settings.checkpoint_every,
             own_store=own_store,
             task=self._worker.task,
             allow_modules=self._settings.allow_modules,
-            reporting=self._reporting(working),
+            reporting=reporting,
         )
         self.started.append(job)
         return job
 
-    def _own(self, run: PlannedRun) -> StoreLocation:
-        return run_store_location(self._path, run_file_stem(run))
-
-    def _place(self, run: PlannedRun, instance: str) -> StoreLocation | None:
-        """Return the store of an instance: the run's own, otherwise the common one, or None if that is out of reach."""
-        own_store = self._own(run)
-        return own_store if (Path(own_store.location) / INSTANCES / instance).is_dir() else self._worker.store
-
-    def _has(self, run: PlannedRun, place: StoreLocation, instance: str) -> bool:
-        with self._opened(place) as store:
-            instances = instances_of(store, [run.hash]).get(run.hash, ())
-            return any(candidate.uid == instance for candidate in instances)
-
-    def _earlier(self, run: PlannedRun) -> tuple[str | None, str | None]:
-        """Return the finished instance in the common store, and the one that can be resumed, or None for each."""
-        if self._worker.store is None:
-            return None, None
-        with self._opened(self._worker.store) as store:
-            instances = instances_of(store, [run.hash]).get(run.hash, [])
-            finished = next(
-                (candidate.uid for candidate in instances if candidate.status == "finished"), None
-            )
-            return finished, resumable(store, [candidate[:2] for candidate in instances])
-
-    def _opened(self, location: StoreLocation) -> _Opened:
-        if location != self._worker.store:
-            return _Opened(location.open(create=True, journal="delete"), keep=False)
-        if self._store is None:
-            self._store = location.open(create=True)
-        return _Opened(self._store, keep=True)
-
-    def _of_instance(self, run: PlannedRun, instance: str) -> _Opened:
-        """Open the store of an instance. Raises :class:`StoreError` if it is out of reach."""
-        location = self._place(run, instance)
-        if location is None:
-            raise StoreError(f"the own store of run {run.uid} is gone")
-        return self._opened(location)
-
-    def _record_of(self, run: PlannedRun, instance: str) -> JobRecord:
-        """Build the record of a finished run after its process was killed without writing one."""
-        assert self._worker.store is not None
-        with self._opened(self._worker.store) as store:
-            frame = store.runs()
-            row = frame[frame["run"] == instance].iloc[0]
-        started, ended = (row[name].isoformat() for name in ("started", "ended"))
-        return JobRecord(
-            *(run.uid, run.hash, "finished", instance, self._worker.store.shown, started, ended),
-            *(seconds_between(started, ended), 0, None, "", 0, 1, self._worker.task),
-        )
-
-    def _reporting(self, working: Working) -> Reporting | None:
+    def reporting(self, setting: Setting, ended: Sequence[EndedRun]) -> Reporting | None:
+        """Return what the next run of a setting reports after those that have ``ended``."""
         if self._search.prune in ("none", "wilcoxon"):
             return None
-        outcome = self._outcomes[0]
+        outcome = self.outcomes[0]
         return Reporting(
             self._path,
             self.spec.uid,
             direction(outcome),
-            working.number,
+            setting.number,
             outcome,
-            self._phase_index(working),
+            self._phase_index(setting),
             self._search.prune,
-            tuple(run.outcomes[outcome.name] for run in working.ended),
-            working.ended[-1].reports if working.ended else 0,
+            tuple(run.outcomes[outcome.name] for run in ended),
+            ended[-1].reports if ended else 0,
         )
 
-    def _phase_index(self, working: Working) -> int:
+    def _phase_index(self, setting: Setting) -> int:
         if self._phase is None:
-            values = self._growing.values(working.setting.unit)
+            values = self._growing.values(setting.unit)
             schedule = self._growing.expansion.mapping(values, "", 0)["schedule"]
             names = [name for phase in schedule for name in phase]
-            phase = self._outcomes[0].phase
+            phase = self.outcomes[0].phase
             self._phase = (
                 names.index(phase) if isinstance(phase, str) else len(names) - 1 if phase is None else phase
             )
@@ -683,11 +529,9 @@ class Search:
             return {}, None
         run = working.runs[len(working.ended)]
         try:
-            with self._of_instance(run, record.instance) as store:
-                taken = {spec.name: take(store, [record.instance], spec) for spec in self._outcomes}
+            outcomes = self.stores.outcomes(run, record.instance, self.outcomes)
         except StoreError as error:
             return {}, str(error)
-        outcomes = {name: values.get(record.instance, float("nan")) for name, values in taken.items()}
         strange = [name for name, value in outcomes.items() if not is_number(value)]
         return outcomes, f"run {record.run} has no finite {strange[0]}" if strange else None
 
@@ -696,12 +540,12 @@ class Search:
         run = working.runs[len(working.ended)]
         steps = 0
         if record.instance is not None:
-            with self._of_instance(run, record.instance) as store:
+            with self.stores.of_instance(run, record.instance) as store:
                 steps = store.steps_across([record.instance])[record.instance]
         number = working.number
         id_ = self.journal.trial_id(number)
         if self._search.prune == "wilcoxon" and all(map(is_number, outcomes.values())) and outcomes:
-            value = outcomes[self._outcomes[0].name]
+            value = outcomes[self.outcomes[0].name]
             self.journal.storage.set_trial_intermediate_value(id_, len(working.ended), value)
         working.ended.append(
             EndedRun(
@@ -729,7 +573,7 @@ class Search:
             self._settle(working, "FAIL", why=f"run {ended[-1].run} {ended[-1].status}")
             return True
         if len(ended) == len(working.runs):
-            means = [sum(run.outcomes[o.name] for run in ended) / len(ended) for o in self._outcomes]
+            means = [sum(run.outcomes[o.name] for run in ended) / len(ended) for o in self.outcomes]
             self._settle(working, "COMPLETE", means)
             return True
         if ended and self._is_stopped(working):
@@ -759,7 +603,7 @@ class Search:
 
     def _give_back(self, working: Working) -> None:
         """Release a setting that is not settled."""
-        self._avoided[working.number] = time.monotonic() + _LOOK_EVERY
+        self._claims.avoid(working.number)
         self._working.pop(working.number, None)
         with suppress(ValueError):
             self._ready.remove(working)
@@ -775,14 +619,6 @@ class Search:
                 sampler=make_sampler(self.spec, number),
             )
             study.tell(number, values, state=getattr(optuna().trial.TrialState, state))
-
-
-def why_over(spec: DesignSpec, folder: Path) -> str | None:
-    """Return the reason why the search in ``folder`` is over, or None. Raises :class:`ExecutionError`."""
-    assert spec.search is not None
-    if not (folder / FOLDER / JOURNAL).exists():
-        return None
-    return search_over(spec.search, open_search(spec, folder))
 
 
 def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
@@ -804,17 +640,3 @@ def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
         left = len(executor.left_out)
         if executor.cancelled or not search.waiting:
             return
-
-
-class _Opened:
-    """A context manager for a store: it closes the store of a run, but not that of the search."""
-
-    def __init__(self, store: Store, *, keep: bool):
-        self._store, self._keep = store, keep
-
-    def __enter__(self) -> Store:
-        return self._store
-
-    def __exit__(self, *error: object) -> None:
-        if not self._keep:
-            self._store.close()

@@ -1,36 +1,21 @@
-"""A setting of a search: its entries in the journal, and the claims of workers."""
+"""A setting of a search: its entries in the journal, and its work in this process."""
 
 from __future__ import annotations
 
 import math
-import os
-import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 
-from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import PlannedRun
 from palaestrai_mosaik.design.growing import Setting
-from palaestrai_mosaik.design.settings_table import SettingRecord, SettingState
-from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.execution.claim import Heartbeat, claim
-from palaestrai_mosaik.execution.early_stopping import STOPPED
-from palaestrai_mosaik.execution.job import Job, Marker
-from palaestrai_mosaik.execution.journal import FOLDER
-from palaestrai_mosaik.runner import Interrupt
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.design.search_journal import RUNS, SETTING
 
-#: attributes of a trial: its point and proposer; its ended runs; the reason for its failure; workers that took it over
-SETTING, RUNS, REASON, TAKEN_OVER = "setting", "runs", "reason", "taken_over"
-#: attribute of a trial that retries a failed setting: the number of that setting
-RETRIES = "retries"
-#: the folder of the markers of workers
-_MARKERS = "settings"
-#: claims apart from settings: to propose one, and to write the tables
-PROPOSING, TABLES = "proposing", "tables"
+from .claims import Claim
+
+#: attribute of a trial: the workers that took it over
+TAKEN_OVER = "taken_over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,54 +67,6 @@ class Working:
         return self.setting.number
 
 
-class Claim:
-    """The exclusive right of one process of a search to an activity, held by a marker like those of runs."""
-
-    def __init__(self, job: Job, marker: Marker):
-        self._job, self._held = job, True
-        self._beat = Heartbeat(job, marker, Interrupt())
-        self._beat.__enter__()
-
-    @classmethod
-    def take(cls, folder: Path, study: str, name: str, task: str | None) -> Claim | None:
-        """Claim ``name`` in the search in ``folder``, or return None if another process has it.
-
-        ``task`` is the scheduler's name of the task of this process, if any.
-        """
-        markers = claims_folder(folder)
-        try:
-            files.make_folder(markers)
-        except OSError as error:
-            raise ExecutionError(f"cannot write to {markers}: {error.strerror}") from error
-        job = Job(name, study, folder, markers / name, StoreLocation(str(folder)), task=task)
-        marker = claim(job)
-        return None if marker is None else cls(job, marker)
-
-    def release(self) -> None:
-        """Release the claim. Repeated calls do nothing, because another process may have it by then."""
-        if not self._held:
-            return
-        self._held = False
-        self._beat.__exit__()
-        files.remove(self._job.marker, missing_ok=True)
-
-
-def claims_folder(folder: Path) -> Path:
-    """Return the folder of the markers of workers on the search in the design folder ``folder``."""
-    return folder / FOLDER / _MARKERS
-
-
-def setting_claim(number: int) -> str:
-    """Return the name of the :class:`Claim` to the setting ``number``."""
-    return f"setting-{number}"
-
-
-def worker_name(task: str | None) -> str:
-    """Return the name of this process in the journal."""
-    name = f"{socket.gethostname()}:{os.getpid()}"
-    return name if task is None else f"{name} ({task})"
-
-
 def setting_of(trial: Any) -> Setting | None:
     """Return the setting of a trial, or None while it is being proposed."""
     attributes = trial.user_attrs.get(SETTING)
@@ -152,39 +89,6 @@ def first_of(trial: Any) -> int | None:
     return number
 
 
-def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
-    """Return the record of a trial; ``marked``: the numbers of trials marked for another execution."""
-    states: dict[str, SettingState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-    state = "retried" if trial.number in marked else states.get(trial.state.name, "running")
-    attributes, runs = trial.user_attrs.get(SETTING, {}), runs_of(trial)
-    values: tuple[float, ...] = ()
-    if state == "complete":
-        values = tuple(trial.values)
-    elif state == "pruned" and trial.intermediate_values:
-        values = (trial.intermediate_values[max(trial.intermediate_values)],)
-    stopped = trial.user_attrs.get(STOPPED)
-    why = str(trial.user_attrs.get(REASON, ""))
-    if state == "pruned" and stopped is not None and not why:
-        why = f"report {stopped['report'] + 1}"
-    first = attributes.get("first")
-    completed = trial.datetime_complete
-    return SettingRecord(
-        trial.number,
-        state,
-        values,
-        len(runs),
-        sum(run.steps for run in runs),
-        round(sum(seconds_between(run.started, run.ended) for run in runs), 3),
-        None if first in (None, trial.number) else int(first),
-        int(attributes.get("rejected", 0)),
-        str(attributes.get("worker", "")),
-        str(attributes.get("asked", "")),
-        "" if completed is None else completed.astimezone(UTC).isoformat(timespec="milliseconds"),
-        why,
-        trial.user_attrs.get(RETRIES),
-    )
-
-
 def spans_of(trial: Any) -> list[tuple[float, float]]:
     """Return the periods of work on a trial, in seconds: from its proposal to its end, or those of its runs.
 
@@ -196,11 +100,6 @@ def spans_of(trial: Any) -> list[tuple[float, float]]:
         (datetime.fromisoformat(run.started).timestamp(), datetime.fromisoformat(run.ended).timestamp())
         for run in runs_of(trial)
     ]
-
-
-def seconds_between(started: str, ended: str) -> float:
-    """Return the seconds between two times in ISO 8601."""
-    return max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds())
 
 
 def is_number(value: float) -> bool:

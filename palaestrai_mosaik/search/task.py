@@ -29,7 +29,8 @@ from palaestrai_mosaik.execution.local import LocalExecutor
 from palaestrai_mosaik.execution.processes import DEFAULT_METHOD, StartMethod
 from palaestrai_mosaik.text import count
 
-from .search import Search, Worker, executed
+from .search import Search, executed
+from .stores import Worker
 
 
 def execute_search_task(

@@ -15,7 +15,9 @@ from pathlib import Path
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.growing import GrowingFolder
 from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.design.search_journal import read_journal
 from palaestrai_mosaik.design.settings_table import SettingRecord, count_failed, failure_reasons, retries_of
+from palaestrai_mosaik.errors import ExecutionError, StoreError
 from palaestrai_mosaik.execution import Executor, Settings, SubmitSummary, Summary, submit_missing
 from palaestrai_mosaik.execution.claim import wait_for_exits
 from palaestrai_mosaik.execution.cluster.collect import Collected
@@ -28,15 +30,19 @@ from palaestrai_mosaik.execution.runs import (
     signals_cancel,
     why_unreadable,
 )
+from palaestrai_mosaik.execution.status import load_run_states
 from palaestrai_mosaik.execution.task import GRACE
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.read_back import NOT_READ_BACK
 
 from .cluster import FailedTasks, Submitted, TaskWatch, failed_tasks
 from .cluster import submit as submit_search
 from .confirm import confirm, make_confirming, write_winner
+from .lost import LostResults, Recovery
 from .progress import SearchProgress
 from .result import BestSetting, best_settings
-from .search import Search, Worker, executed
+from .search import Search, executed
+from .stores import Worker
 
 
 @dataclass
@@ -48,6 +54,7 @@ class TuneSummary:
         states: number of settings in each state, earlier ones included.
         settings: number of settings settled now.
         ended: number of runs executed now, by status.
+        again: number of these that have recorded lost results again.
         failures: the records of runs that failed now.
         reasons: the reasons for the failures of all failed settings, by number.
         best: the best settings, the best first; for several objectives, the Pareto front.
@@ -63,12 +70,15 @@ class TuneSummary:
         retried: number of failed settings marked now for another execution.
         to_retry: number of settings that have failed by themselves, and may be retried on request.
         retries_left: number of marked settings that were not proposed again yet.
+        lost: the results that are still lost.
+        restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
     folder: Path
     states: dict[str, int] = field(default_factory=dict)
     settings: int = 0
     ended: dict[str, int] = field(default_factory=dict)
+    again: int = 0
     failures: list[JobRecord] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
     best: list[BestSetting] = field(default_factory=list)
@@ -84,6 +94,8 @@ class TuneSummary:
     retried: int = 0
     to_retry: int = 0
     retries_left: int = 0
+    lost: LostResults = field(default_factory=LostResults)
+    restored: list[str] = field(default_factory=list)
 
 
 def tune(
@@ -112,7 +124,8 @@ def tune(
 
     Raises:
         DocumentError: the folder has other content, or the documents of a setting are invalid.
-        ExecutionError: Optuna is missing, another process executes the folder, or constraints reject everything.
+        ExecutionError: Optuna is missing, another process executes the folder, constraints reject everything, or another
+            store has results of the search.
     """
     settings = settings or Settings.of(spec.resolved.get("execution"))
     progress = progress or SearchProgress()
@@ -122,24 +135,22 @@ def tune(
     summary = TuneSummary(path)
     with held(execution_lock(path), path):
         search = _begin(spec, path, settings, location)
+        summary.restored = search.restored
         if settings.executor == "slurm":
             _wait_for_tasks(search, settings, progress, summary, retry_failed)
         else:
-            if retry_failed:
-                summary.retried = search.retry_failed()
-            recorded = work(search, make_executor(settings, DesignFolder.open(path)), progress, summary)
-            summary.not_read_back = why_unreadable(location, recorded)
+            _work_here(search, settings, location, progress, summary, retry_failed)
         summary.failures += search.failures
-        records = search.records()
+        summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
+        records = _settings_now(search, location, summary)
         summary.ended_by = search.ended_by or search.over()
-        if any(record.state == "running" for record in records):
+        if any(record.state == "running" for record in records) or summary.lost.to_execute():
             # Settings of killed processes are still running, so the search can go on.
             summary.ended_by = None
-        summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
     summary.states = dict(Counter(record.state for record in records))
     _count_retries(summary, records)
     summary.reasons = failure_reasons(records)
-    if not summary.interrupted and summary.ended_by is not None:
+    if not summary.interrupted and summary.ended_by is not None and summary.not_read_back is None:
         summary.confirmed = confirm(
             spec, path, records, store=store, settings=settings, progress=progress.confirming
         )
@@ -149,8 +160,10 @@ def tune(
     return summary
 
 
-def _begin(spec: DesignSpec, path: Path, settings: Settings, location: StoreLocation) -> Search:
-    """Open a search in its folder; the caller holds the lock of the folder."""
+def _begin(
+    spec: DesignSpec, path: Path, settings: Settings, location: StoreLocation, *, writes: bool = True
+) -> Search:
+    """Open a search in its folder; the caller holds the lock of the folder. See :class:`Worker`."""
     growing = GrowingFolder(spec, path)
     growing.begin()
     # Wait for runs of a killed command.
@@ -162,7 +175,53 @@ def _begin(spec: DesignSpec, path: Path, settings: Settings, location: StoreLoca
         2 * GRACE,
         of=lambda marker: marker.task is None or marker.task.startswith(pilots),
     )
-    return Search(spec, growing, settings, Worker(location, own_store=settings.executor in OWN_STORES))
+    # Optuna does not check the attributes that a search has written.
+    read_journal(path)
+    worker = Worker(location, own_store=settings.executor in OWN_STORES, writes=writes)
+    search = Search(spec, growing, settings, worker)
+    search.write(now=True)
+    return search
+
+
+def _work_here(
+    search: Search,
+    settings: Settings,
+    location: StoreLocation,
+    progress: SearchProgress,
+    summary: TuneSummary,
+    retry_failed: bool,
+) -> None:
+    """Execute the runs of the search from this process.
+
+    Raises :class:`ExecutionError` if another store has results that are missing in this one.
+    """
+    folder = DesignFolder.open(search.path)
+    states = load_run_states(folder, location, held=True, ask=False)
+    lost = LostResults.of(search.path, states, location)
+    if lost.other_store is not None:
+        raise ExecutionError(
+            f"the search has recorded results into another store than {location.shown}: name it with --store "
+            f"{lost.other_store}; nothing was executed"
+        )
+    recovery = Recovery(search, lost.to_execute(retry_failed=retry_failed))
+    if retry_failed:
+        summary.retried = search.retry_failed()
+        states = load_run_states(folder, location, held=True, ask=False)
+    executor = make_executor(settings, folder)
+    progress.begin_search(search.spec, states.settings, executor.processes)
+    recorded = work(search, recovery, executor, progress, summary)
+    summary.not_read_back = why_unreadable(location, recorded)
+
+
+def _settings_now(search: Search, location: StoreLocation, summary: TuneSummary) -> list[SettingRecord]:
+    """Return the settings of the search; those with lost results, which ``summary`` gets, count as not executed."""
+    try:
+        states = load_run_states(DesignFolder.open(search.path), location, held=True, ask=False)
+    except StoreError as error:
+        summary.not_read_back = summary.not_read_back or f"{NOT_READ_BACK}: {error}"
+        return search.records()
+    summary.lost = LostResults.of(search.path, states, location)
+    return states.settings
 
 
 def _count_retries(summary: TuneSummary, records: Sequence[SettingRecord]) -> None:
@@ -219,6 +278,8 @@ class SearchSubmission:
         winner: the run document of the recommended one, relative to the folder; ``None``: there is no such setting.
         to_retry: number of settings that have failed by themselves, and may be retried on request.
         retries_left: number of marked settings that were not proposed again yet.
+        lost: the lost results, which tasks do not make again.
+        restored: the files of run documents that were missing or edited, and were written again, relative to the folder.
     """
 
     submitted: Submitted
@@ -230,6 +291,8 @@ class SearchSubmission:
     winner: str | None
     to_retry: int
     retries_left: int
+    lost: LostResults
+    restored: list[str]
 
 
 def submit(
@@ -264,7 +327,7 @@ def submit(
     location = StoreLocation.of(path / RESULTS, store)
     summary = TuneSummary(path)
     with held(execution_lock(path), path):
-        search = _begin(spec, path, settings, location)
+        search = _begin(spec, path, settings, location, writes=not dry_run)
         try:
             submitted = submit_search(
                 search,
@@ -274,7 +337,8 @@ def submit(
                 dry_run=dry_run,
                 retry_failed=retry_failed,
             )
-            over, records = search.over(), search.records()
+            records = _settings_now(search, location, summary)
+            over = None if summary.lost.to_execute() else search.over()
         finally:
             search.close()
         if over is not None and not dry_run:
@@ -303,20 +367,30 @@ def submit(
         summary.winner,
         summary.to_retry,
         summary.retries_left,
+        summary.lost,
+        search.restored,
     )
 
 
 def work(
-    search: Search, executor: Executor, progress: SearchProgress, summary: TuneSummary
+    search: Search, recovery: Recovery, executor: Executor, progress: SearchProgress, summary: TuneSummary
 ) -> list[JobRecord]:
-    """Execute the jobs of ``search`` until there is nothing more to begin, or the user ends it; return their records."""
+    """Execute runs with lost results again, then the jobs of ``search``, until nothing is left or the user ends it.
+
+    Returns:
+        The records of all runs.
+    """
     records: list[JobRecord] = []
-    ended: Counter[str] = Counter()
-    progress.begin_search(search.spec, search.records(), executor.processes)
     try:
         with signals_cancel(executor, progress):
-            for record in executed(search, executor):
-                ended[record.status] += 1
+            for record in executor.run(recovery.jobs()) if recovery else ():
+                records.append(record)
+                recovery.ended(record)
+                progress.ended(record)
+            for setting in recovery.settings():
+                progress.settled(setting)
+            search.begin()
+            for record in () if executor.cancelled else executed(search, executor):
                 records.append(record)
                 settled = search.ended(record)
                 progress.ended(record)
@@ -326,5 +400,9 @@ def work(
     finally:
         progress.end()
         search.close()
-        summary.ended, summary.interrupted = dict(ended), executor.cancelled
+        summary.ended, summary.interrupted = (
+            dict(Counter(record.status for record in records)),
+            executor.cancelled,
+        )
+        summary.again = recovery.recorded
     return records

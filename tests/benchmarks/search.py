@@ -42,7 +42,7 @@ from palaestrai_mosaik.design import Design
 from palaestrai_mosaik.design.load import from_mapping
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import read_settings
+from palaestrai_mosaik.design.search_journal import read_journal
 from palaestrai_mosaik.environment.functions import hartmann6
 from palaestrai_mosaik.execution import Settings, run_folder
 from palaestrai_mosaik.execution.journal import optuna
@@ -119,7 +119,7 @@ def search(task: Task, seed: int, **what: Any) -> tuple[list[Reached], int]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "f")
         tune(spec, path, settings=INLINE)
-        settings = read_settings(path)
+        settings = read_journal(path).settings
         points = [one for one in history(spec, settings) if one.value == one.best]
         outcomes = [[one.best] for one in points]
         if task.noisy:

@@ -17,6 +17,7 @@ from support.learning import digests
 from support.processes import children
 from support.waiting import meanwhile, until
 
+from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
@@ -373,3 +374,15 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(tmp_path):
     assert "1 failed" in terminal.getvalue()
     execute(folder, "failed", executor="inline", progress=make_progress(quiet=True, stream=quiet))
     assert quiet.getvalue() == ""
+
+
+def test_status_names_documents_that_are_missing(tmp_path, capsys):
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    (folder.path / folder.documents[1].file).unlink()
+    assert folder.missing_documents() == [folder.documents[1].file]
+    assert main(["status", str(folder.path)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        f"1 run document missing ({folder.documents[1].file}); put it back, or generate the design again"
+        in said
+    )

@@ -14,7 +14,7 @@ from search.searches import PARAMS, search_design, settings, tuned, written
 
 from palaestrai_mosaik.analysis import Results
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.settings_table import read_settings, write_settings
+from palaestrai_mosaik.design.settings_table import read_table, write_settings
 
 
 @pytest.fixture(autouse=True)
@@ -115,13 +115,13 @@ def test_each_of_several_objectives_has_a_column_of_the_table():
     assert list(table.columns[:5]) == ["number", "state", "values_y", "values_length", "runs"]
     # (numbers for pandas, so that it needs to split nothing)
     assert table["values_y"].dtype == float and set(table["values_length"]) <= set(range(1, 7))
-    records = read_settings(Path("f"))
+    records = read_table(Path("f"))
     assert [one.values for one in records] == list(
         zip(table["values_y"], table["values_length"], strict=True)
     )
     # what is not complete has no values
     write_settings(Path("f"), [replace(records[0], state="running", values=())], ["y", "length"])
-    assert [one.values for one in read_settings(Path("f"))] == [()]
+    assert [one.values for one in read_table(Path("f"))] == [()]
 
 
 def test_the_best_settings_are_compared_in_the_folder_that_confirms_them(capsys):

@@ -21,7 +21,7 @@ from search.searches import (
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.design.load import load
-from palaestrai_mosaik.execution.early_stopping import STOPPED
+from palaestrai_mosaik.design.search_journal import STOPPED
 from palaestrai_mosaik.execution.job import Marker
 from palaestrai_mosaik.search.search import open_search
 

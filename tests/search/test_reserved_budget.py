@@ -17,7 +17,8 @@ from palaestrai_mosaik.execution import Settings, early_stopping
 from palaestrai_mosaik.execution.executor import Executor
 from palaestrai_mosaik.execution.task import execute_job
 from palaestrai_mosaik.runner import Interrupt, Progress
-from palaestrai_mosaik.search.search import Search, Worker, executed
+from palaestrai_mosaik.search.search import Search, executed
+from palaestrai_mosaik.search.stores import Worker
 from palaestrai_mosaik.store.location import StoreLocation
 
 pytest.importorskip("optuna")

@@ -32,7 +32,8 @@ from palaestrai_mosaik.design.model import Budget, SearchSpec
 from palaestrai_mosaik.design.settings_table import SettingRecord, retries_text
 from palaestrai_mosaik.execution import Settings
 from palaestrai_mosaik.search.budget import runs_left, spent
-from palaestrai_mosaik.search.search import Search, Worker, open_search
+from palaestrai_mosaik.search.search import Search, open_search
+from palaestrai_mosaik.search.stores import Worker
 from palaestrai_mosaik.search.task import execute_search_task
 
 pytest.importorskip("optuna")

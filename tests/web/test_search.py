@@ -19,9 +19,10 @@ from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.execution import run_states
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.web.actions import perform
-from palaestrai_mosaik.web.data import get
+from palaestrai_mosaik.web.data import design_watch, get
 from palaestrai_mosaik.web.data.design_watch import watch
 from palaestrai_mosaik.web.resources import ResourceError, Source
 from palaestrai_mosaik.web.workplace import Workplace
@@ -330,3 +331,32 @@ def test_one_file_shows_the_search(browser: Browser, tmp_path: Path) -> None:
     assert browser.errors() == []
     # the same search, the same bytes
     assert folder.view().html == page.read_text(encoding="utf-8")
+
+
+def test_settings_that_have_lost_results_are_called_so(here: Path) -> None:
+    tuned(search_design(search={"sampler": "random", "budget": {"runs": 3}}))
+    with Store(here / "f" / RESULTS) as store:
+        runs = store.runs()
+        delete_runs(store, list(runs.loc[runs["document"] == "valley-1-r0", "run"]))
+    source = Source(Store(here / "f" / RESULTS, read_only=True), DesignFolder.open("f"))
+    found: Any = get(source, "design/search")
+    assert (found["counts"]["complete"], found["counts"]["lost"]) == (2, 1)
+    assert found["states"][found["settings"]["state"][1]] == "lost"
+    assert 1 not in [one["number"] for one in found["best"]]
+    source.close()
+
+
+def test_the_page_follows_the_journal_and_not_the_table(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # the folder is read again only after a change of its files
+    monkeypatch.setattr(design_watch, "_UNCHANGED", math.inf)
+    tuned(search_design(search={"sampler": "random", "budget": {"runs": 3}}))
+    journal = here / "f/search/journal.log"
+    whole = journal.read_bytes()
+    last = max(n for n, line in enumerate(whole.splitlines()) if b'"runs"' in line)
+    journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:last]))
+    source = Source(Store(here / "f" / RESULTS, read_only=True), DesignFolder.open("f"))
+    counts: Any = lambda: get(source, "design/search")["counts"]  # noqa: E731
+    assert (counts()["complete"], counts()["running"]) == (2, 1)
+    journal.write_bytes(whole)
+    until(lambda: counts()["complete"] == 3)
+    source.close()

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, FileLock
-from palaestrai_mosaik.design.settings_table import read_settings
+from palaestrai_mosaik.design.search_journal import read_journal
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
@@ -175,7 +175,7 @@ def _needed(folder: DesignFolder) -> frozenset[str]:
     """Return the names of stores of unsettled settings, which a search may still read."""
     if folder.spec.search is None:
         return frozenset()
-    settled = {setting.number for setting in read_settings(folder.path) if setting.state != "running"}
+    settled = {setting.number for setting in read_journal(folder.path).settings if setting.state != "running"}
     return frozenset(Path(run.file).stem for run in folder.documents if run.row not in settled)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from palaestrai_mosaik.design.folder import CONFIRM, JOBS, RESULTS
 from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SETTINGS, SettingRecord, SettingState, read_settings
+from palaestrai_mosaik.design.settings_table import SettingRecord, SettingState
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.search.confirm import ROWS
 from palaestrai_mosaik.search.result import best_settings, history
@@ -25,37 +25,38 @@ from ..resources import Query, ResourceError, Source, resource
 from .design_watch import DesignWatch, watch
 
 _STATES: tuple[SettingState, ...] = get_args(SettingState)
+#: the whole numbers of a setting that are columns
+_WHOLE = ("number", "runs", "steps", "first", "retries")
 #: maximum length of a message of a pruner or a failure
 _LONGEST = 300
 
 
 class SearchWatch:
-    """Reads the settings of a search whenever their files have been written."""
+    """Describes the settings of a search, anew whenever they or the confirming runs have changed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._files: tuple[tuple[int, int] | None, ...] = ()
+        self._key: tuple[Any, ...] = ()
         self._kept: dict[str, Any] = {}
 
     def get(self, seen: DesignWatch) -> dict[str, Any]:
-        """Return the current settings; ``version`` identifies this state of the files.
+        """Return the current settings; ``version`` identifies them.
 
         Raises:
-            ResourceError: the table of settings was edited.
+            ResourceError: the journal or the table of settings is damaged.
         """
         with self._lock:
-            path = seen.folder.path
-            # each ended run leaves a file in jobs/
-            names = (path / SETTINGS, path / ROWS, path / CONFIRM / JOBS)
-            stamps = tuple(map(_stamp, names))
-            # a setting is shown with its factors, so the folder must have its row
-            rows = seen.folder.manifest["counts"]["rows"]
-            if not self._kept or (stamps, rows) != (self._files, self._kept["rows"]):
-                try:
-                    self._kept = {"version": _version(stamps, rows), "rows": rows, **_search(seen)}
-                except (ExecutionError, DocumentError) as error:
-                    raise ResourceError(str(error)) from error
-                self._files = stamps
+            try:
+                states = seen.states().states
+                # each ended run leaves a file in jobs/
+                stamps = (_stamp(seen.folder.path / ROWS), _stamp(seen.folder.path / CONFIRM / JOBS))
+                # a setting is shown with its factors, so the folder must have its row
+                key = (tuple(states.settings), seen.folder.manifest["counts"]["rows"], stamps)
+                if key != self._key:
+                    self._kept = {"version": f"{hash(key):x}", **_search(seen, states.settings)}
+                    self._key = key
+            except (ExecutionError, DocumentError) as error:
+                raise ResourceError(str(error)) from error
             return self._kept
 
 
@@ -66,55 +67,24 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def _version(found: Sequence[tuple[int, int] | None], rows: int) -> str:
-    stamps = ["" if stamp is None else f"{stamp[0]:x}.{stamp[1]:x}" for stamp in found]
-    return "-".join([*stamps, f"{rows:x}"])
-
-
-def _search(seen: DesignWatch) -> dict[str, Any]:
-    folder = seen.folder
-    spec = folder.spec
+def _search(seen: DesignWatch, records: Sequence[SettingRecord]) -> dict[str, Any]:
+    spec = seen.folder.spec
     assert spec.search is not None
-    outcomes = sought(spec)
-    records = read_settings(folder.path)
-    points = history(spec, records)
-    counts = Counter(item.state for item in records)
-    counted = [item for item in records if item.state != "retried"]
-    # confirming runs are in their own design's folder, unless another store was named
-    is_default = os.path.realpath(seen.store.directory) == os.path.realpath(folder.path / RESULTS)
-    with_rows = [item for item in records if item.number < folder.manifest["counts"]["rows"]]
+    outcomes, points = sought(spec), history(spec, records)
+    counts = Counter(record.state for record in records)
+    counted = [record for record in records if record.state != "retried"]
     return {
         "sampler": spec.search.sampler,
         "budget": {name: limit for name, limit in asdict(spec.search.budget).items() if limit is not None},
         "confirm": spec.search.confirm,
-        "objectives": [{"name": item.name, "better": item.better} for item in outcomes],
+        "objectives": [{"name": outcome.name, "better": outcome.better} for outcome in outcomes],
         "states": _STATES,
         "counts": {state: counts[state] for state in _STATES},
         # runs and steps that count towards the budget
-        "runs": sum(item.runs for item in counted),
-        "steps": sum(item.steps for item in counted),
-        "settings": {
-            "number": np.array([item.number for item in records], dtype=np.int64),
-            "state": np.array([_STATES.index(item.state) for item in records], dtype=np.uint8),
-            "runs": np.array([item.runs for item in records], dtype=np.int64),
-            "steps": np.array([item.steps for item in records], dtype=np.int64),
-            "values": [_values(records, index) for index in range(len(outcomes))],
-            "first": np.array([-1 if item.first is None else item.first for item in records], dtype=np.int64),
-            "retries": np.array(
-                [-1 if item.retries is None else item.retries for item in records], dtype=np.int64
-            ),
-            "why": [[i, item.why[:_LONGEST]] for i, item in enumerate(records) if item.why],
-        },
-        "best": [
-            {
-                "number": item.number,
-                "values": item.values,
-                "confirmed": {k: asdict(v) for k, v in item.confirmed.items()},
-            }
-            for item in best_settings(
-                spec, folder.path, with_rows, None if is_default else seen.store, folder
-            )
-        ],
+        "runs": sum(record.runs for record in counted),
+        "steps": sum(record.steps for record in counted),
+        "settings": _columns(records, len(outcomes)),
+        "best": _best(seen, records),
         "history": {
             name: np.array([getattr(point, name) for point in points])
             for name in ("number", "runs", "steps", "value", "best")
@@ -122,11 +92,41 @@ def _search(seen: DesignWatch) -> dict[str, Any]:
     }
 
 
-def _values(records: Sequence[SettingRecord], place: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _columns(records: Sequence[SettingRecord], objectives: int) -> dict[str, Any]:
+    """Return a column for each property of the settings; -1 and NaN stand for missing values."""
+    frame = {name: [getattr(record, name) for record in records] for name in _WHOLE}
+    return {
+        **{
+            name: np.array([-1 if value is None else value for value in column], dtype=np.int64)
+            for name, column in frame.items()
+        },
+        "state": np.array([_STATES.index(record.state) for record in records], dtype=np.uint8),
+        "values": [_values(records, index) for index in range(objectives)],
+        "why": [[i, record.why[:_LONGEST]] for i, record in enumerate(records) if record.why],
+    }
+
+
+def _values(records: Sequence[SettingRecord], index: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the values of an objective."""
     return np.array(
-        [record.values[place] if place < len(record.values) else np.nan for record in records],
+        [record.values[index] if index < len(record.values) else np.nan for record in records],
         dtype=np.float64,
     )
+
+
+def _best(seen: DesignWatch, records: Sequence[SettingRecord]) -> list[dict[str, Any]]:
+    folder = seen.folder
+    # confirming runs are in their own design's folder, unless another store was named
+    is_default = os.path.realpath(seen.store.directory) == os.path.realpath(folder.path / RESULTS)
+    store = None if is_default else seen.store
+    return [
+        {
+            "number": setting.number,
+            "values": setting.values,
+            "confirmed": {name: asdict(figure) for name, figure in setting.confirmed.items()},
+        }
+        for setting in best_settings(folder.spec, folder.path, records, store, folder)
+    ]
 
 
 _SEARCHES: WeakKeyDictionary[DesignWatch, SearchWatch] = WeakKeyDictionary()

@@ -17,7 +17,7 @@ import numpy as np
 
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.design.folder import JOBS, MANIFEST, STORES, SUBMISSIONS, DesignFolder
-from palaestrai_mosaik.design.settings_table import SETTINGS
+from palaestrai_mosaik.design.search_journal import FOLDER, JOURNAL
 from palaestrai_mosaik.errors import DocumentError, StoreError
 from palaestrai_mosaik.execution import RunState, RunStatus, States, TimeLeft, run_states, time_left
 from palaestrai_mosaik.execution.runs import STATUSES_TO_EXECUTE
@@ -156,8 +156,7 @@ class DesignWatch:
 
     def _read_files(self) -> _Files:
         path, directory = self.folder.path, self.store.directory
-        # a search writes the manifest last, followed by its table of settings
-        folders = (path / JOBS, path / STORES, path / SUBMISSIONS, path / MANIFEST, path / SETTINGS)
+        folders = (path / JOBS, path / STORES, path / SUBMISSIONS, path / MANIFEST, path / FOLDER / JOURNAL)
         databases = (directory / "store.db", directory / "store.db-wal")
         return _Files(tuple(map(_modified, folders)), tuple(map(_modified, databases)))
 

@@ -9,7 +9,7 @@ import { text } from "web/views/design_model";
 /** rows of the table of settings that are shown at first, and more each time they are asked for */
 const STEP = 50;
 /** what a state of a setting looks like: that of a run */
-const LOOK = { running: "running", complete: "finished", pruned: "pruned", failed: "failed", retried: "failed" };
+const LOOK = { running: "running", complete: "finished", pruned: "pruned", failed: "failed", retried: "failed", lost: "lost" };
 
 const finite = (column) => Array.from(column, (one) => one ?? NaN);
 
@@ -50,6 +50,7 @@ export function searched(model, signal) {
       counts.running > 0 && tile("settings-running", number(counts.running), "in progress"),
       counts.pruned > 0 && tile("settings-pruned", number(counts.pruned), "pruned"),
       counts.failed > 0 && tile("settings-failed", number(counts.failed), "failed"),
+      counts.lost > 0 && tile("settings-lost", number(counts.lost), "lost their results"),
       counts.retried > 0 && tile("settings-retried", number(counts.retried), "failed and tried again"),
       spent("runs", runs), spent("steps", steps),
       budget.hours !== undefined && tile("hours", number(budget.hours), "hours at most"),
