@@ -9,28 +9,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.palaestrai.mosaik_environment import MosaikEnvironment
-
     from .api import RecordedRun, run, view
-    from .pages import Page
-    from .rl import aec_env, make, make_vec, parallel_env
-    from .scenario import attach_agents
+    from .core import errors, seeding
+    from .core.pages import Page
+    from .interop.mosaik import Agent, Agents, attach_agents
+    from .interop.palaestrai.mosaik_environment import MosaikEnvironment
+    from .interop.rl import aec_env, make, make_vec, parallel_env
     from .simulation.scheduler import run_async_world, run_world
     from .store import Store
 
 __all__ = [
+    "Agent",
+    "Agents",
     "MosaikEnvironment",
     "Page",
     "RecordedRun",
     "Store",
     "aec_env",
     "attach_agents",
+    "errors",
     "make",
     "make_vec",
     "parallel_env",
     "run",
     "run_async_world",
     "run_world",
+    "seeding",
     "view",
 ]
 
@@ -38,18 +42,22 @@ __version__ = "0.1.0"
 
 #: the module of each public name, imported on first access
 _HOMES = {
-    "MosaikEnvironment": "palaestrai.mosaik_environment",
-    "Page": "pages",
+    "Agent": "interop.mosaik",
+    "Agents": "interop.mosaik",
+    "MosaikEnvironment": "interop.palaestrai.mosaik_environment",
+    "Page": "core.pages",
     "RecordedRun": "api",
     "Store": "store",
-    "aec_env": "rl",
-    "attach_agents": "scenario",
-    "make": "rl",
-    "make_vec": "rl",
-    "parallel_env": "rl",
+    "aec_env": "interop.rl",
+    "attach_agents": "interop.mosaik",
+    "errors": "core.errors",
+    "make": "interop.rl",
+    "make_vec": "interop.rl",
+    "parallel_env": "interop.rl",
     "run": "api",
     "run_async_world": "simulation.scheduler",
     "run_world": "simulation.scheduler",
+    "seeding": "core.seeding",
     "view": "api",
 }
 
@@ -59,7 +67,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    home = import_module(f"{__name__}.{_HOMES[name]}")
+    return home if home.__name__.endswith(f".{name}") else getattr(home, name)
 
 
 def __dir__() -> list[str]:

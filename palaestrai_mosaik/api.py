@@ -21,16 +21,16 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Union
 
-from palaestrai_mosaik.analysis.columns import Clock, clock_of
-from palaestrai_mosaik.analysis.learning import Fold, LearningChoice
-from palaestrai_mosaik.analysis.plot import learning_figure, run_figure
-from palaestrai_mosaik.analysis.results import Results
-from palaestrai_mosaik.design import Design, DesignFolder
-from palaestrai_mosaik.design.folder import MANIFEST
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design import Design, DesignFolder
+from palaestrai_mosaik.arsenai.design.folder import MANIFEST
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.pages import HEIGHT, Page
 from palaestrai_mosaik.experiment import AnyDocument, as_document
 from palaestrai_mosaik.experiment.paths import Overrides
-from palaestrai_mosaik.pages import HEIGHT, Page
+from palaestrai_mosaik.plot.columns import Clock, clock_of
+from palaestrai_mosaik.plot.figures import learning_figure, run_figure
+from palaestrai_mosaik.plot.learning import Fold, LearningChoice
 from palaestrai_mosaik.runner import earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.checkpoint import INTERVAL
 from palaestrai_mosaik.store import BodyChoice, Store
@@ -124,7 +124,7 @@ def view(
 ) -> Page:
     """Build the page of a store, of one or several of its runs, or of a design, which a notebook shows.
 
-    It is one file that needs no server: :meth:`Page.save <palaestrai_mosaik.pages.Page.save>` writes it.
+    It is one file that needs no server: :meth:`Page.save <palaestrai_mosaik.core.pages.Page.save>` writes it.
 
     Args:
         shown: an open store, the folder or URL of one, a recorded run, or a design: a design that was generated, its
@@ -355,7 +355,7 @@ class RecordedRun:
             agent: name of an agent; ``None``: all.
             environment: uid of an environment: only the bodies in it; ``None``: all.
             options: ``phase``, ``episode``, ``fold`` and ``limits`` of
-                :func:`~palaestrai_mosaik.analysis.plot.run_figure`.
+                :func:`~palaestrai_mosaik.plot.figures.run_figure`.
 
         Returns:
             The figure, which a notebook shows.

@@ -14,7 +14,7 @@ from support.documents import WALK, agent, document, environment, named, phase
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.cli import main
-from palaestrai_mosaik.errors import DocumentError, RunInterrupted, StoreError
+from palaestrai_mosaik.core.errors import DocumentError, RunInterrupted, StoreError
 from palaestrai_mosaik.experiment import load
 from palaestrai_mosaik.runner import Interrupt, Progress, execute
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from palaestrai_mosaik import collector
+from palaestrai_mosaik.core import collector
 
 
 @pytest.mark.parametrize("enabled", [True, False])

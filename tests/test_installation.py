@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from palaestrai_mosaik import installation
-from palaestrai_mosaik.installation import install_extra, install_packages, neighbours
+from palaestrai_mosaik.core import installation
+from palaestrai_mosaik.core.installation import install_extra, install_packages, neighbours
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.seeding import generator, global_state_digest, integer_seed, seed_sequence
+from palaestrai_mosaik.core.seeding import generator, global_state_digest, integer_seed, seed_sequence
 
 paths = st.lists(st.one_of(st.text(max_size=6), st.integers(-3, 1000)), max_size=4).map(tuple)
 seeds = st.integers(-(2**70), 2**70)
@@ -55,9 +55,7 @@ def test_the_stream_is_numpys_pcg64_of_the_seed_sequence():
 
 
 def test_streams_are_the_same_in_every_process():
-    code = (
-        "from palaestrai_mosaik.seeding import *; print(generator(7, 'a', 1).integers(0, 2**62, 3).tolist())"
-    )
+    code = "from palaestrai_mosaik.core.seeding import *; print(generator(7, 'a', 1).integers(0, 2**62, 3).tolist())"
     printed = {
         subprocess.run(
             [sys.executable, "-c", code],

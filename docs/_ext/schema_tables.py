@@ -14,7 +14,7 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from palaestrai_mosaik.design import design_schema
+from palaestrai_mosaik.arsenai.design import design_schema
 from palaestrai_mosaik.experiment import json_schema
 
 SCHEMAS = {"run": json_schema, "design": design_schema}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.text import shorten
+from palaestrai_mosaik.core.errors import ContractError
+from palaestrai_mosaik.core.text import shorten
 from palaestrai_mosaik.types import ActuatorInformation
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .dumper import BrainDumper

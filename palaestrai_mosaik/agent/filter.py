@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.design.folder import ANALYSIS, REPORT
-from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
-from palaestrai_mosaik.progress import ProgressCallback
-from palaestrai_mosaik.text import count, joined
+from palaestrai_mosaik.arsenai.design.folder import ANALYSIS, REPORT
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.core.progress import ProgressCallback
+from palaestrai_mosaik.core.text import count, joined
 
 from .answers import answer
 from .common import find_folder, store_option
@@ -25,14 +25,14 @@ from .tables import byte_size, interval, table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.analysis.beside import Beside
-    from palaestrai_mosaik.analysis.comparison.robustness import Robustness
-    from palaestrai_mosaik.analysis.discovery import Discovery
-    from palaestrai_mosaik.analysis.report import ReportData, SearchData
-    from palaestrai_mosaik.analysis.results import Results
-    from palaestrai_mosaik.analysis.sensitivity import SensitivityResult
-    from palaestrai_mosaik.design.model import DesignSpec
-    from palaestrai_mosaik.search.result import SearchResult
+    from palaestrai_mosaik.arsenai.analysis.beside import Beside
+    from palaestrai_mosaik.arsenai.analysis.comparison.robustness import Robustness
+    from palaestrai_mosaik.arsenai.analysis.discovery import Discovery
+    from palaestrai_mosaik.arsenai.analysis.report import ReportData, SearchData
+    from palaestrai_mosaik.arsenai.analysis.results import Results
+    from palaestrai_mosaik.arsenai.analysis.sensitivity import SensitivityResult
+    from palaestrai_mosaik.arsenai.design.model import DesignSpec
+    from palaestrai_mosaik.arsenai.search.result import SearchResult
 
 # maximum number of printed pairs, the strongest ones; the file has all
 _MOST_PAIRS = 10
@@ -64,8 +64,8 @@ def analyse(
         The exit code. It is 1 if a requested method failed for an outcome, no method succeeded, boxes of a condition
         cannot be searched for, or the robustness in the design cannot be computed.
     """
-    from palaestrai_mosaik.analysis.results import Results
-    from palaestrai_mosaik.analysis.sensitivity import choose_outcomes
+    from palaestrai_mosaik.arsenai.analysis.results import Results
+    from palaestrai_mosaik.arsenai.analysis.sensitivity import choose_outcomes
 
     from .beside import beside_of
 
@@ -116,9 +116,9 @@ def _analysed(
     results: Results, methods: Sequence[str], names: Sequence[str], discover: Sequence[str]
 ) -> _Analysis:
     """Compute the requested parts of the analysis, by default everything in the design."""
-    from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
-    from palaestrai_mosaik.analysis.discovery import discover_design
-    from palaestrai_mosaik.analysis.sensitivity import sensitivity
+    from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness_design
+    from palaestrai_mosaik.arsenai.analysis.discovery import discover_design
+    from palaestrai_mosaik.arsenai.analysis.sensitivity import sensitivity
 
     boxes_only = bool(discover) and not methods
     with resample_progress("analyse") as drawing, resample_progress("discover") as searching:
@@ -149,7 +149,7 @@ def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
 
 def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> list[Path]:
     """Write the tables of an analysis as CSV; return the files."""
-    from palaestrai_mosaik.analysis.sensitivity import tidy
+    from palaestrai_mosaik.arsenai.analysis.sensitivity import tidy
 
     from .discovery import write_discoveries
     from .robustness import write_robustness
@@ -217,7 +217,7 @@ def _search_of(results: Results, store: str | None) -> SearchResult | None:
     """Return the result of a design's search, or ``None`` without a search or a complete setting."""
     if results.spec.search is None:
         return None
-    from palaestrai_mosaik.search.result import search_result
+    from palaestrai_mosaik.arsenai.search.result import search_result
 
     return search_result(results.spec, results.folder.path, store, journal=results.journal)
 
@@ -269,8 +269,8 @@ def _search_tables(spec: DesignSpec, result: SearchResult) -> dict[str, pd.DataF
 
 
 def _search_data(spec: DesignSpec, result: SearchResult) -> SearchData:
-    from palaestrai_mosaik.analysis.report import SearchData
-    from palaestrai_mosaik.design.search import sought
+    from palaestrai_mosaik.arsenai.analysis.report import SearchData
+    from palaestrai_mosaik.arsenai.design.search import sought
 
     first, *more = sought(spec)
     confirmed = any(setting.confirmed for setting in result.best)
@@ -303,7 +303,7 @@ def next_step(folder: Path, store: str | None) -> str:
 
 def runs_line(results: Results, names: Sequence[str]) -> str:
     """Return a line with the numbers of runs, executed runs, and lost runs by reason."""
-    from palaestrai_mosaik.analysis.missing_runs import count_missing_runs, executed_text
+    from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs, executed_text
 
     lost = count_missing_runs(results.outcomes(), names)
     parts = [executed_text(lost["runs"] - lost["missing"], lost["executed"])]
@@ -313,7 +313,7 @@ def runs_line(results: Results, names: Sequence[str]) -> str:
 
 
 def design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
-    from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
+    from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs
 
     counted = count_missing_runs(results.outcomes(), names)
     runs = {name: counted[name] for name in ("runs", "executed", "failed", "missing")}
@@ -332,7 +332,7 @@ def _outcome_table(results: Results, names: Sequence[str]) -> str:
 
 def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the moments of each outcome's values."""
-    from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
+    from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs
 
     frame = results.outcomes()
     lost = count_missing_runs(frame, names)
@@ -351,7 +351,7 @@ def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _sensitivity_lines(result: SensitivityResult) -> Iterator[str]:
-    from palaestrai_mosaik.analysis.missing_runs import used_text
+    from palaestrai_mosaik.arsenai.analysis.missing_runs import used_text
 
     used = used_text(result.used, result.executed, result.lost)
     yield f"{result.outcome} by {result.method} ({used})"
@@ -420,9 +420,9 @@ def report(
         theatre: runs to add as single files: ``best``, ``worst``, or uids of runs.
         beside: for a search, the folder of a design with Sobol' indices of the same factors, or the reverse.
     """
-    from palaestrai_mosaik.analysis.report import collect, headline, write_report
-    from palaestrai_mosaik.analysis.report.verdict import count_tests, lost_runs
-    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.arsenai.analysis.report import collect, headline, write_report
+    from palaestrai_mosaik.arsenai.analysis.report.verdict import count_tests, lost_runs
+    from palaestrai_mosaik.arsenai.analysis.results import Results
 
     from .beside import beside_of
 
@@ -472,8 +472,8 @@ def _write_theatres(
     """Write runs as single files to the location expected by the report in ``directory``; return the files."""
     if not choices:
         return []
-    from palaestrai_mosaik.analysis.report.extremes import chosen_runs
-    from palaestrai_mosaik.analysis.report.page import THEATRE, files_of_report
+    from palaestrai_mosaik.arsenai.analysis.report.extremes import chosen_runs
+    from palaestrai_mosaik.arsenai.analysis.report.page import THEATRE, files_of_report
     from palaestrai_mosaik.web.theatre import run_page
 
     runs = chosen_runs(data, choices)

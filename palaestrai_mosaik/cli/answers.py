@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from palaestrai_mosaik.errors import Problem
-from palaestrai_mosaik.printing import Printable, write
+from palaestrai_mosaik.core.errors import Problem
+from palaestrai_mosaik.core.printing import Printable, write
 
 from .tables import missing
 

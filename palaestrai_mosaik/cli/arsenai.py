@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 from .common import (
     STORE_HELP,
@@ -442,7 +442,7 @@ def _main(argv: Sequence[str] | None, program: str) -> int:
 def _with_store(options: dict[str, Any]) -> None:
     """Set a missing store to the one in the user's configuration file."""
     if "store" in options and options["store"] is None:
-        from palaestrai_mosaik.execution.settings import read_configuration
+        from palaestrai_mosaik.arsenai.execution.settings import read_configuration
 
         options["store"] = read_configuration().store
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 from .common import find_folder
 from .output import count_progress
 from .tables import interval, table
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.analysis.beside import Beside
-    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.arsenai.analysis.beside import Beside
+    from palaestrai_mosaik.arsenai.analysis.results import Results
 
 
 def beside_of(results: Results, folder: str, store: str | None) -> Beside:
@@ -22,9 +22,9 @@ def beside_of(results: Results, folder: str, store: str | None) -> Beside:
     One of the two is from ``results``, the other from the design in ``folder``. With ``store``, both are read from
     there.
     """
-    from palaestrai_mosaik.analysis.beside import indices_beside
-    from palaestrai_mosaik.analysis.results import Results
-    from palaestrai_mosaik.search.result import search_result
+    from palaestrai_mosaik.arsenai.analysis.beside import indices_beside
+    from palaestrai_mosaik.arsenai.analysis.results import Results
+    from palaestrai_mosaik.arsenai.search.result import search_result
 
     other = Results(find_folder(folder), store)
     searches = [results_of for results_of in (results, other) if results_of.spec.search is not None]

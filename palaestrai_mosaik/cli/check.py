@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import (
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import (
     FINISHED,
     UNSOUND,
     ContractError,
@@ -16,6 +16,7 @@ from palaestrai_mosaik.errors import (
     PalaestraiMosaikError,
     Problem,
 )
+from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.experiment import (
     PartialDocument,
     PhaseSpec,
@@ -27,15 +28,14 @@ from palaestrai_mosaik.experiment import (
     load,
 )
 from palaestrai_mosaik.experiment.paths import Overrides, parse
-from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data
 from .common import named_after, print_problems
 from .output import compose, note, say, say_unless_quiet, status, verbose, wants_json, warn
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.analysis import Fold, LearningChoice
-    from palaestrai_mosaik.analysis.limits import Limits
+    from palaestrai_mosaik.arsenai.analysis import Fold, LearningChoice
+    from palaestrai_mosaik.plot.limits import Limits
     from palaestrai_mosaik.store import BodyChoice
     from palaestrai_mosaik.store.location import StoreLocation
 
@@ -188,7 +188,7 @@ def plot(  # noqa: PLR0913  (independent choices)
     limits: Limits,
 ) -> int:
     """Plot a run to ``output`` (default: a file named after its document); print the file's name."""
-    from palaestrai_mosaik.analysis import plot_run
+    from palaestrai_mosaik.arsenai.analysis import plot_run
 
     with location.look() as store:
         path = output or named_after(store, run, ".png")
@@ -210,7 +210,7 @@ def plot_learning(
     location: StoreLocation, runs: Sequence[str], output: str | None, choice: LearningChoice
 ) -> int:
     """Plot the learning of agents in runs; print the file's name."""
-    from palaestrai_mosaik.analysis import plot_learning
+    from palaestrai_mosaik.arsenai.analysis import plot_learning
 
     with location.look() as store:
         say_unless_quiet(

@@ -17,8 +17,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from palaestrai_mosaik import __version__, collector
-from palaestrai_mosaik.errors import (
+from palaestrai_mosaik import __version__
+from palaestrai_mosaik.core import collector
+from palaestrai_mosaik.core.errors import (
     FINISHED,
     INTERRUPTED,
     UNSOUND,
@@ -27,15 +28,15 @@ from palaestrai_mosaik.errors import (
     PalaestraiMosaikError,
     Problem,
 )
-from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules, only_modules
-from palaestrai_mosaik.installation import neighbours
-from palaestrai_mosaik.printing import Printable, printable, use_standard_streams, write
-from palaestrai_mosaik.text import abridge, listed
+from palaestrai_mosaik.core.importing import COMMANDS, CONNECTIONS, check_modules, only_modules
+from palaestrai_mosaik.core.installation import neighbours
+from palaestrai_mosaik.core.printing import Printable, printable, use_standard_streams, write
+from palaestrai_mosaik.core.text import abridge, listed
 
 from .output import Options, fail, print_traceback, say, using, wants_json, warn
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.design.folder import DesignFolder
+    from palaestrai_mosaik.arsenai.design.folder import DesignFolder
     from palaestrai_mosaik.store import Store
 
 #: help text of --store
@@ -428,7 +429,7 @@ def find_folder(folder: str | None) -> DesignFolder:
         PalaestraiMosaikError: if no design folder exists, or several.
     """
     # imported here so that --version and --help stay fast
-    from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
+    from palaestrai_mosaik.arsenai.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
 
     def is_design(path: Path) -> bool:
         return (path / MANIFEST).is_file() and (path / DESIGN).is_file()

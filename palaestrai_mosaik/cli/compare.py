@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.folder import ANALYSIS
-from palaestrai_mosaik.errors import FINISHED
+from palaestrai_mosaik.arsenai.design.folder import ANALYSIS
+from palaestrai_mosaik.core.errors import FINISHED
 
 from .analyse import (
     design_data,
@@ -27,9 +27,9 @@ from .tables import interval, number, table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.analysis.comparison import Comparison
-    from palaestrai_mosaik.analysis.comparison.robustness import Robustness
-    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.arsenai.analysis.comparison import Comparison
+    from palaestrai_mosaik.arsenai.analysis.comparison.robustness import Robustness
+    from palaestrai_mosaik.arsenai.analysis.results import Results
 
 # printed instead of an interval if all values are equal
 _EQUAL = "all equal"
@@ -47,8 +47,8 @@ def compare(
     output: str | None,
 ) -> int:
     """Compare levels of factors of a design; print tables and write them as CSV."""
-    from palaestrai_mosaik.analysis.comparison import compare_design
-    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.arsenai.analysis.comparison import compare_design
+    from palaestrai_mosaik.arsenai.analysis.results import Results
 
     with outcome_progress() as progress, resample_progress("compare") as drawing:
         results = Results(find_folder(folder), store, progress)
@@ -80,9 +80,9 @@ def compare_robustness(
 
     Missing arguments are taken from the design (``analysis.robustness``).
     """
-    from palaestrai_mosaik.analysis.comparison.robustness import robustness
-    from palaestrai_mosaik.analysis.results import Results
-    from palaestrai_mosaik.design.model import RobustnessSpec
+    from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness
+    from palaestrai_mosaik.arsenai.analysis.results import Results
+    from palaestrai_mosaik.arsenai.design.model import RobustnessSpec
 
     with outcome_progress() as progress, resample_progress("compare") as drawing:
         results = Results(find_folder(folder), store, progress)

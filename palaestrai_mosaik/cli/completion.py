@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik.errors import FINISHED
-from palaestrai_mosaik.locations import default_store
+from palaestrai_mosaik.core.errors import FINISHED
+from palaestrai_mosaik.core.locations import default_store
 
 from .output import say
 

@@ -9,17 +9,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.design import Design, Estimate, Plan, merge_warnings
-from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
-from palaestrai_mosaik.design.model import DesignSpec, Factor
-from palaestrai_mosaik.design.samplers import adaptive, in_rounds, sobol
-from palaestrai_mosaik.design.samplers.adaptive import ADAPTIVE
-from palaestrai_mosaik.design.samplers.sobol import SOBOL
-from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.vocabulary import design_schema
-from palaestrai_mosaik.errors import FINISHED, UNSOUND, DocumentError, ExecutionError, Problem
-from palaestrai_mosaik.importing import only_modules
-from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.arsenai.design.design import Design, Estimate, Plan, merge_warnings
+from palaestrai_mosaik.arsenai.design.folder import JOBS, DesignFolder, execution_lock
+from palaestrai_mosaik.arsenai.design.model import DesignSpec, Factor
+from palaestrai_mosaik.arsenai.design.samplers import adaptive, in_rounds, sobol
+from palaestrai_mosaik.arsenai.design.samplers.adaptive import ADAPTIVE
+from palaestrai_mosaik.arsenai.design.samplers.sobol import SOBOL
+from palaestrai_mosaik.arsenai.design.search import sought
+from palaestrai_mosaik.arsenai.design.vocabulary import design_schema
+from palaestrai_mosaik.core.errors import FINISHED, UNSOUND, DocumentError, ExecutionError, Problem
+from palaestrai_mosaik.core.importing import only_modules
+from palaestrai_mosaik.core.text import count, listed
 
 from .answers import answer, problems_data
 from .common import print_problems
@@ -27,7 +27,7 @@ from .output import count_progress, say, say_unless_quiet, wants_json, warn
 from .tables import byte_size, duration, first_line, number, table
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.execution.design_check import Extent
+    from palaestrai_mosaik.arsenai.execution.design_check import Extent
 
 #: modules that documents may name; ``None`` to use the configuration file or the design
 Modules = tuple[str, ...] | None
@@ -93,8 +93,8 @@ def _make_search(loaded: Design, design: str, output: str | None, force: bool) -
         raise ExecutionError(
             f"{design} is a search, whose folder has what it has found: --force replaces none; name another folder (-o)"
         )
-    from palaestrai_mosaik.design.growing import GrowingFolder
-    from palaestrai_mosaik.execution.job import held
+    from palaestrai_mosaik.arsenai.design.growing import GrowingFolder
+    from palaestrai_mosaik.arsenai.execution.job import held
 
     from .run_lists import arguments
 
@@ -125,8 +125,8 @@ def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int,
     """Check documents of ``design`` and print their problems; return the number of valid rows, and the problems."""
     if extent == "none":
         return 0, ()
-    from palaestrai_mosaik.execution.design_check import check_design
-    from palaestrai_mosaik.execution.settings import allowed_modules
+    from palaestrai_mosaik.arsenai.execution.design_check import check_design
+    from palaestrai_mosaik.arsenai.execution.settings import allowed_modules
 
     modules = allowed_modules(design.spec.resolved.get("execution"), allow_modules)
     try:
@@ -155,7 +155,7 @@ def _refuse_at_work(design: Design, path: Path) -> None:
         # an unchanged design keeps its tasks' documents; without jobs, no task was ever submitted
         return
     # imported here because it takes a second, which other commands do not need
-    from palaestrai_mosaik.execution import RunStatus, run_states
+    from palaestrai_mosaik.arsenai.execution import RunStatus, run_states
 
     try:
         with execution_lock(folder.path, "is being generated anew by"):

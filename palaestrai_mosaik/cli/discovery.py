@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.analysis.discovery.discover import (
+from palaestrai_mosaik.arsenai.analysis.discovery.discover import (
     box_table,
     limit_table,
     setting_table,
     trajectory_table,
 )
-from palaestrai_mosaik.analysis.discovery.figure import plot_discovery
-from palaestrai_mosaik.analysis.missing_runs import executed_text
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.arsenai.analysis.discovery.figure import plot_discovery
+from palaestrai_mosaik.arsenai.analysis.missing_runs import executed_text
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.text import count
 
 from .tables import interval, number, table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.analysis.discovery import Discovery, FoundBox
+    from palaestrai_mosaik.arsenai.analysis.discovery import Discovery, FoundBox
 
 #: by file name, the function that creates its table
 TABLES = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from palaestrai_mosaik.design.folder import CONFIRM, RESULTS, STORES, SUBMISSIONS, DesignFolder
-from palaestrai_mosaik.design.rounds import Rounds
-from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError
-from palaestrai_mosaik.execution import (
+from palaestrai_mosaik.arsenai.design.folder import CONFIRM, RESULTS, STORES, SUBMISSIONS, DesignFolder
+from palaestrai_mosaik.arsenai.design.rounds import Rounds
+from palaestrai_mosaik.arsenai.execution import (
     Settings,
     StoreLocation,
     Summary,
@@ -17,14 +16,15 @@ from palaestrai_mosaik.execution import (
     run_folder,
     submit_missing,
 )
-from palaestrai_mosaik.execution.cluster.collect import Collected, collect_folder
-from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions
-from palaestrai_mosaik.execution.cluster.submit import cancel_folder, plan_submission
-from palaestrai_mosaik.execution.runs import RunsToExecute
-from palaestrai_mosaik.execution.settings import user_settings
-from palaestrai_mosaik.execution.status import job_path
-from palaestrai_mosaik.printing import Printable
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.arsenai.execution.cluster.collect import Collected, collect_folder
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions
+from palaestrai_mosaik.arsenai.execution.cluster.submit import cancel_folder, plan_submission
+from palaestrai_mosaik.arsenai.execution.runs import RunsToExecute
+from palaestrai_mosaik.arsenai.execution.settings import user_settings
+from palaestrai_mosaik.arsenai.execution.status import job_path
+from palaestrai_mosaik.core.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError
+from palaestrai_mosaik.core.printing import Printable
+from palaestrai_mosaik.core.text import count
 
 from .answers import answer
 from .common import find_folder, store_option
@@ -112,7 +112,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         "ignore_queue": ignore_queue,
     }
     if opened.rounds is not None and rows is None:
-        from palaestrai_mosaik.rounds import run_rounds
+        from palaestrai_mosaik.arsenai.search.rounds import run_rounds
 
         opened, summary = run_rounds(opened, **options, on_round=_print_round)
     else:
@@ -199,7 +199,7 @@ def row_numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] 
 
 def _advance(folder: DesignFolder, store: str | None) -> DesignFolder:
     """Add the next round to a growing design if the cluster has finished the earlier ones; return its folder."""
-    from palaestrai_mosaik.rounds import advance
+    from palaestrai_mosaik.arsenai.search.rounds import advance
 
     if (folder.path / STORES).is_dir():
         _collect(folder, store, remove=False)

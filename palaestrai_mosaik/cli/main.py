@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.locations import DEFAULT_STORE, STORE_VARIABLE, default_store
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.locations import DEFAULT_STORE, STORE_VARIABLE, default_store
 
 from . import arsenai
 from .common import (
@@ -106,7 +106,7 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
         _refuse("--learning", **{name: options.pop(name) for name in ("sensors", "episode")})
         limits, no_limits = options.pop("limits"), options.pop("no_limits")
         _refuse("--learning", limits=limits, **{"no-limits": no_limits or None})
-        from palaestrai_mosaik.analysis import LearningChoice
+        from palaestrai_mosaik.arsenai.analysis import LearningChoice
 
         chosen = LearningChoice(phase, choice, fold or "mean", statistics)
         return _of_store("check", "plot_learning")(choice=chosen, **options)

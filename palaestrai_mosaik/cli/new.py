@@ -7,8 +7,8 @@ import keyword
 import re
 from pathlib import Path
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import FINISHED, PalaestraiMosaikError
 
 from .output import say_unless_quiet
 
@@ -230,7 +230,7 @@ def new(kind: str, name: str) -> int:
 
 def _schema(kind: str) -> object:
     if kind == "design":
-        from palaestrai_mosaik.design.vocabulary import design_schema
+        from palaestrai_mosaik.arsenai.design.vocabulary import design_schema
 
         return design_schema()
     from palaestrai_mosaik.experiment import json_schema

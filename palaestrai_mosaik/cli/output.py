@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from palaestrai_mosaik.printing import LogPrinter, Printable, printable, unclaimed_log_printed, write
-from palaestrai_mosaik.progress import CountProgress, ProgressCallback
+from palaestrai_mosaik.core.printing import LogPrinter, Printable, printable, unclaimed_log_printed, write
+from palaestrai_mosaik.core.progress import CountProgress, ProgressCallback
 
 _PACKAGE = "palaestrai_mosaik"
 #: ANSI colour codes

@@ -13,7 +13,7 @@ import time
 
 import psutil
 
-from palaestrai_mosaik.printing import write
+from palaestrai_mosaik.core.printing import write
 
 #: number of checks of the file in the given time
 _LOOKS = 15

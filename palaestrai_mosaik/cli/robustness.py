@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.analysis.comparison.robustness import METRIC_TITLES
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.arsenai.analysis.comparison.robustness import METRIC_TITLES
+from palaestrai_mosaik.core.text import count
 
 from .tables import interval, table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.analysis.comparison.robustness import Robustness
+    from palaestrai_mosaik.arsenai.analysis.comparison.robustness import Robustness
 
 #: marks the best level of each metric
 _BEST = "*"
@@ -47,7 +47,7 @@ def write_robustness(
     entries: Sequence[Robustness], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
 ) -> list[Path]:
     """Write metrics and scenarios of all entries as tables; return the files."""
-    from palaestrai_mosaik.analysis.comparison.robustness import robustness_table
+    from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness_table
 
     return [
         write(robustness_table(entries, name), directory / file)

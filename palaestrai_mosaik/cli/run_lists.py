@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.model import INACTIVE, Factor
-from palaestrai_mosaik.execution import RunStatus
-from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.model import INACTIVE, Factor
+from palaestrai_mosaik.arsenai.execution import RunStatus
+from palaestrai_mosaik.core.text import count, listed
 
 from .common import store_option
 from .output import compose, quiet, say, say_unless_quiet, status

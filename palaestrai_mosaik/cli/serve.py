@@ -10,9 +10,9 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError, PrivateKeyError, did_you_mean
+from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import FINISHED, PalaestraiMosaikError, PrivateKeyError, did_you_mean
 from palaestrai_mosaik.store.database import MissingStoreError
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.web.access import is_loopback, lasting_token

@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.errors import FINISHED
-from palaestrai_mosaik.printing import Printable
+from palaestrai_mosaik.core.errors import FINISHED
+from palaestrai_mosaik.core.printing import Printable
+from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
-from palaestrai_mosaik.text import count
 
 from .answers import answer
 from .output import compose, count_progress, say, say_unless_quiet, status, wants_json

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik.errors import (
+from palaestrai_mosaik.core.errors import (
     FAILED,
     FINISHED,
     INTERRUPTED,
@@ -26,16 +26,16 @@ from palaestrai_mosaik.errors import (
     describe,
     format_traceback,
 )
+from palaestrai_mosaik.core.locations import default_store
+from palaestrai_mosaik.core.printing import Printable
+from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.experiment.paths import Overrides, parse
-from palaestrai_mosaik.locations import default_store
-from palaestrai_mosaik.printing import Printable
 from palaestrai_mosaik.runner import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
-from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data
 from .common import print_problems, store_option

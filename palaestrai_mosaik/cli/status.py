@@ -7,18 +7,17 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
-from palaestrai_mosaik.design.rounds import Rounds
-from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import (
+from palaestrai_mosaik.arsenai.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
+from palaestrai_mosaik.arsenai.design.rounds import Rounds
+from palaestrai_mosaik.arsenai.design.search import sought
+from palaestrai_mosaik.arsenai.design.settings_table import (
     SettingRecord,
     count_failed,
     failure_reasons,
     retries_of,
     retries_text,
 )
-from palaestrai_mosaik.errors import FINISHED
-from palaestrai_mosaik.execution import (
+from palaestrai_mosaik.arsenai.execution import (
     RunStatus,
     States,
     StoreLocation,
@@ -26,11 +25,12 @@ from palaestrai_mosaik.execution import (
     row_values,
     time_left,
 )
-from palaestrai_mosaik.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions
-from palaestrai_mosaik.execution.job import JobRecord
-from palaestrai_mosaik.execution.status import RunState, job_path
-from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions
+from palaestrai_mosaik.arsenai.execution.job import JobRecord
+from palaestrai_mosaik.arsenai.execution.status import RunState, job_path
+from palaestrai_mosaik.core.errors import FINISHED
+from palaestrai_mosaik.core.text import count, listed
 
 from .answers import answer
 from .common import find_folder
@@ -40,7 +40,7 @@ from .tables import duration, number, table
 from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.search.lost import LostResults
+    from palaestrai_mosaik.arsenai.search.lost import LostResults
 
 #: maximum number of listed settings of a Pareto front
 _MOST_OF_FRONT = 10
@@ -187,7 +187,7 @@ def _lost(folder: DesignFolder, states: States, store: str | None) -> LostResult
     """Return the lost results of a folder's search, or ``None`` without a search."""
     if folder.spec.search is None:
         return None
-    from palaestrai_mosaik.search.lost import LostResults
+    from palaestrai_mosaik.arsenai.search.lost import LostResults
 
     return LostResults.of(folder.path, states, StoreLocation.of(folder.path / RESULTS, store))
 
@@ -287,8 +287,8 @@ def _search(
     if spec.search is None or lost is None:
         names = ("search", "settings", "failed_settings", "retried", "to_retry")
         return dict.fromkeys((*names, "best", "front", "search_over", "confirm"))
-    from palaestrai_mosaik.search.ending import search_over
-    from palaestrai_mosaik.search.ranking import ranked
+    from palaestrai_mosaik.arsenai.search.ending import search_over
+    from palaestrai_mosaik.arsenai.search.ranking import ranked
 
     journal = states.journal
     over = bool(journal.trials) and not lost.to_execute()
@@ -316,7 +316,7 @@ def _failed_tasks(folder: DesignFolder, states: States) -> dict[str, Any] | None
     """Return the number of failed tasks of a search's newest submission, and the file with their output."""
     if not states.searching:
         return None
-    from palaestrai_mosaik.search.cluster import failed_tasks
+    from palaestrai_mosaik.arsenai.search.cluster import failed_tasks
 
     failed = failed_tasks(folder.path, states.searching)
     return None if failed is None else {"tasks": failed.tasks, "output": failed.output}

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
-from palaestrai_mosaik.palaestrai.results import Imported, import_results
-from palaestrai_mosaik.progress import PartsProgress
+from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.core.progress import PartsProgress
+from palaestrai_mosaik.core.text import count, listed
+from palaestrai_mosaik.interop.palaestrai.results import Imported, import_results
 from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.deletion import delete_runs
@@ -19,7 +20,6 @@ from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.verify import Verified, instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
-from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
 from .output import compose, count_progress, say, say_unless_quiet, status, wants_json

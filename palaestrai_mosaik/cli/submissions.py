@@ -7,24 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.design import Experience, experience
-from palaestrai_mosaik.design.folder import SCRIPT, STORES, DesignFolder
-from palaestrai_mosaik.errors import SchedulerError
-from palaestrai_mosaik.execution import Settings, Summary
-from palaestrai_mosaik.execution.cluster.collect import Collected
-from palaestrai_mosaik.execution.cluster.script import write_script
-from palaestrai_mosaik.execution.cluster.slurm import Slurm
-from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions
-from palaestrai_mosaik.execution.cluster.submit import DryRun
-from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
-from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.arsenai.design.design import Experience, experience
+from palaestrai_mosaik.arsenai.design.folder import SCRIPT, STORES, DesignFolder
+from palaestrai_mosaik.arsenai.execution import Settings, Summary
+from palaestrai_mosaik.arsenai.execution.cluster.collect import Collected
+from palaestrai_mosaik.arsenai.execution.cluster.script import write_script
+from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions
+from palaestrai_mosaik.arsenai.execution.cluster.submit import DryRun
+from palaestrai_mosaik.arsenai.execution.cluster.submit import dry_run as estimate
+from palaestrai_mosaik.core.errors import SchedulerError
+from palaestrai_mosaik.core.text import count, listed
 
 from .output import say, say_unless_quiet
 from .run_lists import short_path
 from .tables import byte_size, duration, number
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.search import TuneSummary
+    from palaestrai_mosaik.arsenai.search import TuneSummary
 
 _LISTED = 20
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.printing import Printable
-from palaestrai_mosaik.text import one_line, shorten
+from palaestrai_mosaik.core.printing import Printable
+from palaestrai_mosaik.core.text import one_line, shorten
 
 from .output import status
 

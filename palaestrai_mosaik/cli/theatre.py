@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.design.folder import RESULTS
-from palaestrai_mosaik.design.run_names import slug
-from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.arsenai.design.folder import RESULTS
+from palaestrai_mosaik.arsenai.design.run_names import slug
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.text import count
 from palaestrai_mosaik.web.theatre import MotionChoice, comparison_page, design_page, run_page, store_page
 
 from .answers import answer
@@ -19,7 +19,7 @@ from .output import count_progress, say_unless_quiet, wants_json, warn
 from .tables import byte_size
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.pages import Page
+    from palaestrai_mosaik.core.pages import Page
     from palaestrai_mosaik.web.motions import EpisodeChoice
 
 

@@ -8,14 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import CONFIRM, DESIGN, DesignFolder
-from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
-from palaestrai_mosaik.execution import RunStatus, Settings
-from palaestrai_mosaik.execution.cluster.submission import Submissions
-from palaestrai_mosaik.execution.settings import user_settings
-from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import CONFIRM, DESIGN, DesignFolder
+from palaestrai_mosaik.arsenai.design.search import sought
+from palaestrai_mosaik.arsenai.execution import RunStatus, Settings
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
+from palaestrai_mosaik.arsenai.execution.settings import user_settings
+from palaestrai_mosaik.core.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
+from palaestrai_mosaik.core.text import count, listed
 
 from .answers import answer
 from .output import compose, say, say_unless_quiet, status, wants_json, warn, without_progress
@@ -24,12 +24,12 @@ from .submissions import dry_lines, print_collection, submission_data, submitted
 from .tables import duration, number, table
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.design.model import DesignSpec
-    from palaestrai_mosaik.execution.cluster.submission import Submission
-    from palaestrai_mosaik.execution.design_check import Extent
-    from palaestrai_mosaik.search import SearchSubmission, TuneSummary
-    from palaestrai_mosaik.search.lost import LostResults
-    from palaestrai_mosaik.search.result import BestSetting, Confirmed
+    from palaestrai_mosaik.arsenai.design.model import DesignSpec
+    from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission
+    from palaestrai_mosaik.arsenai.execution.design_check import Extent
+    from palaestrai_mosaik.arsenai.search import SearchSubmission, TuneSummary
+    from palaestrai_mosaik.arsenai.search.lost import LostResults
+    from palaestrai_mosaik.arsenai.search.result import BestSetting, Confirmed
 
 _TITLE = 40
 #: at most so many files are named
@@ -112,7 +112,7 @@ def submit(
     """Submit tasks to Slurm for the search in ``folder`` or for its confirmation; return the exit code."""
     _refuse_choices({"rows": options.pop("rows", None), "failed": which == "failed"})
     _optuna()
-    from palaestrai_mosaik.search import submit as submit_search
+    from palaestrai_mosaik.arsenai.search import submit as submit_search
 
     settings = user_settings(folder.spec.resolved.get("execution"), **options, executor="slurm")
     done = submit_search(
@@ -142,7 +142,7 @@ def _expected(
     folder: DesignFolder, done: SearchSubmission, settings: Settings
 ) -> tuple[Submission, list[int]]:
     """Return the planned submission, and the expected number of runs of each task."""
-    from palaestrai_mosaik.execution.cluster.submit import plan_search
+    from palaestrai_mosaik.arsenai.execution.cluster.submit import plan_search
 
     tasks, left = done.submitted.tasks, done.submitted.settings_left
     seeds = folder.spec.repetitions
@@ -207,7 +207,7 @@ def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, A
 
 def _optuna() -> None:
     """Raise an error if Optuna is missing, before documents are checked, which may take long."""
-    from palaestrai_mosaik.execution.journal import optuna
+    from palaestrai_mosaik.arsenai.execution.journal import optuna
 
     optuna()
 
@@ -215,8 +215,8 @@ def _optuna() -> None:
 def _tune(
     spec: DesignSpec, path: Path, store: str | None, settings: Settings, retry_failed: bool = False
 ) -> int:
-    from palaestrai_mosaik.search import tune as search
-    from palaestrai_mosaik.search.progress import make_search_progress
+    from palaestrai_mosaik.arsenai.search import tune as search
+    from palaestrai_mosaik.arsenai.search.progress import make_search_progress
 
     progress = make_search_progress(quiet=without_progress())
     summary = search(spec, path, store=store, settings=settings, progress=progress, retry_failed=retry_failed)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ActionError, ContractError, RenderError
+from palaestrai_mosaik.core.errors import ActionError, ContractError, RenderError
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 

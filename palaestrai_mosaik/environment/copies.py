@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import broken_overrides, load
+from palaestrai_mosaik.core.errors import ContractError, NameResolutionError, did_you_mean
+from palaestrai_mosaik.core.importing import broken_overrides, load
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, IndexVector
 from palaestrai_mosaik.types.vectors import Layout
 

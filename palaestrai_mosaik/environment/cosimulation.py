@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from palaestrai_mosaik.errors import Problem, did_you_mean
+from palaestrai_mosaik.core.errors import Problem, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 

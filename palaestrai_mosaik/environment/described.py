@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import (
+from palaestrai_mosaik.core.errors import (
     ActionError,
     ContractError,
     DocumentError,
@@ -48,8 +48,8 @@ from palaestrai_mosaik.errors import (
     SpaceError,
     did_you_mean,
 )
-from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_origin, import_module, refusal
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.core.importing import COMMANDS, CONNECTIONS, check_origin, import_module, refusal
+from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation, Space
 from palaestrai_mosaik.types.arrays import FloatVector
 

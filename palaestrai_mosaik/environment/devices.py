@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import SimulationError
+from palaestrai_mosaik.core.errors import SimulationError
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector
 
 
@@ -32,7 +32,7 @@ class Setpoints:
 
         mosaik delivers persistent values again at every step, so an object seen before is ignored. New
         ones are applied in the order of the senders' names. Raises
-        :class:`~palaestrai_mosaik.errors.SimulationError` for a vector of another length.
+        :class:`~palaestrai_mosaik.core.errors.SimulationError` for a vector of another length.
         """
         changed = False
         for sender in sorted(senders):

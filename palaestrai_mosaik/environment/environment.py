@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import RenderError
-from palaestrai_mosaik.importing import class_name
+from palaestrai_mosaik.core.errors import RenderError
+from palaestrai_mosaik.core.importing import class_name
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Topology
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import initial_values

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError, RenderError
-from palaestrai_mosaik.importing import raised_at
+from palaestrai_mosaik.core.errors import ContractError, RenderError
+from palaestrai_mosaik.core.importing import raised_at
 
 #: the render mode in which ``render`` returns a uint8 array (height, width, 3)
 RGB_ARRAY = "rgb_array"

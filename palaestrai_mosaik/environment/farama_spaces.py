@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ActionError, ContractError
-from palaestrai_mosaik.importing import needed
-from palaestrai_mosaik.installation import install_extra
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.core.errors import ActionError, ContractError
+from palaestrai_mosaik.core.importing import needed
+from palaestrai_mosaik.core.installation import install_extra
+from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,

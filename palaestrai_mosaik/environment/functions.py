@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError, SimulationError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, SimulationError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import (
+from palaestrai_mosaik.core.errors import ContractError, NameResolutionError, did_you_mean
+from palaestrai_mosaik.core.importing import (
     class_name,
     import_module,
     limit,
@@ -23,7 +23,7 @@ from palaestrai_mosaik.importing import (
     raised_at,
     refusal,
 )
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together

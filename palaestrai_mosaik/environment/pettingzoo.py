@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import (
+from palaestrai_mosaik.core.errors import ActionError, ContractError, NameResolutionError, did_you_mean
+from palaestrai_mosaik.core.importing import (
     check_origin,
     class_name,
     import_module,
@@ -27,7 +27,7 @@ from palaestrai_mosaik.importing import (
     raised_at,
     refusal,
 )
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Box, Discrete, Space
 from palaestrai_mosaik.types.arrays import BoolMatrix, BoolVector, FloatVector, IndexVector
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from palaestrai_mosaik.errors import Problem, did_you_mean
+from palaestrai_mosaik.core.errors import Problem, did_you_mean
 
 from .cosimulation import CoSimulationPlan, EntitySpec, PlanPaths, SimulatorSpec
 

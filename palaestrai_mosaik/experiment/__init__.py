@@ -4,7 +4,7 @@ The package imports no code that runs; :func:`check_classes` and :func:`resolve`
 document names.
 """
 
-from palaestrai_mosaik.importing import only_modules
+from palaestrai_mosaik.core.importing import only_modules
 
 from .canonical import canonical_json, content_digest, digest
 from .classes import check_classes, hook_warnings, modules_of, resolve, unused_methods

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import COMMANDS, refusal
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core.errors import NameResolutionError, did_you_mean
+from palaestrai_mosaik.core.importing import COMMANDS, refusal
+from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.types.control import Mode
 
 from .cascade import RANDOM_STREAMS, CascadedPhase, Definitions, Entry, shared_streams

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from palaestrai_mosaik.errors import did_you_mean
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core.errors import did_you_mean
+from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.types.control import Mode
 
 from .build import load_section, points_before_the_first, snapshot_section

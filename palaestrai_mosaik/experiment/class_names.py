@@ -17,8 +17,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from palaestrai_mosaik.errors import NameResolutionError
-from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, OURS, refusal
+from palaestrai_mosaik.core.errors import NameResolutionError
+from palaestrai_mosaik.core.importing import COMMANDS, CONNECTIONS, OURS, refusal
 
 from .model import ClassSpec, Place
 
@@ -142,7 +142,7 @@ _MOSAIK = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
 _EVALUATION = "palaestrai_mosaik.simulation.evaluation"
 #: classes that have moved: the name in documents (and their hashes) -> the current name
 MOVED: Mapping[str, str] = {
-    _MOSAIK: "palaestrai_mosaik.palaestrai.mosaik_environment:MosaikEnvironment",
+    _MOSAIK: "palaestrai_mosaik.interop.palaestrai.mosaik_environment:MosaikEnvironment",
 }
 
 
@@ -338,7 +338,7 @@ _INSIDE: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Naming]]] = {
 def refusals(name: str, params: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
     """Yield the forbidden modules that a class and its ``params`` name, with places relative to the class's.
 
-    Nothing is imported. See :func:`~palaestrai_mosaik.importing.only_modules`.
+    Nothing is imported. See :func:`~palaestrai_mosaik.core.importing.only_modules`.
     """
     for module, path, ours in naming(name, params):
         fault = refusal(module, ours=ours)

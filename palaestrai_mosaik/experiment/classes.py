@@ -11,8 +11,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-from palaestrai_mosaik.errors import NameResolutionError, Problem, did_you_mean
-from palaestrai_mosaik.importing import (
+from palaestrai_mosaik.core.errors import NameResolutionError, Problem, did_you_mean
+from palaestrai_mosaik.core.importing import (
     COMMANDS,
     OURS,
     broken_overrides,
@@ -85,7 +85,7 @@ def _resolve_short(name: str, topic: str) -> type:
 def modules_of(document: RunDocument) -> set[str]:
     """Collect the modules that ``document`` names, without this package's own classes.
 
-    They are the modules that :func:`~palaestrai_mosaik.importing.only_modules` has to allow for it, including
+    They are the modules that :func:`~palaestrai_mosaik.core.importing.only_modules` has to allow for it, including
     ``cmd:`` and ``connect:`` if it has such simulators, and ``cmd:`` if it has an
     interpreter. Modules of objects in a grid's file are not included.
     """
@@ -179,7 +179,7 @@ def unused_methods(cls: type, name: str) -> Iterator[str]:
         yield f"{name!r} has a method {method!r} that nothing calls (did you mean {hook!r}?)"
 
 
-#: see :func:`~palaestrai_mosaik.importing.import_module`
+#: see :func:`~palaestrai_mosaik.core.importing.import_module`
 _NO_MODULE = re.compile(r"there is no module '(\w+)'")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.core.errors import did_you_mean
 from palaestrai_mosaik.types.control import Mode
 
 from .class_names import canonical_name, full_name

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from palaestrai_mosaik.errors import NameResolutionError, Problem, did_you_mean
-from palaestrai_mosaik.importing import limit
-from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.core.errors import NameResolutionError, Problem, did_you_mean
+from palaestrai_mosaik.core.importing import limit
+from palaestrai_mosaik.core.text import count, listed
 
 from .class_names import SHORT_NAMES, full_name, name_fault, preset, refusals
 from .model import UNREAD, ClassSpec, Place, join

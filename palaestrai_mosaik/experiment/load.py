@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik import collector, files
-from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core import collector, files
+from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.core.text import listed
 
 from .build import ModelBuilder, header, run_config_of
 from .canonical import canonical_document, digest, plain_data

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.core.errors import Problem
 from palaestrai_mosaik.types.control import Mode
 
 #: The version of the run-document format; ``major.minor`` is compared with a document's.

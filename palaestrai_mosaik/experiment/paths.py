@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
 
 from .class_names import default_uid
 from .fields import show
@@ -36,7 +36,7 @@ class Path:
 
     @classmethod
     def parse(cls, text: str) -> Path:
-        """Parse ``text``. Raises :class:`~palaestrai_mosaik.errors.DocumentError`."""
+        """Parse ``text``. Raises :class:`~palaestrai_mosaik.core.errors.DocumentError`."""
         parts: list[str | int] = []
         position = 0
         while True:
@@ -341,7 +341,7 @@ Overrides = Mapping[str, Any]
 def parse(settings: Iterable[str]) -> dict[str, Any]:
     """Parse ``settings`` (``PATH=VALUE``, the value in YAML).
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` if a setting cannot be read, or a path is set twice.
+    Raises :class:`~palaestrai_mosaik.core.errors.DocumentError` if a setting cannot be read, or a path is set twice.
     """
     overrides: dict[str, Any] = {}
     problems = []

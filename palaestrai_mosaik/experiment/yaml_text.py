@@ -20,8 +20,8 @@ from typing import Any
 
 import yaml
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
 
 from .model import Place, join
 

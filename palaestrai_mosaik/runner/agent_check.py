@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.core.errors import Problem
+from palaestrai_mosaik.core.importing import users_place
 from palaestrai_mosaik.experiment import (
     AgentSpec,
     BodySpec,
@@ -17,7 +18,6 @@ from palaestrai_mosaik.experiment import (
     RunDocument,
 )
 from palaestrai_mosaik.experiment.model import UNREAD, Place
-from palaestrai_mosaik.importing import users_place
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.types import Mode
 

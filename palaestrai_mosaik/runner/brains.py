@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeGuard
 
 from palaestrai_mosaik.agent.dumper import BrainDumper, FileBrainDumper
-from palaestrai_mosaik.errors import BrainDumpError, StoreError, did_you_mean
+from palaestrai_mosaik.core.errors import BrainDumpError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.store import Store
 

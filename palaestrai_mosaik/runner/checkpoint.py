@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import CheckpointError, DocumentError, StoreError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import CheckpointError, DocumentError, StoreError
 from palaestrai_mosaik.experiment import RunDocument, content_digest, loads
 
 from .user_key import VARIABLE, is_signed, key_file, sign

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import Brain, Muscle, Objective
 from palaestrai_mosaik.agent.dumper import BrainDumper, load_arrays
 from palaestrai_mosaik.agent.filter import Filter, FilterChain
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
-from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
-from palaestrai_mosaik.palaestrai import adapted
+from palaestrai_mosaik.interop.palaestrai import adapted
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity

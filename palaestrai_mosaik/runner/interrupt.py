@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from palaestrai_mosaik.printing import use_null_device
+from palaestrai_mosaik.core.printing import use_null_device
 
 #: the signal of a lost terminal or connection, which Windows lacks
 HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)

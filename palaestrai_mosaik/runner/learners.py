@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Experience, Memory
 from palaestrai_mosaik.agent.dumper import dump_arrays
 from palaestrai_mosaik.agent.filter import FilterChain
-from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.simulation.body_placement import BodyGroup
 from palaestrai_mosaik.simulation.channels import Channels

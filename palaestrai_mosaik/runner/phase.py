@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.agent import Brain
-from palaestrai_mosaik.errors import ContractError, RunInterrupted, RunPruned
+from palaestrai_mosaik.core.errors import ContractError, RunInterrupted, RunPruned
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.agent.library.dummy import DummyObjective
+from palaestrai_mosaik.core.errors import ContractError, DocumentError, Problem, RenderError, did_you_mean
+from palaestrai_mosaik.core.importing import users_place
+from palaestrai_mosaik.core.text import joined
 from palaestrai_mosaik.environment.cosimulation import CoSimulation, SimulatorSpec
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
-from palaestrai_mosaik.errors import ContractError, DocumentError, Problem, RenderError, did_you_mean
 from palaestrai_mosaik.experiment import (
     AgentSpec,
     ClassSpec,
@@ -27,7 +29,6 @@ from palaestrai_mosaik.experiment import (
     unused_methods,
 )
 from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.importing import users_place
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import (
     HOOKS,
@@ -38,7 +39,6 @@ from palaestrai_mosaik.simulation.conditions import (
 from palaestrai_mosaik.simulation.connections import shared_actuators
 from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle, match_all
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
-from palaestrai_mosaik.text import joined
 from palaestrai_mosaik.types import Mode
 
 from .factory import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from palaestrai_mosaik.progress import Display
+from palaestrai_mosaik.core.progress import Display
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.experiment import PhaseSpec

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.errors import ContractError, StoreError
+from palaestrai_mosaik.core.importing import limit
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.environment.replay import SessionPool, SessionPoolEnvironment
 from palaestrai_mosaik.environment.replay.sessions import ENDS
@@ -20,9 +22,7 @@ from palaestrai_mosaik.environment.replay.sources import (
     check_keys,
     plain_name,
 )
-from palaestrai_mosaik.errors import ContractError, StoreError
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, ReplaySpec
-from palaestrai_mosaik.importing import limit
 from palaestrai_mosaik.types import Space
 
 from .replay import described, find_instance, recorded_phases

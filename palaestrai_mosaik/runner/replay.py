@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Memory
-from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.core.errors import StoreError, did_you_mean
+from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.experiment.model import ReplaySpec
 from palaestrai_mosaik.simulation.body_placement import BodyGroup
-from palaestrai_mosaik.text import listed
 
 if TYPE_CHECKING:
     import pandas as pd

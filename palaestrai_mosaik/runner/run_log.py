@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from palaestrai_mosaik.errors import format_traceback
+from palaestrai_mosaik.core.errors import format_traceback
 from palaestrai_mosaik.store.log import LogFile
 
 _PACKAGE = __name__.partition(".")[0]

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik import seeding
-from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, RunPruned, SimulationError
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import CheckpointError, RunInterrupted, RunPruned, SimulationError
 from palaestrai_mosaik.experiment import (
     AnyDocument,
     PhaseSpec,

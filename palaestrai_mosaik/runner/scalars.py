@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError, did_you_mean
+from palaestrai_mosaik.core.importing import importable
+from palaestrai_mosaik.core.installation import install_extra, install_packages
 from palaestrai_mosaik.experiment import PhaseSpec
-from palaestrai_mosaik.importing import importable
-from palaestrai_mosaik.installation import install_extra, install_packages
 
 from .worker import EpisodeReport
 

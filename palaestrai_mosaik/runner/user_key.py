@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import PrivateKeyError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import PrivateKeyError
 
 #: the environment variable with the path of the key file
 VARIABLE = "PALAESTRAI_MOSAIK_KEY"

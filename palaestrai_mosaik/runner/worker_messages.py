@@ -25,7 +25,7 @@ UpdateKey = tuple[str, str]
 class Start:
     """The first message of a phase.
 
-    ``modules`` is the argument of :func:`~palaestrai_mosaik.importing.only_modules`. ``log`` has the directory of the
+    ``modules`` is the argument of :func:`~palaestrai_mosaik.core.importing.only_modules`. ``log`` has the directory of the
     run's log, and the modules for :class:`~palaestrai_mosaik.runner.run_log.RunLog`.
     """
 

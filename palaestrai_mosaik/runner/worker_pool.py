@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from palaestrai_mosaik.agent import Experience
-from palaestrai_mosaik.errors import CheckpointError, ContractError, RunInterrupted, SimulationError
-from palaestrai_mosaik.importing import limit
+from palaestrai_mosaik.core.errors import CheckpointError, ContractError, RunInterrupted, SimulationError
+from palaestrai_mosaik.core.importing import limit
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.learner import Learner
 

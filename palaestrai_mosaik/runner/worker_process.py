@@ -18,8 +18,8 @@ import sys
 import threading
 from typing import IO, Any
 
-from palaestrai_mosaik.collector import program
-from palaestrai_mosaik.errors import SimulationError
+from palaestrai_mosaik.core.collector import program
+from palaestrai_mosaik.core.errors import SimulationError
 from palaestrai_mosaik.simulation.remote_environment import describe_exit
 
 logger = logging.getLogger(__name__)

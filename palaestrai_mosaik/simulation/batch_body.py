@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
-from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.importing import class_name
+from palaestrai_mosaik.core.errors import ContractError
+from palaestrai_mosaik.core.importing import class_name
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, FloatVector, IndexVector, IntVector
 from palaestrai_mosaik.types.rows import AgentRows
 from palaestrai_mosaik.types.vectors import Layout

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.batch import BatchEnvironment, BatchState
 from palaestrai_mosaik.environment.environment import (
     EnvironmentState,
@@ -15,7 +16,6 @@ from palaestrai_mosaik.environment.environment import (
     Reward,
     World,
 )
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.rows import EnvironmentRows

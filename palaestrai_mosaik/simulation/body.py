@@ -14,8 +14,8 @@ import numpy as np
 from palaestrai_mosaik.agent import Experience, Memory, Muscle, Objective
 from palaestrai_mosaik.agent.answers import objective_value, proposal
 from palaestrai_mosaik.agent.filter import FilterChain
-from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.importing import class_name
+from palaestrai_mosaik.core.errors import ContractError
+from palaestrai_mosaik.core.importing import class_name
 from palaestrai_mosaik.types import ActuatorInformation, Mode
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective
-from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.core.errors import did_you_mean
 from palaestrai_mosaik.experiment import resolve
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, AgentSpec, BodySpec
 

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 import mosaik_api_v3
 import numpy as np
 
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError, SimulationError
 from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import Environment
-from palaestrai_mosaik.errors import PalaestraiMosaikError, SimulationError
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .batch_handle import BatchHandle

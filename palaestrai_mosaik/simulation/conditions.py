@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ContractError, did_you_mean
-from palaestrai_mosaik.importing import class_name
-from palaestrai_mosaik.text import shorten
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.importing import class_name
+from palaestrai_mosaik.core.text import shorten
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 

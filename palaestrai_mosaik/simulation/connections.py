@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.core.errors import ContractError, SpaceError
 from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.environment.cosimulation import CoSimulation, CoSimulationPlan
 from palaestrai_mosaik.environment.environment import Environment
-from palaestrai_mosaik.errors import ContractError, SpaceError
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.spaces import Space
 

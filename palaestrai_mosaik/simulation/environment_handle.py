@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.importing import class_name
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import (
     EnvironmentState,
@@ -27,7 +28,6 @@ from palaestrai_mosaik.environment.faults import (
     step_size_faults,
 )
 from palaestrai_mosaik.experiment.model import all_channels
-from palaestrai_mosaik.importing import class_name
 from palaestrai_mosaik.types import RewardInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows

@@ -26,9 +26,7 @@ from typing import Any
 import mosaik_api_v3
 from mosaik_api_v3.connection import EndOfRequests
 
-from palaestrai_mosaik.environment.environment import Environment, World
-from palaestrai_mosaik.environment.faults import baseline_faults, refusal, step_size_faults
-from palaestrai_mosaik.errors import (
+from palaestrai_mosaik.core.errors import (
     ContractError,
     NameResolutionError,
     PalaestraiMosaikError,
@@ -36,7 +34,7 @@ from palaestrai_mosaik.errors import (
     did_you_mean,
     format_traceback,
 )
-from palaestrai_mosaik.importing import (
+from palaestrai_mosaik.core.importing import (
     broken_overrides,
     check_origin,
     load,
@@ -45,7 +43,9 @@ from palaestrai_mosaik.importing import (
     only_modules,
     raised_at,
 )
-from palaestrai_mosaik.text import abridge
+from palaestrai_mosaik.core.text import abridge
+from palaestrai_mosaik.environment.environment import Environment, World
+from palaestrai_mosaik.environment.faults import baseline_faults, refusal, step_size_faults
 
 from .remote_values import decoded, decoded_generator, encoded, encoded_baseline, encoded_state
 

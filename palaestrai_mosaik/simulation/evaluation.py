@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.experiment.conditions import AgentRules, read_rules
 from palaestrai_mosaik.types import SimulationFlowControl
 

@@ -22,7 +22,7 @@ from mosaik.proxies import Proxy
 from mosaik.scenario import World
 from mosaik.simmanager import MosaikRemote
 
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 
 from .mosaik_internals import base_proxy
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.environment import World
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types.rows import EnvironmentRows
 
 from .environment_handle import EnvironmentHandle, EnvironmentStream

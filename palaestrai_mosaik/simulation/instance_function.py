@@ -20,8 +20,8 @@ from typing import Any
 
 from mosaik.async_scenario import AsyncWorld, Entity
 
+from palaestrai_mosaik.core.errors import ContractError, SimulatorError, did_you_mean
 from palaestrai_mosaik.environment.cosimulation import WorldPlan
-from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
 
 from .bridge import ordinary
 from .environment_handle import EnvironmentHandle

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Brain, Experience, is_update
 from palaestrai_mosaik.agent.filter import FilterChain
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types.arrays import FloatVector
 
 

@@ -45,8 +45,8 @@ import numpy as np
 import psutil
 from mosaik.async_scenario import AsyncWorld
 
+from palaestrai_mosaik.core.errors import SimulatorError
 from palaestrai_mosaik.environment.cosimulation import SimulatorSpec
-from palaestrai_mosaik.errors import SimulatorError
 
 from . import peer_check
 from .scheduler import end_after, versions

@@ -29,11 +29,11 @@ import numpy as np
 from mosaik_api_v3.connection import FAILURE, REQUEST, encode
 
 import palaestrai_mosaik
-from palaestrai_mosaik import errors
+from palaestrai_mosaik.core import errors
+from palaestrai_mosaik.core.errors import ContractError, NameResolutionError, SimulatorError
+from palaestrai_mosaik.core.importing import COMMANDS, limit, refusal
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import ContractError, NameResolutionError, SimulatorError
 from palaestrai_mosaik.experiment.class_names import canonical_name, interpreter_refusal
-from palaestrai_mosaik.importing import COMMANDS, limit, refusal
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from . import peer_check

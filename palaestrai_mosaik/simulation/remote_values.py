@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.environment.faults import refusal, state_faults
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Space, Topology
 
 #: the key that marks a mapping as an encoded value

@@ -9,10 +9,10 @@ from math import isfinite
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.errors import ContractError
+from palaestrai_mosaik.core.importing import class_name
+from palaestrai_mosaik.core.text import count as counted
 from palaestrai_mosaik.environment.environment import Reward, World
-from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.importing import class_name
-from palaestrai_mosaik.text import count as counted
 from palaestrai_mosaik.types import Box, RewardInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.value_rules import ValueRules

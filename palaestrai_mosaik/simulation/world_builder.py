@@ -12,7 +12,8 @@ import networkx
 import numpy as np
 from mosaik.async_scenario import AsyncWorld
 
-from palaestrai_mosaik import seeding
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.environment.cosimulation import (
     CoSimulation,
@@ -23,7 +24,6 @@ from palaestrai_mosaik.environment.cosimulation import (
 )
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.environment.seed_placeholder import seeded
-from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from . import mosaik_internals as internals

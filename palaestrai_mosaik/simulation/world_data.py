@@ -10,9 +10,9 @@ from typing import Any
 
 import networkx as nx
 
+from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec
-from palaestrai_mosaik.text import count
 
 from .bridge import CLOCK, COORDINATOR
 from .connections import STATES

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
-from palaestrai_mosaik import files
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import ContractError, PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.core.text import count, escape_control_characters, shorten
 from palaestrai_mosaik.environment.environment import World
-from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
-from palaestrai_mosaik.text import count, escape_control_characters, shorten
 
 from .batch_body import BatchBody
 from .batch_handle import open_handle
@@ -188,7 +188,7 @@ class _Position:
 def draw(picture: Summary, title: str, path: str | Path) -> None:
     """Draw ``picture`` to the file ``path``.
 
-    Raises :class:`~palaestrai_mosaik.errors.PalaestraiMosaikError` for another format than
+    Raises :class:`~palaestrai_mosaik.core.errors.PalaestraiMosaikError` for another format than
     :data:`FORMATS`, and if the file cannot be written.
     """
     ending = Path(path).suffix.lower()

@@ -11,7 +11,7 @@ from typing import Any
 from mosaik import exceptions as mosaiks
 from mosaik.async_scenario import AsyncWorld
 
-from palaestrai_mosaik.errors import SimulationError, SimulatorError
+from palaestrai_mosaik.core.errors import SimulationError, SimulatorError
 
 from .mosaik_internals import FOREVER, cancel_idle, mend_progress, remote_proxies
 from .scheduler import GeneralSchedule

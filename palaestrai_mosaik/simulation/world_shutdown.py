@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 from mosaik.async_scenario import AsyncWorld
 
-from palaestrai_mosaik.errors import SimulatorError
+from palaestrai_mosaik.core.errors import SimulatorError
 
 from .mosaik_internals import needs_no_shutdown, proxies, remote_proxies
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 
 from .merge import remove_rows
 from .models import Description, Environment, Experiment, Instance, Phase, RunDocument

@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError, SQLAlchemyError
 
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core.installation import install_extra
 
 from .sqlite_files import TIMEOUT, sqlite_file
 from .urls import without_passwords

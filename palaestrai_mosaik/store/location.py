@@ -50,9 +50,9 @@ class StoreLocation:
         return shown(self.location)
 
     def open(self, *, create: bool = False, journal: Journal = "wal") -> Store:
-        """Open the store; a new one gets ``journal``. Raises :class:`~palaestrai_mosaik.errors.StoreError`."""
+        """Open the store; a new one gets ``journal``. Raises :class:`~palaestrai_mosaik.core.errors.StoreError`."""
         return Store(self.location, directory=self.directory, create=create, journal=journal)
 
     def look(self) -> Store:
-        """Open the store read-only. Raises :class:`~palaestrai_mosaik.errors.StoreError`."""
+        """Open the store read-only. Raises :class:`~palaestrai_mosaik.core.errors.StoreError`."""
         return Store(self.location, directory=self.directory, read_only=True)

@@ -7,8 +7,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
 
 #: the file in the folder of an instance
 LOG = "log.txt"

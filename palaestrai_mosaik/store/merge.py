@@ -21,8 +21,8 @@ from sqlalchemy import URL, ColumnElement, Table, bindparam, create_engine, dele
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
 
 from .database import Database
 from .models import Base, Description, Experiment, Instance, Phase, RunDocument

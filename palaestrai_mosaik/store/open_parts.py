@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
 
 from .arrow_columns import arrow_column, columns_of_rows
 

@@ -23,8 +23,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
 
 from .models import to_json
 from .open_parts import MOST_BYTES, SUFFIX, is_open, read_open

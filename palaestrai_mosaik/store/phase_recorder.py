@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 
 from .database import reads
 from .frame_stream import FrameStream

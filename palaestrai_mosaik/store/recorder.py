@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError, format_traceback
-from palaestrai_mosaik.text import abridge
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError, format_traceback
+from palaestrai_mosaik.core.text import abridge
 
 from .database import reads
 from .models import Failure, Instance, Phase, Warned, to_json, utc_now

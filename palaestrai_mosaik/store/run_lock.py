@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik.core import files
 
 try:
     import fcntl

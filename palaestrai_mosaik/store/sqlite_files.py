@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
 
 #: the journal mode: a write-ahead log lets readers read while others write, but only within one machine; a rollback
 #: journal is deleted at every commit

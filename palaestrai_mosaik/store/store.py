@@ -22,11 +22,12 @@ import numpy as np
 from sqlalchemy import URL, select
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik import __version__, files
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.locations import DEFAULT_STORE, default_store
-from palaestrai_mosaik.pages import HEIGHT, Page
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik import __version__
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.locations import DEFAULT_STORE, default_store
+from palaestrai_mosaik.core.pages import HEIGHT, Page
+from palaestrai_mosaik.core.text import count
 
 from .database import Database, MissingStoreError
 from .models import Instance

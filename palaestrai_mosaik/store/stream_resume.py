@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
+from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 
 from .digests import Packed, RowDigest, StatisticsDigest
 from .frame_stream import Frame, FrameDigest

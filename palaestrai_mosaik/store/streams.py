@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 
 from .arrow_columns import KEYS, arrow_column, text_column

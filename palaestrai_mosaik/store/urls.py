@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 
 #: prefixes of references to a URL
 FILE, VARIABLE = "@", "env:"

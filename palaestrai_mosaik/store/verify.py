@@ -26,9 +26,9 @@ import numpy as np
 from sqlalchemy import and_, select, update
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 
 from .models import (
     Agent,

@@ -9,11 +9,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Memory, Muscle, Objective, is_update
 from palaestrai_mosaik.agent.answers import objective_value, proposal
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
-from palaestrai_mosaik.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatArray, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints

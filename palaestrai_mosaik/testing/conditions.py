@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from palaestrai_mosaik import seeding
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.simulation.conditions import (
     EpisodeOutcome,
     EvaluationView,

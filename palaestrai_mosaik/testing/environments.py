@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from palaestrai_mosaik import seeding
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.batch import BatchEnvironment, BatchState, BatchStepper
 from palaestrai_mosaik.environment.environment import (
     Environment,
@@ -27,7 +28,6 @@ from palaestrai_mosaik.environment.faults import (
     state_faults,
     step_size_faults,
 )
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.simulation.frames import checked_frame
 from palaestrai_mosaik.types.arrays import Array, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import Layout, initial_values

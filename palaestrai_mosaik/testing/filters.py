@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.agent.memory import Experience
+from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout

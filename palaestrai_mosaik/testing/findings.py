@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from palaestrai_mosaik import seeding
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.importing import broken_overrides
 from palaestrai_mosaik.environment.faults import channel_faults
-from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.importing import broken_overrides
 from palaestrai_mosaik.types.value_rules import ValueRules
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ActionError
+from palaestrai_mosaik.core.errors import ActionError
 
 from .spaces import Space
 

@@ -32,8 +32,8 @@ from typing import Any, ClassVar, Self, SupportsInt
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import SpaceError, did_you_mean
-from palaestrai_mosaik.text import shorten
+from palaestrai_mosaik.core.errors import SpaceError, did_you_mean
+from palaestrai_mosaik.core.text import shorten
 
 from .arrays import FloatVector
 

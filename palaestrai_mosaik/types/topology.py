@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

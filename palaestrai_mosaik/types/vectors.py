@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.core.text import listed
 
 from .arrays import FloatVector
 from .information import ActuatorInformation, SensorInformation

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from palaestrai_mosaik.locations import DEFAULT_STORE
+from palaestrai_mosaik.core.locations import DEFAULT_STORE
 from palaestrai_mosaik.runner.user_key import sign
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.urls import database_url, masked

@@ -12,16 +12,16 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from palaestrai_mosaik.design.load import loads as load_design
-from palaestrai_mosaik.design.vocabulary import DESIGN
-from palaestrai_mosaik.errors import DocumentError, Problem
-from palaestrai_mosaik.execution.design_check import check_design
-from palaestrai_mosaik.execution.settings import allowed_modules
+from palaestrai_mosaik.arsenai.design.load import loads as load_design
+from palaestrai_mosaik.arsenai.design.vocabulary import DESIGN
+from palaestrai_mosaik.arsenai.execution.design_check import check_design
+from palaestrai_mosaik.arsenai.execution.settings import allowed_modules
+from palaestrai_mosaik.core.errors import DocumentError, Problem
+from palaestrai_mosaik.core.importing import only_modules
 from palaestrai_mosaik.experiment import describe, loads
 from palaestrai_mosaik.experiment.paths import parse
 from palaestrai_mosaik.experiment.vocabulary import TOP
 from palaestrai_mosaik.experiment.yaml_text import columns_of, read
-from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.runner.agent_check import check_document
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment.class_names import SHORT_NAMES, full_name
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.experiment.yaml_text import Lines, read

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from palaestrai_mosaik.errors import StoreError, did_you_mean
-from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
+from palaestrai_mosaik.core.errors import StoreError, did_you_mean
+from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 
 from .carried import Carried
 from .compact import compact

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar, overload
 from urllib.parse import quote
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError, did_you_mean
 
 from .source import Source
 

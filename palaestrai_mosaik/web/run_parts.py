@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 
 from .carried import Carried, reserved
 from .data.episodes import episode_query

@@ -14,8 +14,8 @@ from functools import cache, partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.installation import install_extra
 
 from .access import Access
 from .actions import perform

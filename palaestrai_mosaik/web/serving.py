@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.runner.interrupt import HANGUP, ending_signals, leave_terminal
 
 from .access import Access, is_loopback, names_of

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import MissingStoreError
 from palaestrai_mosaik.store.location import StoreLocation

@@ -9,13 +9,13 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.pages import HEIGHT, Page
-from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.pages import HEIGHT, Page
+from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
+from palaestrai_mosaik.core.text import joined
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.text import joined
 
 from .carried import Carried, reserved
 from .data.design_analysis import analysis_of

@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.locations import DEFAULT_STORE
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.locations import DEFAULT_STORE
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.urls import FILE, VARIABLE, is_database
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.core.text import count
 
 # larger groups of entities of one model in one simulator share a row
 _SINGLE = 8

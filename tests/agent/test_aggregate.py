@@ -9,7 +9,7 @@ import pytest
 
 from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.agent.library.aggregate import AggregateRewardsObjective
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 
 NAMES = ["grid.defender", "grid.cost", "market.price", "market.cost"]
 

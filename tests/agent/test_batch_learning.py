@@ -14,7 +14,7 @@ from palaestrai_mosaik.agent import BodyInformation, Brain, Experience, FileBrai
 from palaestrai_mosaik.agent.library.cross_entropy import Candidate, CrossEntropyBrain, SearchDistribution
 from palaestrai_mosaik.agent.library.evolution_strategy import EvolutionStrategyBrain
 from palaestrai_mosaik.agent.library.search import SearchBrain
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, Mode, SensorInformation
 

@@ -11,8 +11,8 @@ import pytest
 
 from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.agent.library.search import read_searches
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box

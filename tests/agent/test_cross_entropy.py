@@ -17,8 +17,8 @@ from palaestrai_mosaik.agent.library.cross_entropy import (
     SearchDistribution,
     read_searches,
 )
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.testing import check_brain, check_muscle

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik import files as home
 from palaestrai_mosaik.agent import BrainDumper, FileBrainDumper, dump_arrays, load_arrays
-from palaestrai_mosaik.errors import BrainDumpError
+from palaestrai_mosaik.core import files as home
+from palaestrai_mosaik.core.errors import BrainDumpError
 
 HOSTILE = [
     "..",

@@ -21,7 +21,7 @@ from palaestrai_mosaik.agent.filters import (
     QuadraticPenaltyFilter,
     ScaleFilter,
 )
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import Box, Discrete
 from palaestrai_mosaik.types.vectors import Layout
 

@@ -29,7 +29,7 @@ from palaestrai_mosaik.agent.filters import (
 )
 from palaestrai_mosaik.agent.filters.norm import Moments
 from palaestrai_mosaik.agent.memory import Experience
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiBinary, MultiDiscrete, Tuple
 from palaestrai_mosaik.types.vectors import Layout
 

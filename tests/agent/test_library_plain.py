@@ -11,7 +11,7 @@ import pytest
 from palaestrai_mosaik.agent.library.constant import ConstantMuscle
 from palaestrai_mosaik.agent.library.random_agent import RandomMuscle
 from palaestrai_mosaik.agent.library.scripted import ScriptedMuscle
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.testing import check_muscle
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation, Space
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints

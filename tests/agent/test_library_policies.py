@@ -18,7 +18,7 @@ from palaestrai_mosaik.agent.library.policies import (
     Scaling,
     SharedPolicy,
 )
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation, Space
 
 VOLTAGE, ANY, SHARE = Box(0.0, 2.0, shape=()), Box(-np.inf, np.inf, shape=()), Box(0.0, 1.0, shape=())

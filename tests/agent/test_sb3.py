@@ -38,7 +38,7 @@ from palaestrai_mosaik.agent.library.sb3.model import (
 from palaestrai_mosaik.agent.library.sb3.random_states import PrivateRandomness
 from palaestrai_mosaik.agent.library.sb3.recipe import make_recipe
 from palaestrai_mosaik.agent.library.sb3.spaces import action_space, observation_space
-from palaestrai_mosaik.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiBinary, MultiDiscrete
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
 

@@ -14,7 +14,7 @@ import torch
 from palaestrai_mosaik.agent import BatchReadings
 from palaestrai_mosaik.agent.library.sb3 import SB3Brain, SB3Muscle
 from palaestrai_mosaik.agent.library.sb3.model import networks_of
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiBinary, MultiDiscrete
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints

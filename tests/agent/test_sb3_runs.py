@@ -11,8 +11,8 @@ pytest.importorskip("stable_baselines3", reason="the extra 'rl' (stable-baseline
 
 from support.sb3_driver import Driver, layouts_of, make_brain
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.library.sb3 import SB3Muscle
+from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.runner import execute

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from palaestrai_mosaik.agent.library.thermostat import ThermostatMuscle
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.testing import check_muscle
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation
 

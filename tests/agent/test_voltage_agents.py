@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from palaestrai_mosaik.agent.library.voltage_attack import GreedyVoltageAttacker, OscillatingVoltageAttacker
 from palaestrai_mosaik.agent.library.voltage_control import DroopController, IntegratingVoltageController
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import Box
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palaestrai_mosaik.analysis.learning import LearningChoice, learning_panels
-from palaestrai_mosaik.analysis.outcomes import default_outcomes, take
-from palaestrai_mosaik.analysis.series import (
+from palaestrai_mosaik.arsenai.analysis.outcomes import default_outcomes, take
+from palaestrai_mosaik.arsenai.design.model import OutcomeSpec
+from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.plot.learning import LearningChoice, learning_panels
+from palaestrai_mosaik.plot.series import (
     body_outcomes,
     episode_panels,
     find_moment,
@@ -17,8 +19,6 @@ from palaestrai_mosaik.analysis.series import (
     phases_that_restart,
     time_panels,
 )
-from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition
 from palaestrai_mosaik.store import (
     AgentRecord,

@@ -11,11 +11,11 @@ import pytest
 from pandas.testing import assert_frame_equal
 from scipy.stats import ttest_1samp, ttest_rel
 
-from palaestrai_mosaik import seeding
-from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
-from palaestrai_mosaik.analysis.comparison.pairs import compare_pairs
-from palaestrai_mosaik.analysis.comparison.runs import collect
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.arsenai.analysis.comparison import ComparisonOptions, compare
+from palaestrai_mosaik.arsenai.analysis.comparison.pairs import compare_pairs
+from palaestrai_mosaik.arsenai.analysis.comparison.runs import collect
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 NAN = float("nan")
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN, agent, environment, named
 
-from palaestrai_mosaik.analysis.comparison import compare_design
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.comparison import compare_design
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.cli.analyse import next_step
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.execution import Settings, run_folder
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 FUNCTION = "palaestrai_mosaik.environment.functions:FunctionEnvironment"
 PLACE = "schedule.p.environments.f.environment.params"

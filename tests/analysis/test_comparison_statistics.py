@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from palaestrai_mosaik.analysis.comparison import aggregates, resampling
-from palaestrai_mosaik.analysis.comparison.compare import profile, scores
-from palaestrai_mosaik.analysis.comparison.pairs import by_seed
-from palaestrai_mosaik.analysis.comparison.resampling import Sample, UnpairedRuns, tail
-from palaestrai_mosaik.analysis.comparison.studentized import (
+from palaestrai_mosaik.arsenai.analysis.comparison import aggregates, resampling
+from palaestrai_mosaik.arsenai.analysis.comparison.compare import profile, scores
+from palaestrai_mosaik.arsenai.analysis.comparison.pairs import by_seed
+from palaestrai_mosaik.arsenai.analysis.comparison.resampling import Sample, UnpairedRuns, tail
+from palaestrai_mosaik.arsenai.analysis.comparison.studentized import (
     cohens_dz,
     improvement,
     nested_improvement,
@@ -24,8 +24,8 @@ from palaestrai_mosaik.analysis.comparison.studentized import (
     paired_means,
     unpaired_means,
 )
-from palaestrai_mosaik.design.few import significance_level
-from palaestrai_mosaik.design.methods.significance import holm
+from palaestrai_mosaik.arsenai.design.few import significance_level
+from palaestrai_mosaik.arsenai.design.methods.significance import holm
 
 NAN = float("nan")
 # Depression scores of nine patients before and after, Hollander & Wolfe 1999, table 3.1

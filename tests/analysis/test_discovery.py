@@ -13,20 +13,25 @@ import pandas as pd
 import pytest
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.analysis.discovery import Discovery, FoundBox, discover_design, discovery_figure
-from palaestrai_mosaik.analysis.discovery.algorithms import Points, quasi_p
-from palaestrai_mosaik.analysis.discovery.boxes import Box, Column, rule_of, tidy
-from palaestrai_mosaik.analysis.discovery.discover import (
+from palaestrai_mosaik.arsenai.analysis.discovery import (
+    Discovery,
+    FoundBox,
+    discover_design,
+    discovery_figure,
+)
+from palaestrai_mosaik.arsenai.analysis.discovery.algorithms import Points, quasi_p
+from palaestrai_mosaik.arsenai.analysis.discovery.boxes import Box, Column, rule_of, tidy
+from palaestrai_mosaik.arsenai.analysis.discovery.discover import (
     box_table,
     limit_table,
     setting_table,
     trajectory_table,
 )
-from palaestrai_mosaik.analysis.discovery.plane import plane_of
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.model import Axis, DesignSpec, OutcomeSpec
-from palaestrai_mosaik.design.samplers import sample
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.arsenai.analysis.discovery.plane import plane_of
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.model import Axis, DesignSpec, OutcomeSpec
+from palaestrai_mosaik.arsenai.design.samplers import sample
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 pytest.importorskip("sklearn", reason="the extra discovery is not installed")
 

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from support.factors import function_design
 
+from palaestrai_mosaik.arsenai.design import from_mapping, loads
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design import from_mapping, loads
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.errors import DocumentError
-from palaestrai_mosaik.execution import Settings, run_folder
+from palaestrai_mosaik.core.errors import DocumentError
 
 FACTORS = {f"x{i}": {"low": 0.0, "high": 1.0} for i in (1, 2)}
 OUTCOMES = {"y": {"of": "reward.f.y", "better": "lower"}}

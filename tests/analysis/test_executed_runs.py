@@ -10,14 +10,14 @@ import pytest
 from support.noise import DESIGNS, Noise, alarms
 from support.reports import made_up
 
-from palaestrai_mosaik.analysis.report import render
-from palaestrai_mosaik.analysis.report.numbers import Mark
-from palaestrai_mosaik.analysis.report.pictures.canvas import drawing
-from palaestrai_mosaik.analysis.report.pictures.distributions import running_mean
-from palaestrai_mosaik.analysis.report.pictures.rows import Block, Row, rows_picture
-from palaestrai_mosaik.analysis.sensitivity import sensitivity
-from palaestrai_mosaik.design.methods import METHODS, Refused, Study
-from palaestrai_mosaik.design.methods.method import rows_of, worth
+from palaestrai_mosaik.arsenai.analysis.report import render
+from palaestrai_mosaik.arsenai.analysis.report.numbers import Mark
+from palaestrai_mosaik.arsenai.analysis.report.pictures.canvas import drawing
+from palaestrai_mosaik.arsenai.analysis.report.pictures.distributions import running_mean
+from palaestrai_mosaik.arsenai.analysis.report.pictures.rows import Block, Row, rows_picture
+from palaestrai_mosaik.arsenai.analysis.sensitivity import sensitivity
+from palaestrai_mosaik.arsenai.design.methods import METHODS, Refused, Study
+from palaestrai_mosaik.arsenai.design.methods.method import rows_of, worth
 
 ALGORITHMS = "one of two algorithms has a parameter"
 _PPO = 'algo == "ppo"'

@@ -17,19 +17,19 @@ import yaml
 from sqlalchemy import text
 from support.factors import function_design as design
 
-from palaestrai_mosaik.analysis.missing_runs import keep
-from palaestrai_mosaik.analysis.results import Results
-from palaestrai_mosaik.analysis.sensitivity import sensitivity, tidy
+from palaestrai_mosaik.arsenai.analysis.missing_runs import keep
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.sensitivity import sensitivity, tidy
+from palaestrai_mosaik.arsenai.design import from_mapping
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.methods import METHODS, Study
+from palaestrai_mosaik.arsenai.design.samplers import sample
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.cli.analyse import analyse
-from palaestrai_mosaik.design import from_mapping
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.methods import METHODS, Study
-from palaestrai_mosaik.design.samplers import sample
+from palaestrai_mosaik.core.seeding import integer_seed
 from palaestrai_mosaik.environment.functions import FUNCTIONS
-from palaestrai_mosaik.execution import Settings, run_folder
-from palaestrai_mosaik.seeding import integer_seed
 from palaestrai_mosaik.store import Store
 
 ISHIGAMI = {f"x{i}": {"low": -math.pi, "high": math.pi} for i in (1, 2, 3)}
@@ -274,8 +274,8 @@ def test_runs_that_end_in_another_order_give_the_same_bytes(chain, tmp_path, cap
         tmp_path / "other", "ishigami", ISHIGAMI, {"name": "sobol", "n": 4}, analysis={"resamples": 100}
     )
     backwards = (
-        "import sys; from palaestrai_mosaik.design.folder import DesignFolder; "
-        "from palaestrai_mosaik.execution import Settings, run_folder; "
+        "import sys; from palaestrai_mosaik.arsenai.design.folder import DesignFolder; "
+        "from palaestrai_mosaik.arsenai.execution import Settings, run_folder; "
         "from palaestrai_mosaik.cli.analyse import analyse; "
         "folder = DesignFolder.open(sys.argv[1]); "
         "folder.runs = folder.runs[::-1]; "

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
-from palaestrai_mosaik.analysis.comparison.cautions import OPEN
-from palaestrai_mosaik.analysis.lost_runs import rank
+from palaestrai_mosaik.arsenai.analysis.comparison import ComparisonOptions, compare
+from palaestrai_mosaik.arsenai.analysis.comparison.cautions import OPEN
+from palaestrai_mosaik.arsenai.analysis.lost_runs import rank
 
 NAN = math.nan
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support.documents import document
 
-from palaestrai_mosaik.analysis import outcomes
-from palaestrai_mosaik.analysis.outcomes import default_outcomes, take
-from palaestrai_mosaik.analysis.results import Results
-from palaestrai_mosaik.design import from_mapping
-from palaestrai_mosaik.design.folder import DesignFolder, PlannedRun
-from palaestrai_mosaik.design.model import OutcomeSpec
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.arsenai.analysis import outcomes
+from palaestrai_mosaik.arsenai.analysis.outcomes import default_outcomes, take
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design import from_mapping
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder, PlannedRun
+from palaestrai_mosaik.arsenai.design.model import OutcomeSpec
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store
 from tests.support.records import one_body
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.analysis import LearningChoice, plot_run
-from palaestrai_mosaik.analysis.columns import unit_of
-from palaestrai_mosaik.analysis.learning import learning_panels
-from palaestrai_mosaik.analysis.limits import Limit, bounds_of, limits_of
-from palaestrai_mosaik.analysis.plot import MOST_LINES, draw_panels, run_figure
-from palaestrai_mosaik.analysis.series import (
+from palaestrai_mosaik.arsenai.analysis import LearningChoice, plot_run
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError
+from palaestrai_mosaik.plot.columns import unit_of
+from palaestrai_mosaik.plot.figures import MOST_LINES, draw_panels, run_figure
+from palaestrai_mosaik.plot.learning import learning_panels
+from palaestrai_mosaik.plot.limits import Limit, bounds_of, limits_of
+from palaestrai_mosaik.plot.series import (
     Curve,
     Panel,
     by_scale,
@@ -24,7 +25,6 @@ from palaestrai_mosaik.analysis.series import (
     split_by_scale,
     time_panels,
 )
-from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError
 from palaestrai_mosaik.store import BodyChoice, ChannelRecord, EnvironmentRecord, Store
 from tests.support.records import one_body
 

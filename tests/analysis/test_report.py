@@ -26,20 +26,20 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 from support.reports import EVIL, compared, indices, made_up
 
-from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
-from palaestrai_mosaik.analysis.comparison.runs import collect
-from palaestrai_mosaik.analysis.report import ReportData, headline, render, write_report
-from palaestrai_mosaik.analysis.report.best import best_of
-from palaestrai_mosaik.analysis.report.compared import Compared
-from palaestrai_mosaik.analysis.report.headline import first_fact
-from palaestrai_mosaik.analysis.report.numbers import Mark, column, number, slug
-from palaestrai_mosaik.analysis.report.outcomes import outcome_axis
-from palaestrai_mosaik.analysis.report.pictures.canvas import in_units, limits, log_ticks, ticks
-from palaestrai_mosaik.analysis.report.pictures.parallel import MOST_RUNS, choose
-from palaestrai_mosaik.analysis.report.verdict import count_tests, lost_runs
-from palaestrai_mosaik.analysis.report.wording import plain, worded
-from palaestrai_mosaik.design.model import Axis, Factor
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.arsenai.analysis.comparison import ComparisonOptions, compare
+from palaestrai_mosaik.arsenai.analysis.comparison.runs import collect
+from palaestrai_mosaik.arsenai.analysis.report import ReportData, headline, render, write_report
+from palaestrai_mosaik.arsenai.analysis.report.best import best_of
+from palaestrai_mosaik.arsenai.analysis.report.compared import Compared
+from palaestrai_mosaik.arsenai.analysis.report.headline import first_fact
+from palaestrai_mosaik.arsenai.analysis.report.numbers import Mark, column, number, slug
+from palaestrai_mosaik.arsenai.analysis.report.outcomes import outcome_axis
+from palaestrai_mosaik.arsenai.analysis.report.pictures.canvas import in_units, limits, log_ticks, ticks
+from palaestrai_mosaik.arsenai.analysis.report.pictures.parallel import MOST_RUNS, choose
+from palaestrai_mosaik.arsenai.analysis.report.verdict import count_tests, lost_runs
+from palaestrai_mosaik.arsenai.analysis.report.wording import plain, worded
+from palaestrai_mosaik.arsenai.design.model import Axis, Factor
+from palaestrai_mosaik.core.errors import StoreError
 
 FINITE = st.floats(-1e12, 1e12, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-12)
 

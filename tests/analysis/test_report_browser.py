@@ -21,10 +21,10 @@ from support.browser import CHROMIUM, DRIVER, FLAGS, NO_BROWSER
 from support.reports import EVIL, MEANS, OFFSETS, made_up
 from support.waiting import HANG
 
-from palaestrai_mosaik.analysis.plot import draw_panels, save_figure
-from palaestrai_mosaik.analysis.report import ReportData, write_report
-from palaestrai_mosaik.analysis.report.pictures.parallel import MOST_RUNS
-from palaestrai_mosaik.analysis.series import Curve, Panel
+from palaestrai_mosaik.arsenai.analysis.report import ReportData, write_report
+from palaestrai_mosaik.arsenai.analysis.report.pictures.parallel import MOST_RUNS
+from palaestrai_mosaik.plot.figures import draw_panels, save_figure
+from palaestrai_mosaik.plot.series import Curve, Panel
 
 pytest.importorskip("selenium", reason="no selenium for the browser (extra 'test')")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from palaestrai_mosaik.analysis.comparison import Comparison
-from palaestrai_mosaik.analysis.report import collect, headline, render
-from palaestrai_mosaik.analysis.report.pictures.canvas import DASHES, SERIES
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.comparison import Comparison
+from palaestrai_mosaik.arsenai.analysis.report import collect, headline, render
+from palaestrai_mosaik.arsenai.analysis.report.pictures.canvas import DASHES, SERIES
+from palaestrai_mosaik.arsenai.analysis.results import Results
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 
 #: y = x1 + x2 with x1 of 0, 1, 3 and x2 of 0, 2: shares of variance 14/23 and 9/23
 DESIGN = """
@@ -193,7 +193,7 @@ def test_groups_and_zipped_factors(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise StoreError("the store is gone")
 
     # the package has a function of the module's name
-    module = import_module("palaestrai_mosaik.analysis.report.collect")
+    module = import_module("palaestrai_mosaik.arsenai.analysis.report.collect")
     monkeypatch.setattr(module, "compare_design", broken)
     with pytest.raises(StoreError, match="the store is gone"):
         collect(Results(folder))

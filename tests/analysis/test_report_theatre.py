@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.results import Results
 from palaestrai_mosaik.cli.arsenai import main
 
 DESIGN = """

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.analysis.comparison import Robustness, robustness
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.model import AnalysisSpec, Axis, DesignSpec, OutcomeSpec
-from palaestrai_mosaik.design.samplers import sample
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.arsenai.analysis.comparison import Robustness, robustness
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.model import AnalysisSpec, Axis, DesignSpec, OutcomeSpec
+from palaestrai_mosaik.arsenai.design.samplers import sample
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 #: performance of three options in three scenarios
 TABLE = {"a": (10.0, 6.0, 2.0), "b": (7.0, 7.0, 5.0), "c": (4.0, 8.0, 8.0)}

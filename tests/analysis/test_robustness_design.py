@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from support.factors import function_design
 
-from palaestrai_mosaik.analysis.comparison.robustness import robustness_design
-from palaestrai_mosaik.analysis.report import collect
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness_design
+from palaestrai_mosaik.arsenai.analysis.report import collect
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.execution import Settings, run_folder
 
 #: the levels of x1, the decision; x2 makes the scenarios
 DECISIONS = ("a", "b")

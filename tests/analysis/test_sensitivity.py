@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from support.documents import document
 
-from palaestrai_mosaik.analysis.missing_runs import count_missing_runs, keep
-from palaestrai_mosaik.analysis.sensitivity import COLUMNS, sensitivity, tidy
-from palaestrai_mosaik.design import from_mapping
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.model import OutcomeSpec
-from palaestrai_mosaik.design.samplers import sample
-from palaestrai_mosaik.errors import DocumentError, StoreError
+from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs, keep
+from palaestrai_mosaik.arsenai.analysis.sensitivity import COLUMNS, sensitivity, tidy
+from palaestrai_mosaik.arsenai.design import from_mapping
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.model import OutcomeSpec
+from palaestrai_mosaik.arsenai.design.samplers import sample
+from palaestrai_mosaik.core.errors import DocumentError, StoreError
 
 NAN = float("nan")
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.factors import design, number
 
-from palaestrai_mosaik.design.methods import METHODS, Refused, Repetitions, Study
-from palaestrai_mosaik.design.methods.delta import classes
-from palaestrai_mosaik.design.methods.jackknife import jackknife
-from palaestrai_mosaik.design.methods.method import ranks
-from palaestrai_mosaik.design.samplers import sample
+from palaestrai_mosaik.arsenai.design.methods import METHODS, Refused, Repetitions, Study
+from palaestrai_mosaik.arsenai.design.methods.delta import classes
+from palaestrai_mosaik.arsenai.design.methods.jackknife import jackknife
+from palaestrai_mosaik.arsenai.design.methods.method import ranks
+from palaestrai_mosaik.arsenai.design.samplers import sample
+from palaestrai_mosaik.core.seeding import global_state_digest
 from palaestrai_mosaik.environment.functions import ishigami, sobol_g
-from palaestrai_mosaik.seeding import global_state_digest
 
 
 def random(seed=1):

@@ -1,4 +1,4 @@
-"""Who writes files, and who resolves links: ``palaestrai_mosaik.files`` alone, so that no link in a folder leads out of it."""
+"""Who writes files, and who resolves links: ``palaestrai_mosaik.core.files`` alone, so that no link in a folder leads out of it."""
 
 from __future__ import annotations
 
@@ -69,39 +69,39 @@ _WRITING = set("wax+")
 JUDGED: dict[str, dict[str, str]] = {
     "agent/dumper.py": {"zipfile.ZipFile": "into memory"},
     "agent/library/sb3/model.py": {"torch.save": "into memory"},
-    "analysis/series.py": {".rename": "columns of a frame"},
-    "analysis/comparison/compare.py": {".rename": "columns of a frame"},
-    "analysis/learning.py": {".rename": "columns of a frame"},
-    "analysis/figure.py": {".savefig": "into memory"},
-    "analysis/plot.py": {".savefig": "into a file that files.writing gives"},
-    "analysis/report/tables.py": {".to_csv": "into memory"},
-    "analysis/report/pictures/canvas.py": {".savefig": "into memory"},
+    "plot/series.py": {".rename": "columns of a frame"},
+    "arsenai/analysis/comparison/compare.py": {".rename": "columns of a frame"},
+    "plot/learning.py": {".rename": "columns of a frame"},
+    "plot/notebook.py": {".savefig": "into memory"},
+    "plot/figures.py": {".savefig": "into a file that files.writing gives"},
+    "arsenai/analysis/report/tables.py": {".to_csv": "into memory"},
+    "arsenai/analysis/report/pictures/canvas.py": {".savefig": "into memory"},
     "cli/analyse.py": {".to_csv": "into a file that files.writing_text gives"},
     "environment/grid/network.py": {".savez": "into memory", ".to_json": "gives text"},
-    "execution/cluster/interchange.py": {
+    "arsenai/execution/cluster/interchange.py": {
         "os.open": "a script that must not import the package; the file is the driver's own, no link is followed",
         "os.utime": "of the same file, no link is followed",
     },
-    "execution/run_store.py": {
+    "arsenai/execution/run_store.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
     },
-    "execution/fork_server.py": {
+    "arsenai/execution/fork_server.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
     },
     "printing.py": {"os.open": "the null device"},
     "cli/answers.py": {".to_json": "gives text"},
-    "palaestrai/brain.py": {
+    "interop/palaestrai/brain.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
         "zipfile.ZipFile": "into memory, and from it",
         ".extractall": "into such a folder; names that lead out of it are made harmless",
     },
-    "rl/driver.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "interop/rl/driver.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "runner/agent_check.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "runner/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "cli/serve.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "web/source.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "simulation/world_graph.py": {".savefig": "into a file that files.writing gives"},
-    "simulators/power_flow.py": {".to_json": "gives text"},
+    "interop/mosaik/simulators/power_flow.py": {".to_json": "gives text"},
     "store/query/export.py": {
         ".to_csv": "into a file that files.writing_text gives",
         ".to_parquet": "into a file that files.writing gives",
@@ -177,7 +177,7 @@ def test_nobody_else_writes_files() -> None:
     }
     judged = {name: set(uses) for name, uses in JUDGED.items()}
     assert {name: uses for name, uses in found.items() if uses} == judged, (
-        "files are written by palaestrai_mosaik.files; what writes none is judged here"
+        "files are written by palaestrai_mosaik.core.files; what writes none is judged here"
     )
 
 
@@ -227,9 +227,9 @@ ROOTS = {"add_root", "real_root", "trust"}
 
 #: file -> why links are resolved there; nothing is written to the result
 RESOLVES = {
-    "design/merge.py": "documents that extend one another in a circle",
-    "execution/cluster/submit.py": "whether a job of the scheduler executes the script of this folder",
-    "palaestrai/results/database.py": "a database of palaestrAI, which is read",
+    "arsenai/design/merge.py": "documents that extend one another in a circle",
+    "arsenai/execution/cluster/submit.py": "whether a job of the scheduler executes the script of this folder",
+    "interop/palaestrai/results/database.py": "a database of palaestrAI, which is read",
     "runner/user_key.py": "who can write to the folders above the user's key",
     "simulation/remote_environment.py": "folders that another interpreter imports from",
     "web/access.py": "which store it is, by whatever name: the token of its page",
@@ -237,7 +237,7 @@ RESOLVES = {
 }
 #: file -> why a joined path is a root there
 JOINS = {
-    "design/folder.py": "the search's folder is above the one that confirms it, and is a root as well",
+    "arsenai/design/folder.py": "the search's folder is above the one that confirms it, and is a root as well",
     "environment/grid/network.py": "the cache of the user, of which the file is named",
 }
 

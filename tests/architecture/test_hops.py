@@ -27,7 +27,7 @@ import pytest
 from support.documents import agent, document, phase
 
 import palaestrai_mosaik
-from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.core.errors import did_you_mean
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.coordinator import EpisodeCoordinator

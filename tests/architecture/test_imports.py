@@ -1,9 +1,8 @@
-"""Who may import whom: the flow of the package goes one way.
+"""Who may import whom: imports point one way, towards ``core``.
 
-design -> experiment (document) -> execution -> run -> simulation -> mosaik -> agent and
-environment -> store -> analysis. Imports point only towards ``types``, ``errors``,
-``seeding`` and the documents. ``palaestrai`` stands beside: it adapts what is written for
-palaestrAI to the contracts, and puts palaestrAI's results into a store; neither knows it.
+The rooms of the first half, one run: ``experiment`` (the document) -> ``environment``, ``agent`` -> ``simulation`` ->
+``store`` -> ``runner``. Those of the second, many runs: ``arsenai.design`` -> ``arsenai.execution`` ->
+``arsenai.analysis`` -> ``arsenai.search``. ``interop`` stands beside: it adapts what others wrote, and offers runs to them.
 Modules do not import each other in circles either, also not in functions or for type checking.
 """
 
@@ -25,72 +24,58 @@ import palaestrai_mosaik
 NAME = "palaestrai_mosaik"
 ROOT = Path(palaestrai_mosaik.__file__).parent
 
-LEAVES = {
-    "collector",
-    "errors",
-    "files",
-    "importing",
-    "installation",
-    "locations",
-    "pages",
-    "printing",
-    "progress",
-    "types",
-    "seeding",
-    "text",
-}
+#: rooms that every other may import
+BASE = {"core", "types"}
+#: packages whose folders are rooms of their own
+HOUSES = ("arsenai", "interop")
 
-#: package (or module) of the top level -> what it may import of the others. "" is
+#: room, or module of the top level -> what it may import of the others. "" is
 #: ``palaestrai_mosaik/__init__.py``: everybody may import its version, and it knows where names are.
 ALLOWED: dict[str, set[str]] = {
-    "": {"api", "pages", "palaestrai", "rl", "scenario", "simulation", "store"},
+    "": {"api", "core", "interop.mosaik", "interop.palaestrai", "interop.rl", "simulation", "store"},
     "__main__": {"cli"},
-    "api": LEAVES | {"experiment", "runner", "store", "design", "analysis", "web"},
-    "collector": set(),
-    "errors": {"text"},
-    "files": set(),
-    "importing": {"errors"},
-    "installation": set(),
-    "locations": set(),
-    "pages": {"files"},
-    "printing": {"text"},
-    "progress": {"printing", "text"},
-    "seeding": set(),
-    "text": set(),
-    "types": {"errors", "text"},
-    "experiment": {"collector", "errors", "files", "importing", "text", "types"},
-    "environment": LEAVES,
-    "agent": LEAVES,
-    "simulation": LEAVES | {"experiment", "environment", "agent"},
-    "store": LEAVES | {"experiment"},
-    "palaestrai": LEAVES | {"experiment", "environment", "agent", "simulation", "store"},
-    "runner": LEAVES | {"experiment", "environment", "agent", "simulation", "store", "palaestrai"},
-    "rl": LEAVES | {"experiment", "environment", "agent", "simulation", "runner", "store"},
-    "simulators": LEAVES | {"environment"},
-    "scenario": LEAVES | {"experiment", "environment", "agent", "simulation", "runner", "store"},
-    "design": LEAVES | {"experiment"},
-    "execution": LEAVES | {"experiment", "design", "environment", "runner", "store"},
-    "analysis": LEAVES | {"experiment", "design", "store"},
-    "search": LEAVES | {"experiment", "design", "execution", "analysis", "runner", "store"},
-    "rounds": LEAVES | {"experiment", "design", "execution", "analysis", "store"},
-    "testing": LEAVES | {"environment", "agent", "simulation"},
-    "web": LEAVES | {"experiment", "runner", "store", "design", "execution", "analysis", "search"},
-    "cli": LEAVES
-    | {"experiment", "simulation", "palaestrai", "runner", "store", "design", "execution", "analysis", "web"}
-    | {"search", "rounds"},
+    "core": set(),
+    "types": {"core"},
+    "experiment": BASE,
+    "environment": BASE,
+    "agent": BASE,
+    "simulation": BASE | {"experiment", "environment", "agent"},
+    "store": BASE | {"experiment"},
+    "runner": BASE | {"experiment", "environment", "agent", "simulation", "store", "interop.palaestrai"},
+    "plot": BASE | {"experiment", "store"},
+    "arsenai": {f"arsenai.{name}" for name in ("design", "execution", "analysis", "search")},
+    "arsenai.design": BASE | {"experiment"},
+    "arsenai.execution": BASE | {"experiment", "environment", "arsenai.design", "runner", "store"},
+    "arsenai.analysis": BASE | {"experiment", "arsenai.design", "plot", "store"},
+    "arsenai.search": BASE
+    | {"experiment", "plot", "runner", "store"}
+    | {"arsenai.design", "arsenai.execution", "arsenai.analysis"},
+    "interop": set(),
+    "interop.palaestrai": BASE | {"experiment", "environment", "agent", "simulation", "store"},
+    "interop.rl": BASE | {"experiment", "environment", "agent", "simulation", "runner", "store"},
+    "interop.mosaik": BASE | {"experiment", "environment", "agent", "simulation", "runner", "store"},
+    "simulators": {"core", "interop.mosaik"},
+    "testing": BASE | {"environment", "agent", "simulation"},
+    "web": BASE
+    | {"experiment", "plot", "runner", "store"}
+    | {"arsenai.design", "arsenai.execution", "arsenai.analysis", "arsenai.search"},
+    "api": BASE | {"experiment", "plot", "runner", "store", "arsenai.design", "arsenai.analysis", "web"},
+    "cli": BASE
+    | {"experiment", "simulation", "interop.palaestrai", "plot", "runner", "store", "web"}
+    | {"arsenai.design", "arsenai.execution", "arsenai.analysis", "arsenai.search"},
 }
 
 #: what is not of this package: only these may import it (what extras bring: tests/architecture/test_extras.py)
 ONLY = {
     "mosaik": {"simulation"},
-    "mosaik_api_v3": {"simulation", "environment", "simulators"},
+    "mosaik_api_v3": {"simulation", "simulators", "environment", "interop.mosaik"},
     **{key: {"environment"} for key in ("lightsim2grid", "numba", "shapely", "simbench")},
-    "pandapower": {"environment", "simulators"},
-    **{key: {"execution"} for key in ("optuna", "parsl", "zmq")},
-    "gymnasium": {"agent", "environment", "palaestrai", "rl"},
-    "pettingzoo": {"environment", "rl"},
+    "pandapower": {"environment", "interop.mosaik"},
+    **{key: {"arsenai.execution"} for key in ("optuna", "parsl", "zmq")},
+    "gymnasium": {"agent", "environment", "interop.palaestrai", "interop.rl"},
+    "pettingzoo": {"environment", "interop.rl"},
     "stable_baselines3": {"agent"},
-    "torch": {"agent", "palaestrai"},
+    "torch": {"agent", "interop.palaestrai"},
     **{key: {"runner"} for key in ("tensorboardX", "wandb")},
 }
 
@@ -108,27 +93,28 @@ class Import:
 
     @property
     def source(self) -> str:
-        """The package or module of the top level that imports."""
-        return _part(Path(self.file).with_suffix("").parts)
+        """The room that imports."""
+        return _room(Path(self.file).with_suffix("").parts)
 
     @property
     def ours(self) -> str | None:
-        """The package or module of the top level that is imported, ``None`` if it is not ours."""
+        """The room that is imported, ``None`` if it is not ours."""
         first, *rest = self.target.split(".")
-        return (rest[0] if rest else "") if first == NAME else None
+        return _room(tuple(rest)) if first == NAME else None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} imports {self.target}"
 
 
-def _part(parts: tuple[str, ...]) -> str:
-    return "" if parts == ("__init__",) else parts[0]
+def _room(parts: tuple[str, ...]) -> str:
+    parts = tuple(part for part in parts if part != "__init__")
+    return ".".join(parts[: 2 if parts[:1] and parts[0] in HOUSES else 1])
 
 
 @cache
 def imports_of(root: Path) -> tuple[Import, ...]:
     """Return all imports below ``root``, also those in functions and for type checking."""
-    return tuple(one for path in sorted(root.rglob("*.py")) for one in _imports_in(path, root))
+    return tuple(line for path in sorted(root.rglob("*.py")) for line in _imports_in(path, root))
 
 
 def _imports_in(path: Path, root: Path) -> Iterator[Import]:
@@ -156,20 +142,22 @@ def _module(root: Path, module: str, name: str) -> str:
 
 def violations(root: Path) -> list[str]:
     """Return what breaks the rules, one line each."""
-    found = []
-    for one in imports_of(root):
-        source, target = one.source, one.ours
-        outside = one.target.split(".")[0]
+    lines = []
+    for line in imports_of(root):
+        source, target = line.source, line.ours
+        outside = line.target.split(".")[0]
         if source not in ALLOWED:
-            found.append(f"{one.file}: {source!r} has no rule, add it to this test")
+            lines.append(f"{line.file}: {source!r} has no rule, add it to this test")
         elif target is not None:
             if target not in {source, "", *ALLOWED[source]}:
-                found.append(f"{one}: {source or NAME} may import {', '.join(sorted(ALLOWED[source]))}")
+                lines.append(
+                    f"{line}: {source or NAME} may import {', '.join(sorted(ALLOWED[source])) or 'nothing'}"
+                )
         elif source not in ONLY.get(outside, {source}):
-            found.append(f"{one}: only {', '.join(sorted(ONLY[outside]))} may")
+            lines.append(f"{line}: only {', '.join(sorted(ONLY[outside]))} may")
         elif source in PLAIN and outside not in {*PLAIN[source], *sys.stdlib_module_names}:
-            found.append(f"{one}: {source} uses the standard library and {', '.join(sorted(PLAIN[source]))}")
-    return found
+            lines.append(f"{line}: {source} uses the standard library and {', '.join(sorted(PLAIN[source]))}")
+    return lines
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -192,22 +180,22 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
 
 
 def graph_of(root: Path) -> dict[str, set[str]]:
-    """Return which package imports which others, with the modules of the top level as packages."""
+    """Return which room imports which others."""
     graph: dict[str, set[str]] = {}
-    for one in imports_of(root):
-        others = graph.setdefault(one.source, set())
-        if one.ours not in {None, "", one.source}:
-            others.add(str(one.ours))
+    for line in imports_of(root):
+        others = graph.setdefault(line.source, set())
+        if line.ours not in {None, "", line.source}:
+            others.add(str(line.ours))
     return graph
 
 
 def module_graph(root: Path) -> nx.DiGraph:
     """Return which module imports which, but for the package's own ``__init__``, which imports lazily."""
     graph = nx.DiGraph()
-    for one in imports_of(root):
-        source = one.file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
-        target = one.target.removeprefix(f"{NAME}.")
-        if target != one.target and source not in {"__init__", target}:
+    for line in imports_of(root):
+        source = line.file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        target = line.target.removeprefix(f"{NAME}.")
+        if target != line.target and source not in {"__init__", target}:
             graph.add_edge(source, target)
     return graph
 
@@ -251,21 +239,21 @@ def test_the_rules_themselves_have_no_circle() -> None:
 def test_the_walk_sees_the_package() -> None:
     """Were nothing found, the tests above could not fail."""
     graph = graph_of(ROOT)
-    assert {"agent", "environment", "errors", "types", "seeding"} <= graph["simulation"]
+    assert {"agent", "environment", "core", "types"} <= graph["simulation"]
     assert {"experiment", "simulation"} <= graph["runner"]
-    assert any(one.target.startswith("mosaik.") for one in imports_of(ROOT) if one.source == "simulation")
-    assert len({one.file for one in imports_of(ROOT)}) > 50
+    assert any(line.target.startswith("mosaik.") for line in imports_of(ROOT) if line.source == "simulation")
+    assert len({line.file for line in imports_of(ROOT)}) > 50
 
 
 def plant(root: Path, files: dict[str, str]) -> Path:
     """Write a small package that keeps the rules, and the given ``files``."""
     sound = {
         "__init__.py": "__version__ = '1'",
-        "errors.py": "import enum",
-        "types/__init__.py": "from palaestrai_mosaik.errors import Error",
+        "core/errors.py": "import enum",
+        "types/__init__.py": "from palaestrai_mosaik.core.errors import Error",
         "agent/__init__.py": "from .muscle import Muscle",
-        "agent/muscle.py": "from palaestrai_mosaik import __version__, seeding\nimport numpy as np",
-        "seeding.py": "import numpy as np",
+        "agent/muscle.py": "from palaestrai_mosaik import __version__\nfrom palaestrai_mosaik.core import seeding\nimport numpy as np",
+        "core/seeding.py": "import numpy as np",
         "simulation/world.py": "from mosaik.async_scenario import AsyncWorld\nfrom ..agent import Muscle",
         "cli/main.py": "def main():\n    from palaestrai_mosaik import runner",
         "runner/__init__.py": "",
@@ -297,16 +285,29 @@ def test_a_sound_package_has_no_violation(tmp_path: Path) -> None:
         (
             "experiment/bad.py",
             "from palaestrai_mosaik import runner",
-            "experiment may import collector, errors, files, importing, text, types",
+            "experiment may import core, types",
         ),
         ("experiment/bad.py", "def f():\n    import networkx", "bad.py:2 imports networkx: experiment uses"),
         ("simulation/bad.py", "from palaestrai_mosaik.cli.main import main", "simulation may import"),
         ("store/bad.py", "from palaestrai_mosaik.runner import records", "store may import"),
-        ("types/bad.py", "from palaestrai_mosaik.seeding import generator", "types may import errors, text"),
+        ("core/bad.py", "from palaestrai_mosaik.types import Box", "core may import nothing"),
+        (
+            "arsenai/design/bad.py",
+            "from palaestrai_mosaik.arsenai.execution import run_folder",
+            "arsenai.design may import core, experiment, types",
+        ),
         ("runner/bad.py", "import mosaik", "only simulation may"),
         ("environment/bad.py", "from mosaik import World", "only simulation may"),
-        ("store/bad.py", "def f():\n    from pandapower import io_utils", "only environment, simulators may"),
-        ("runner/bad.py", "import mosaik_api_v3", "only environment, simulation, simulators may"),
+        (
+            "store/bad.py",
+            "def f():\n    from pandapower import io_utils",
+            "only environment, interop.mosaik may",
+        ),
+        (
+            "runner/bad.py",
+            "import mosaik_api_v3",
+            "only environment, interop.mosaik, simulation, simulators may",
+        ),
         ("__init__.py", "from .run import execute", "palaestrai_mosaik may import"),
         (
             "agent/bad.py",

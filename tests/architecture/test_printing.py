@@ -1,4 +1,4 @@
-"""Who prints: ``palaestrai_mosaik.printing`` alone, so that a terminal obeys no name of a document."""
+"""Who prints: ``palaestrai_mosaik.core.printing`` alone, so that a terminal obeys no name of a document."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ HOME = "printing.py"
 
 #: file -> what it prints by itself, and why that is no harm
 JUDGED = {
-    "execution/progress.py": {"os.write": "a fixed text, from the handler of a signal"},
-    "execution/task.py": {"sys.stdout": "led to the log", "sys.stderr": "led to the log"},
+    "arsenai/execution/progress.py": {"os.write": "a fixed text, from the handler of a signal"},
+    "arsenai/execution/task.py": {"sys.stdout": "led to the log", "sys.stderr": "led to the log"},
     "progress.py": {"sys.stderr": "the stream that progress is written to"},
     "runner/worker_main.py": {"sys.stdout": "buffered by lines"},
     "simulation/environment_host.py": {"sys.stdout": "buffered by lines"},
-    "execution/processes.py": {"sys.stdout": "flushed before a fork", "sys.stderr": "flushed before a fork"},
+    "arsenai/execution/processes.py": {
+        "sys.stdout": "flushed before a fork",
+        "sys.stderr": "flushed before a fork",
+    },
     "simulation/scheduler/versions.py": {"tqdm": "mosaik's own bar, for scripts that ask for it"},
 }
 #: calls that are given a stream, and print nothing to it but by :func:`printing.write`

@@ -24,16 +24,16 @@ import pandas as pd
 from discovery import columns_of
 from scipy.stats import qmc
 
-from palaestrai_mosaik.analysis import Results
-from palaestrai_mosaik.analysis.discovery.algorithms import METHODS, MOST_BOXES, FoundLimits, Points
-from palaestrai_mosaik.analysis.discovery.boxes import Box
-from palaestrai_mosaik.analysis.discovery.conditions import label_runs, parse_condition
-from palaestrai_mosaik.analysis.discovery.discover import points_of, shares
-from palaestrai_mosaik.analysis.discovery.surrogate import Relabelling
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.load import from_mapping
-from palaestrai_mosaik.design.writer import write_folder
-from palaestrai_mosaik.rounds.advance import next_round
+from palaestrai_mosaik.arsenai.analysis import Results
+from palaestrai_mosaik.arsenai.analysis.discovery.algorithms import METHODS, MOST_BOXES, FoundLimits, Points
+from palaestrai_mosaik.arsenai.analysis.discovery.boxes import Box
+from palaestrai_mosaik.arsenai.analysis.discovery.conditions import label_runs, parse_condition
+from palaestrai_mosaik.arsenai.analysis.discovery.discover import points_of, shares
+from palaestrai_mosaik.arsenai.analysis.discovery.surrogate import Relabelling
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.load import from_mapping
+from palaestrai_mosaik.arsenai.design.writer import write_folder
+from palaestrai_mosaik.arsenai.search.rounds.advance import next_round
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray
 
 #: share of the space in per cent -> the limits of the planted box, by the factor

@@ -39,7 +39,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
-from palaestrai_mosaik import seeding
+from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.environment.batch import BatchEnvironment, BatchStepper
 from palaestrai_mosaik.environment.cartpole import BatchCartPole
 from palaestrai_mosaik.environment.pendulum import BatchPendulum

@@ -35,17 +35,17 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
-from palaestrai_mosaik.analysis.comparison.pairs import by_seed
-from palaestrai_mosaik.analysis.comparison.resampling import UnpairedRuns
-from palaestrai_mosaik.analysis.comparison.studentized import (
+from palaestrai_mosaik.arsenai.analysis.comparison import ComparisonOptions, compare
+from palaestrai_mosaik.arsenai.analysis.comparison.pairs import by_seed
+from palaestrai_mosaik.arsenai.analysis.comparison.resampling import UnpairedRuns
+from palaestrai_mosaik.arsenai.analysis.comparison.studentized import (
     improvement,
     nested_improvement,
     nested_means,
     paired_means,
     unpaired_means,
 )
-from palaestrai_mosaik.design.methods.significance import holm
+from palaestrai_mosaik.arsenai.design.methods.significance import holm
 
 FloatArray = npt.NDArray[np.float64]
 

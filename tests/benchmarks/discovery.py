@@ -23,10 +23,10 @@ from time import process_time
 import numpy as np
 from scipy.stats import norm, qmc
 
-from palaestrai_mosaik.analysis.discovery.algorithms import METHODS, MOST_BOXES, Points
-from palaestrai_mosaik.analysis.discovery.boxes import Column
-from palaestrai_mosaik.analysis.discovery.validation import beyond_chance, folds, held_out
-from palaestrai_mosaik.design.model import Axis, Factor
+from palaestrai_mosaik.arsenai.analysis.discovery.algorithms import METHODS, MOST_BOXES, Points
+from palaestrai_mosaik.arsenai.analysis.discovery.boxes import Column
+from palaestrai_mosaik.arsenai.analysis.discovery.validation import beyond_chance, folds, held_out
+from palaestrai_mosaik.arsenai.design.model import Axis, Factor
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, FloatVector
 
 _FRESH = 20_000

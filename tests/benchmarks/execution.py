@@ -26,10 +26,10 @@ from typing import Any
 
 import psutil
 
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.execution import LocalExecutor, Settings, StoreLocation, run_folder
-from palaestrai_mosaik.execution import runs as runs_module
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.arsenai.execution import LocalExecutor, Settings, StoreLocation, run_folder
+from palaestrai_mosaik.arsenai.execution import runs as runs_module
 
 DUMMY = "palaestrai_mosaik.agent.library.dummy"
 CONDITIONS = "palaestrai_mosaik.simulation.conditions"

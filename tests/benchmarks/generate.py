@@ -27,8 +27,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.samplers import sample
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.samplers import sample
 
 DUMMY = "palaestrai.agent.dummy"
 ENVIRONMENT = {

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.grid_oracle import compare, simbench_net
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 WAYS = ("fast", "batch", "pandapower")
 #: functions of pandapower.networks that make no net by themselves

@@ -37,18 +37,18 @@ from typing import Any
 
 import yaml
 
-from palaestrai_mosaik.analysis import Results
-from palaestrai_mosaik.design import Design
-from palaestrai_mosaik.design.load import from_mapping
-from palaestrai_mosaik.design.model import DesignSpec
-from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.search_journal import read_journal
+from palaestrai_mosaik.arsenai.analysis import Results
+from palaestrai_mosaik.arsenai.design import Design
+from palaestrai_mosaik.arsenai.design.load import from_mapping
+from palaestrai_mosaik.arsenai.design.model import DesignSpec
+from palaestrai_mosaik.arsenai.design.search import sought
+from palaestrai_mosaik.arsenai.design.search_journal import read_journal
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
+from palaestrai_mosaik.arsenai.execution.journal import optuna
+from palaestrai_mosaik.arsenai.search import tune
+from palaestrai_mosaik.arsenai.search.confirm import confirming_design
+from palaestrai_mosaik.arsenai.search.result import history
 from palaestrai_mosaik.environment.functions import hartmann6
-from palaestrai_mosaik.execution import Settings, run_folder
-from palaestrai_mosaik.execution.journal import optuna
-from palaestrai_mosaik.search import tune
-from palaestrai_mosaik.search.confirm import confirming_design
-from palaestrai_mosaik.search.result import history
 
 ROOT = Path(__file__).parents[2]
 INLINE = Settings(executor="inline")

@@ -23,7 +23,7 @@ from itertools import count
 import numpy as np
 from scipy import stats
 
-from palaestrai_mosaik.analysis.comparison.studentized import paired_means, unpaired_means
+from palaestrai_mosaik.arsenai.analysis.comparison.studentized import paired_means, unpaired_means
 
 LEVEL = 0.05
 #: seeds of their own instead of a correlation

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.factors import function_design
 
-from palaestrai_mosaik.design import from_mapping
-from palaestrai_mosaik.design.methods import METHODS, Repetitions, Study
-from palaestrai_mosaik.design.samplers import sample
+from palaestrai_mosaik.arsenai.design import from_mapping
+from palaestrai_mosaik.arsenai.design.methods import METHODS, Repetitions, Study
+from palaestrai_mosaik.arsenai.design.samplers import sample
 from palaestrai_mosaik.types.arrays import FloatArray
 
 LEVEL = 0.05

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.design.load import from_mapping
-from palaestrai_mosaik.design.methods import METHODS, Study
-from palaestrai_mosaik.design.model import DesignSpec
-from palaestrai_mosaik.design.samplers import sample
+from palaestrai_mosaik.arsenai.design.load import from_mapping
+from palaestrai_mosaik.arsenai.design.methods import METHODS, Study
+from palaestrai_mosaik.arsenai.design.model import DesignSpec
+from palaestrai_mosaik.arsenai.design.samplers import sample
 
 FloatArray = npt.NDArray[np.float64]
 

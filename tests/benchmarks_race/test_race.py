@@ -18,7 +18,7 @@ from benchmarks.race.contestants import Ours, last_words, read_database
 from benchmarks.race.session import Session
 from support.waiting import HANG
 
-from palaestrai_mosaik.design.design import Design
+from palaestrai_mosaik.arsenai.design.design import Design
 from palaestrai_mosaik.experiment import from_mapping
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are watched through /proc")

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from support.documents import VANILLA_RUN, agent, named, phase
 
+from palaestrai_mosaik.arsenai.design.design import EMPTY_DATABASE
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import EMPTY_DATABASE
-from palaestrai_mosaik.design.folder import DesignFolder
 
 BASE = {
     "version": "3.5",

@@ -8,11 +8,11 @@ import json
 import pytest
 from execution.folders import make_folder
 
+from palaestrai_mosaik.arsenai.design.execution import EXECUTION
+from palaestrai_mosaik.arsenai.execution import Settings
+from palaestrai_mosaik.arsenai.execution.executor import classes_to_preload
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.execution import EXECUTION
-from palaestrai_mosaik.errors import DocumentError, ExecutionError
-from palaestrai_mosaik.execution import Settings
-from palaestrai_mosaik.execution.executor import classes_to_preload
+from palaestrai_mosaik.core.errors import DocumentError, ExecutionError
 
 INLINE = ("--executor", "inline")
 

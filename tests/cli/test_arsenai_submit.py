@@ -11,13 +11,13 @@ from execution.folders import make_folder, statuses
 from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 from support.waiting import until
 
+from palaestrai_mosaik.arsenai.execution import SubmitSummary
+from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
+from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Array, Submission, Submissions, TaskRun
+from palaestrai_mosaik.arsenai.execution.job import now
 from palaestrai_mosaik.cli import execution
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.execution import SubmitSummary
-from palaestrai_mosaik.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.execution.cluster.slurm import Slurm
-from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun
-from palaestrai_mosaik.execution.job import now
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support.factors import function_design
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.cli.main import main as palaestrai_mosaik
-from palaestrai_mosaik.errors import FINISHED, UNSOUND
+from palaestrai_mosaik.core.errors import FINISHED, UNSOUND
 
 X = {"low": 0.0, "high": 1.0}
 LEVELS = {"x1": {"levels": [0, 1]}, "x2": {"levels": [0, 1]}}

@@ -14,7 +14,7 @@ import argcomplete
 import pytest
 
 from palaestrai_mosaik.cli import arsenai, main
-from palaestrai_mosaik.errors import FINISHED
+from palaestrai_mosaik.core.errors import FINISHED
 
 SHELLS = ("bash", "zsh", "fish")
 RUNS = ["20260131T120000000000-aaaaaaaa", "20260201T120000000000-bbbbbbbb"]

@@ -12,7 +12,7 @@ import pytest
 from support.documents import WALK
 
 from palaestrai_mosaik.cli import arsenai, main
-from palaestrai_mosaik.errors import FAILED, FINISHED, UNSOUND, Problem
+from palaestrai_mosaik.core.errors import FAILED, FINISHED, UNSOUND, Problem
 from palaestrai_mosaik.experiment.yaml_text import columns_of
 
 DESIGN = """

@@ -61,17 +61,17 @@ _OTHERS = ("execution/cluster/", "installation.py")
 _SERVE = [("palaestrai-mosaik", "serve"), ("arsenai", "serve")]
 #: modules outside of the commands whose messages name options: of these commands, which alone lead there
 _OF_COMMANDS = {
-    "analysis/report/page.py": [("arsenai", "report")],
-    "design/writer.py": [("arsenai", "generate")],
+    "arsenai/analysis/report/page.py": [("arsenai", "report")],
+    "arsenai/design/writer.py": [("arsenai", "generate")],
     "environment/gymnasium.py": [("palaestrai-mosaik", "start"), ("arsenai", "run")],
-    "execution/runs.py": [
+    "arsenai/execution/runs.py": [
         ("arsenai", "run"),
         ("arsenai", "resume"),
         ("arsenai", "submit"),
         ("arsenai", "status"),
     ],
     "experiment/paths.py": [("palaestrai-mosaik", name) for name in ("start", "check", "graph")],
-    "execution/settings.py": [("arsenai", "run"), ("arsenai", "resume")],
+    "arsenai/execution/settings.py": [("arsenai", "run"), ("arsenai", "resume")],
     "importing.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
     "store/store.py": [("palaestrai-mosaik", name) for name in ("start", "show", "serve")],
     "store/urls.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],

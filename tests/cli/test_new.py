@@ -9,7 +9,7 @@ import pytest
 
 from palaestrai_mosaik.cli import arsenai
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import FINISHED, UNSOUND
+from palaestrai_mosaik.core.errors import FINISHED, UNSOUND
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from support.documents import WALK
 
 from palaestrai_mosaik.cli import arsenai, main, output
 from palaestrai_mosaik.cli.tables import table
-from palaestrai_mosaik.errors import FAILED, FINISHED, UNSOUND
+from palaestrai_mosaik.core.errors import FAILED, FINISHED, UNSOUND
 
 DESIGN = """
 uid: study

@@ -12,10 +12,10 @@ import pytest
 from support.documents import WALK
 from support.terminals import terminal
 
-from palaestrai_mosaik import printing, progress
 from palaestrai_mosaik.cli import arsenai, main, output
-from palaestrai_mosaik.errors import FINISHED
-from palaestrai_mosaik.progress import CountProgress, PartsProgress
+from palaestrai_mosaik.core import printing, progress
+from palaestrai_mosaik.core.errors import FINISHED
+from palaestrai_mosaik.core.progress import CountProgress, PartsProgress
 
 DESIGN = """
 uid: study

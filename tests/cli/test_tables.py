@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestrai_mosaik.cli.tables import duration, first_line, number, table, text
+from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.store.query.runs import short_ids
-from palaestrai_mosaik.text import count
 
 
 @pytest.mark.parametrize(

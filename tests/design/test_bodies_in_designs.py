@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN, agent, environment, named, phase
 
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.expansion import DocumentBuilder, Expansion
-from palaestrai_mosaik.design.load import from_mapping as design_from_mapping
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.expansion import DocumentBuilder, Expansion
+from palaestrai_mosaik.arsenai.design.load import from_mapping as design_from_mapping
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import from_mapping, loads
 
 BODIES = "agents.learner.bodies"
@@ -105,7 +105,7 @@ def test_a_filled_structure_is_the_document(values: dict[str, Any]) -> None:
 def test_parameters_of_bodies_are_no_part_of_the_structure(monkeypatch: pytest.MonkeyPatch) -> None:
     made_of = []
     monkeypatch.setattr(
-        "palaestrai_mosaik.design.expansion.from_mapping",
+        "palaestrai_mosaik.arsenai.design.expansion.from_mapping",
         lambda *given, **keys: made_of.append(1) or from_mapping(*given, **keys),
     )
     expansion = Expansion(EXPANSION.spec)

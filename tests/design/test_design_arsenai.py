@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN
 
-from palaestrai_mosaik.design.expansion import DocumentBuilder
-from palaestrai_mosaik.design.load import from_mapping, load, loads
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.expansion import DocumentBuilder
+from palaestrai_mosaik.arsenai.design.load import from_mapping, load, loads
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import dumps
 from palaestrai_mosaik.experiment import from_mapping as run_from_mapping
 from palaestrai_mosaik.experiment.yaml_text import read

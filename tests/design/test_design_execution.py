@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from palaestrai_mosaik.design.load import loads
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.load import loads
+from palaestrai_mosaik.core.errors import DocumentError
 
 DESIGN = """\
 uid: d

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents import agent, environment, named, phase
 
-from palaestrai_mosaik.design.expansion import DocumentBuilder
-from palaestrai_mosaik.design.load import from_mapping, load, loads
-from palaestrai_mosaik.design.model import (
+from palaestrai_mosaik.arsenai.design.expansion import DocumentBuilder
+from palaestrai_mosaik.arsenai.design.load import from_mapping, load, loads
+from palaestrai_mosaik.arsenai.design.model import (
     INACTIVE,
     AnalysisSpec,
     DesignSpec,
@@ -20,7 +20,7 @@ from palaestrai_mosaik.design.model import (
     RobustnessSpec,
     SamplerSpec,
 )
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import dumps
 from palaestrai_mosaik.experiment import from_mapping as run_from_mapping
 

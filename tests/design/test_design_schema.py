@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from palaestrai_mosaik.design.load import load
-from palaestrai_mosaik.design.vocabulary import design_schema
+from palaestrai_mosaik.arsenai.design.load import load
+from palaestrai_mosaik.arsenai.design.vocabulary import design_schema
 from palaestrai_mosaik.experiment.yaml_text import read
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")

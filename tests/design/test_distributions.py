@@ -12,10 +12,10 @@ from scipy import stats
 from support.factors import design, number
 from support.factors import levels as levels_of
 
-from palaestrai_mosaik.design import distributions
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.model import Axis, Factor
-from palaestrai_mosaik.design.samplers import sample
+from palaestrai_mosaik.arsenai.design import distributions
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.model import Axis, Factor
+from palaestrai_mosaik.arsenai.design.samplers import sample
 
 UNIT = np.concatenate(([0.0, 1e-12], np.linspace(0.001, 0.999, 57), [1 - 1e-12, 1.0]))
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.design.expressions import Expression
-from palaestrai_mosaik.design.model import INACTIVE, Choice, Factor
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.expressions import Expression
+from palaestrai_mosaik.arsenai.design.model import INACTIVE, Choice, Factor
+from palaestrai_mosaik.core.errors import DocumentError
 
 PPO = {"name": "ppo:Brain"}
 ALGORITHM = Factor("algorithm", "levels", "p", levels=(PPO, {"name": "sac:Brain"}), labels=("ppo", "sac"))

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.documents import VANILLA_RUN, named, phase
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.design import sample
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder, execution_lock
-from palaestrai_mosaik.design.run_names import slug
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design import sample
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder, execution_lock
+from palaestrai_mosaik.arsenai.design.run_names import slug
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import DocumentError
 
 
 def design(uid: str = "d", levels: int = 3, **keys: Any) -> Design:
@@ -270,7 +270,7 @@ def test_what_a_killed_process_leaves_is_mended(out: Path, at: int) -> None:
     code = f"""
 import os, signal, sys
 from palaestrai_mosaik import files
-from palaestrai_mosaik.design.design import Design
+from palaestrai_mosaik.arsenai.design.design import Design
 rename, calls = files.move, 0
 def killed(path, target):
     global calls
@@ -298,7 +298,7 @@ def test_what_a_killed_process_was_writing_goes(out: Path, there: bool) -> None:
     beside.mkdir()
     code = """
 import os, signal, sys
-from palaestrai_mosaik.design.design import Design
+from palaestrai_mosaik.arsenai.design.design import Design
 def kill(done, total):
     os.kill(os.getpid(), signal.SIGKILL)
 Design.load(sys.argv[1]).generate(sys.argv[2], progress=kill)

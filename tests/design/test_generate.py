@@ -15,14 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.expansion import Expansion, yaml_text
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.model import INACTIVE
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.expansion import Expansion, yaml_text
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.model import INACTIVE
+from palaestrai_mosaik.core.errors import DocumentError
+from palaestrai_mosaik.core.seeding import integer_seed
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping, load, loads
 from palaestrai_mosaik.experiment.yaml_text import read
-from palaestrai_mosaik.seeding import integer_seed
 
 MUSCLE = "schedule.phase_0.agents.a.muscle.params"
 
@@ -170,7 +170,7 @@ def test_structures_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were parameters no holes, nothing above would be tested, and all would be slow."""
     made_of = []
     monkeypatch.setattr(
-        "palaestrai_mosaik.design.expansion.from_mapping",
+        "palaestrai_mosaik.arsenai.design.expansion.from_mapping",
         lambda *given, **keys: made_of.append(1) or from_mapping(*given, **keys),
     )
     expansion = Expansion(EXPANSION.spec)
@@ -317,7 +317,7 @@ def test_the_same_bytes_in_every_process(tmp_path: Path) -> None:
             {"uid": "d", "seed": 1, "version": "3.5", "base": base(), "factors": factors, "sampler": sampler}
         )
     )
-    code = "import sys; from palaestrai_mosaik.design.design import Design as D; D.load(sys.argv[1]).generate(sys.argv[2])"
+    code = "import sys; from palaestrai_mosaik.arsenai.design.design import Design as D; D.load(sys.argv[1]).generate(sys.argv[2])"
     digests = set()
     for seed in ("1", "2"):
         out = tmp_path / seed

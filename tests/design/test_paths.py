@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment.paths import Changes, Path, quoted
 
 DOCUMENT: dict[str, Any] = {

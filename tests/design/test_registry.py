@@ -8,20 +8,20 @@ import pytest
 import yaml
 from support.factors import design, function_design, number
 
-from palaestrai_mosaik.analysis import Results, sensitivity
+from palaestrai_mosaik.arsenai.analysis import Results, sensitivity
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.methods import METHODS
+from palaestrai_mosaik.arsenai.design.rules import check_sampler
+from palaestrai_mosaik.arsenai.design.samplers import SAMPLERS, sample
+from palaestrai_mosaik.arsenai.design.samplers.lhs import LHS
 from palaestrai_mosaik.cli import arsenai
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.methods import METHODS
-from palaestrai_mosaik.design.rules import check_sampler
-from palaestrai_mosaik.design.samplers import SAMPLERS, sample
-from palaestrai_mosaik.design.samplers.lhs import LHS
-from palaestrai_mosaik.errors import ContractError, NameResolutionError
-from palaestrai_mosaik.importing import only_modules
+from palaestrai_mosaik.core.errors import ContractError, NameResolutionError
+from palaestrai_mosaik.core.importing import only_modules
 
 #: a sampler: the midpoints of n equal parts of every axis, in one order
 SAMPLER = """
 import numpy as np
-from palaestrai_mosaik.design.samplers import Sampler, single_rows, size_of
+from palaestrai_mosaik.arsenai.design.samplers import Sampler, single_rows, size_of
 
 def draw(spec):
     n = size_of(spec)
@@ -33,7 +33,7 @@ MIDPOINTS = Sampler(NAME, "midpoints", draw, size_of, methods=(METHOD, "pawn"))
 #: a method: the coefficient of correlation with each axis
 METHOD = """
 import numpy as np
-from palaestrai_mosaik.design.methods import Index, Indices, Method
+from palaestrai_mosaik.arsenai.design.methods import Index, Indices, Method
 
 def correlation(study):
     rows = zip(study.names, study.unit.T)
@@ -121,7 +121,10 @@ def test_names_of_other_distributions_are_suggested(install):
     ("source", "message"),
     [
         ("import nowhere_at_all", "'faulty' of the distribution broken 1.5 cannot be loaded: 'faulty'"),
-        ("MIDPOINTS = print", "must be a palaestrai_mosaik.design.samplers.option:Sampler, found builtin"),
+        (
+            "MIDPOINTS = print",
+            "must be a palaestrai_mosaik.arsenai.design.samplers.option:Sampler, found builtin",
+        ),
         (sampler("fault"), "of the distribution broken 1.5 calls itself 'fault'"),
     ],
 )

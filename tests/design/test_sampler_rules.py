@@ -13,13 +13,13 @@ from SALib.analyze import morris as morris_analysis
 from SALib.analyze import sobol as sobol_analysis
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.design import from_mapping
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.methods import METHODS
-from palaestrai_mosaik.design.model import DesignSpec, OutcomeSpec
-from palaestrai_mosaik.design.rules import check_sampler, default_methods
-from palaestrai_mosaik.design.samplers import SAMPLERS, problem, sample
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design import from_mapping
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.methods import METHODS
+from palaestrai_mosaik.arsenai.design.model import DesignSpec, OutcomeSpec
+from palaestrai_mosaik.arsenai.design.rules import check_sampler, default_methods
+from palaestrai_mosaik.arsenai.design.samplers import SAMPLERS, problem, sample
+from palaestrai_mosaik.core.errors import DocumentError
 
 X, Y = number("x"), number("y")
 FREE = number("free", None, None, dist="normal", params={"mean": 0, "std": 1})

@@ -10,11 +10,11 @@ from SALib.sample import fast_sampler, morris, sobol
 from scipy.stats import qmc
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.model import DesignSpec
-from palaestrai_mosaik.design.samplers import SAMPLERS, sample
-from palaestrai_mosaik.design.samplers.lhs import spread
-from palaestrai_mosaik.seeding import generator, global_state_digest
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.model import DesignSpec
+from palaestrai_mosaik.arsenai.design.samplers import SAMPLERS, sample
+from palaestrai_mosaik.arsenai.design.samplers.lhs import spread
+from palaestrai_mosaik.core.seeding import generator, global_state_digest
 
 THREE = [number("a"), levels("b", "x", "y", "z"), number("c", -1, 4)]
 PROBLEM = {"num_vars": 3, "names": ["a", "b", "c"], "bounds": [[0, 1]] * 3}

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.design.decode import decode, keep
-from palaestrai_mosaik.design.distributions import position
-from palaestrai_mosaik.design.model import INACTIVE, Axis, Choice, Factor
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.decode import decode, keep
+from palaestrai_mosaik.arsenai.design.distributions import position
+from palaestrai_mosaik.arsenai.design.model import INACTIVE, Axis, Choice, Factor
+from palaestrai_mosaik.core.errors import DocumentError
 
 
 def test_values_are_python_s_levels_and_labels() -> None:

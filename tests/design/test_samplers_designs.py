@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.model import Axis, Factor
-from palaestrai_mosaik.design.rules import check_sampler
-from palaestrai_mosaik.design.samplers import sample
-from palaestrai_mosaik.design.samplers.fractional_factorial import generate, resolution
-from palaestrai_mosaik.design.samplers.plackett_burman import plackett_burman
-from palaestrai_mosaik.design.samplers.points import inlined
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.model import Axis, Factor
+from palaestrai_mosaik.arsenai.design.rules import check_sampler
+from palaestrai_mosaik.arsenai.design.samplers import sample
+from palaestrai_mosaik.arsenai.design.samplers.fractional_factorial import generate, resolution
+from palaestrai_mosaik.arsenai.design.samplers.plackett_burman import plackett_burman
+from palaestrai_mosaik.arsenai.design.samplers.points import inlined
+from palaestrai_mosaik.core.errors import DocumentError
 
 
 def values(spec: object) -> list[tuple[object, ...]]:

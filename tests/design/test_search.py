@@ -5,10 +5,10 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from palaestrai_mosaik.design.load import from_mapping, loads
-from palaestrai_mosaik.design.model import Budget, SearchSpec
-from palaestrai_mosaik.design.vocabulary import design_schema
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.load import from_mapping, loads
+from palaestrai_mosaik.arsenai.design.model import Budget, SearchSpec
+from palaestrai_mosaik.arsenai.design.vocabulary import design_schema
+from palaestrai_mosaik.core.errors import DocumentError
 
 PARAMS = "schedule.only.environments.formula.environment.params"
 

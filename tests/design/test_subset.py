@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.design.decode import decode, keep
-from palaestrai_mosaik.design.rows import draw_rows
-from palaestrai_mosaik.design.rules import check_sampler
-from palaestrai_mosaik.design.samplers import candidates, factorial, sample
-from palaestrai_mosaik.design.subset import subset
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.decode import decode, keep
+from palaestrai_mosaik.arsenai.design.rows import draw_rows
+from palaestrai_mosaik.arsenai.design.rules import check_sampler
+from palaestrai_mosaik.arsenai.design.samplers import candidates, factorial, sample
+from palaestrai_mosaik.arsenai.design.subset import subset
+from palaestrai_mosaik.core.errors import DocumentError
 
 Codes = npt.NDArray[np.int64]
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import palaestrai_mosaik as pm
+from palaestrai_mosaik.arsenai.design import Design, load
 from palaestrai_mosaik.cli import arsenai
-from palaestrai_mosaik.design import Design, load
 from palaestrai_mosaik.experiment import dumps
 from palaestrai_mosaik.experiment.yaml_text import read
 from tests.support.pages import blocks_of

@@ -160,7 +160,7 @@ def test_every_recipe_has_a_test() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", ["Somewhere:", "After the line `no such line` in `palaestrai_mosaik/errors.py`:"]
+    "before", ["Somewhere:", "After the line `no such line` in `palaestrai_mosaik/core/errors.py`:"]
 )
 def test_a_step_that_cannot_be_followed_is_found(tmp_path: Path, before: str) -> None:
     copy = Copy(tmp_path, "Add a filter")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from support.batches import begun, generators, set_up
 
+from palaestrai_mosaik.core.errors import ContractError, NameResolutionError
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.environment.copies import Copies
-from palaestrai_mosaik.errors import ContractError, NameResolutionError
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation, Tuple
 
 ANY = Box(-np.inf, np.inf, shape=())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.batches import begun, set_up
 
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.environment.batch import BatchEnvironment, BatchStepper
-from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary
 
 

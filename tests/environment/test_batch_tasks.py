@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from support.batches import begun
 
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.reasoning import BooleanReasoning
 from palaestrai_mosaik.environment.tabular import SlipperyGrid, TabularMDP
-from palaestrai_mosaik.errors import ContractError
 
 # --- boolean reasoning ---------------------------------------------------------------------
 

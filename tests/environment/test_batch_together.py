@@ -14,10 +14,10 @@ pytest.importorskip("gymnasium", reason="the extra 'rl' (gymnasium) is not insta
 import gymnasium
 from gymnasium import spaces
 
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.environment.copies import Copies
 from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
-from palaestrai_mosaik.errors import ActionError, ContractError
 
 #: no row of an array of actions is one of these
 NESTED = spaces.Dict({"x": spaces.Box(-1, 1, (2,), np.float32), "b": spaces.Discrete(3, start=1)})

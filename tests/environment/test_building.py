@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.building import Building, coefficient_of_performance
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.testing import check_environment
 
 

@@ -17,6 +17,7 @@ from support.processes import Program
 from support.waiting import HANG
 
 import palaestrai_mosaik as pm
+from palaestrai_mosaik.core.errors import ContractError, DocumentError
 from palaestrai_mosaik.environment.cosimulation import (
     ActuatorPort,
     ConnectionSpec,
@@ -27,7 +28,6 @@ from palaestrai_mosaik.environment.cosimulation import (
     plan_problems,
 )
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
-from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation
 
 SIMULATORS = Path(__file__).parents[1] / "example_simulators"
@@ -358,7 +358,7 @@ def run_beside_a_battery(**parts):
     idle = named("palaestrai_mosaik.agent.library.idle:IdleMuscle")
     one = agent("a", muscle=idle, brain=None, objective=None, sensors=["co.*"], actuators=["co.*"])
     pytest.importorskip("gymnasium", reason="the extra 'rl' (gymnasium) is not installed")
-    from palaestrai_mosaik.rl.session import Session
+    from palaestrai_mosaik.interop.rl.session import Session
 
     session = Session(run_document(phase([found], [one])))
     readings = [session.reset().readings["a"][0]]

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from palaestrai_mosaik.core.errors import ContractError, SimulationError
 from palaestrai_mosaik.environment.functions import FUNCTIONS, FunctionEnvironment, ishigami, linear, sobol_g
-from palaestrai_mosaik.errors import ContractError, SimulationError
 from palaestrai_mosaik.testing import check_environment
 
 

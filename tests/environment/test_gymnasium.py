@@ -20,8 +20,8 @@ from support.documents import document as run_document
 from support.documents import phase
 
 import palaestrai_mosaik
+from palaestrai_mosaik.core.errors import ActionError, ContractError, NameResolutionError
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
-from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
@@ -243,7 +243,7 @@ for name in sys.argv[1:]:
 PARTS = [
     "palaestrai_mosaik.environment.gymnasium",
     "palaestrai_mosaik.environment.pettingzoo",
-    "palaestrai_mosaik.rl",
+    "palaestrai_mosaik.interop.rl",
     "palaestrai_mosaik.agent.library.sb3.brain",
 ]
 

@@ -11,8 +11,8 @@ from support.batches import begun
 from support.documents import document, environment, named, phase
 
 from palaestrai_mosaik.agent import Muscle
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.matrix_game import MatrixGame
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.testing import check_batch_environment

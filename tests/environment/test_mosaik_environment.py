@@ -21,9 +21,9 @@ from support.mosaik_worlds import META_PARAMS, STEPS
 
 from palaestrai_mosaik import MosaikEnvironment
 from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.errors import ContractError, NameResolutionError, SimulatorError
-from palaestrai_mosaik.importing import only_modules
-from palaestrai_mosaik.palaestrai import mosaik_environment
+from palaestrai_mosaik.core.errors import ContractError, NameResolutionError, SimulatorError
+from palaestrai_mosaik.core.importing import only_modules
+from palaestrai_mosaik.interop.palaestrai import mosaik_environment
 from palaestrai_mosaik.simulation.world_graph import world_graph
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation
 

@@ -20,6 +20,7 @@ from support.waiting import HANG
 
 from palaestrai_mosaik import MosaikEnvironment
 from palaestrai_mosaik.agent import Muscle
+from palaestrai_mosaik.core.errors import ContractError, SimulationError, SimulatorError, SpaceError
 from palaestrai_mosaik.environment.cosimulation import (
     ActuatorPort,
     CoSimulation,
@@ -29,8 +30,7 @@ from palaestrai_mosaik.environment.cosimulation import (
     SimulatorSpec,
 )
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import ContractError, SimulationError, SimulatorError, SpaceError
-from palaestrai_mosaik.palaestrai import mosaik_environment
+from palaestrai_mosaik.interop.palaestrai import mosaik_environment
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation, Space
 

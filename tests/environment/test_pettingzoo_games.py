@@ -14,11 +14,11 @@ pytest.importorskip("pygame", reason="the games of pettingzoo.classic need pygam
 import pettingzoo
 from environment.pettingzoo_parts import HERE, document, legal, script
 
+from palaestrai_mosaik.core.errors import ActionError, ContractError, NameResolutionError
+from palaestrai_mosaik.core.importing import only_modules
 from palaestrai_mosaik.environment.pettingzoo import PettingZooEnvironment
-from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.experiment.classes import modules_of
-from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.testing import check_environment
@@ -264,7 +264,7 @@ def test_names_are_held_to_allowed_modules(opened):
     with only_modules(("environment",)):
         opened(f"{HERE}:Fading")
     with only_modules(()):
-        for id in (f"{HERE}:Fading", "palaestrai_mosaik.rl:parallel_env"):
+        for id in (f"{HERE}:Fading", "palaestrai_mosaik.interop.rl:parallel_env"):
             with pytest.raises(NameResolutionError, match="is not allowed for this document"):
                 opened(id)
     # what a document names can be told without making anything

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from palaestrai_mosaik import seeding
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.replay import SessionBatchEnvironment, SessionPool, SessionPoolEnvironment
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.testing import check_batch_environment
 
 #: three sessions of 3, 2 and 1 ticks; the first ended in the world, of the last nothing was seen afterwards

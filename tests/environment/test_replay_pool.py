@@ -10,9 +10,9 @@ import textwrap
 import numpy as np
 import pytest
 
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.replay import PoolWriter, SessionPool
 from palaestrai_mosaik.environment.replay.sessions import Sessions
-from palaestrai_mosaik.errors import ContractError
 
 #: two sessions of three ticks; a session's number is the first digit of all that it holds
 OBSERVED = np.array([[[10.0, 0], [11, 0], [12, 0]], [[20, 0], [21, 0], [22, 0]]])

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import Brain
+from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.environment.replay.sources import read_parquet
 from palaestrai_mosaik.runner import execute, inspect
 from palaestrai_mosaik.runner.recorded_sessions import StoredSessions, read_sessions

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.replay import SessionBatchEnvironment, SessionPoolEnvironment
 from palaestrai_mosaik.environment.replay.sources import read_npz, read_parquet, read_source
-from palaestrai_mosaik.errors import ContractError
 
 
 def test_npz_with_one_of_each(tmp_path):

@@ -12,9 +12,9 @@ from support.documents import agent, document, environment, named, phase
 gymnasium = pytest.importorskip("gymnasium", reason="Gymnasium is not installed (extra 'rl')")
 pettingzoo = pytest.importorskip("pettingzoo", reason="PettingZoo is not installed (extra 'rl')")
 
+from palaestrai_mosaik.core.errors import ContractError  # noqa: E402
 from palaestrai_mosaik.environment.copies import Copies  # noqa: E402
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment  # noqa: E402
-from palaestrai_mosaik.errors import ContractError  # noqa: E402
 from palaestrai_mosaik.runner import execute  # noqa: E402
 from palaestrai_mosaik.store import Store  # noqa: E402
 from palaestrai_mosaik.testing import check_environment  # noqa: E402

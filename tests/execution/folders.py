@@ -10,10 +10,10 @@ from pathlib import Path
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 from support.processes import Program
 
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.execution import StoreLocation, load_run_states
-from palaestrai_mosaik.execution.job import Marker
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.arsenai.execution import StoreLocation, load_run_states
+from palaestrai_mosaik.arsenai.execution.job import Marker
 
 ROOT = Path(__file__).parents[2]
 _OURS = {

@@ -36,8 +36,8 @@ def slurm_jobs(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", os.environ[VARIABLE])
     names: list[str] = []
     yield names
-    from palaestrai_mosaik.errors import ExecutionError
-    from palaestrai_mosaik.execution.cluster.submission import Submission
+    from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission
+    from palaestrai_mosaik.core.errors import ExecutionError
 
     for file in tmp_path.rglob("submissions/[0-9]*[0-9].json"):
         try:

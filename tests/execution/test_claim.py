@@ -11,9 +11,9 @@ import pytest
 from execution.folders import make_folder, markers
 from support.waiting import meanwhile, until
 
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.execution import InlineExecutor, JobRecord, claim
-from palaestrai_mosaik.execution.job import STALE_AFTER, Job, Marker, now
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.execution import InlineExecutor, JobRecord, claim
+from palaestrai_mosaik.arsenai.execution.job import STALE_AFTER, Job, Marker, now
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import process_started
 

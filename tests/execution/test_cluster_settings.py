@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from execution.folders import make_folder
 
-from palaestrai_mosaik.design.design import EMPTY_DATABASE, Experience, estimate, experience
-from palaestrai_mosaik.design.execution import PARSL, SLURM
-from palaestrai_mosaik.errors import DocumentError, ExecutionError
-from palaestrai_mosaik.execution import Settings, run_folder
-from palaestrai_mosaik.execution.cluster.settings import ParslSettings, SlurmSettings, slurm_seconds
-from palaestrai_mosaik.execution.cluster.submit import array_sizes, dry_run
-from palaestrai_mosaik.execution.settings import Configuration, read_configuration, user_settings
+from palaestrai_mosaik.arsenai.design.design import EMPTY_DATABASE, Experience, estimate, experience
+from palaestrai_mosaik.arsenai.design.execution import PARSL, SLURM
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
+from palaestrai_mosaik.arsenai.execution.cluster.settings import ParslSettings, SlurmSettings, slurm_seconds
+from palaestrai_mosaik.arsenai.execution.cluster.submit import array_sizes, dry_run
+from palaestrai_mosaik.arsenai.execution.settings import Configuration, read_configuration, user_settings
+from palaestrai_mosaik.core.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.store import Store
 
 

@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from execution.folders import make_folder
 
-from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
-from palaestrai_mosaik.errors import SchedulerError
-from palaestrai_mosaik.execution import Settings, StoreLocation, load_run_states, run_folder
-from palaestrai_mosaik.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.execution.cluster.slurm import Slurm
-from palaestrai_mosaik.execution.cluster.submission import (
+from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
+from palaestrai_mosaik.arsenai.execution import Settings, StoreLocation, load_run_states, run_folder
+from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
+from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
+from palaestrai_mosaik.arsenai.execution.cluster.submission import (
     Array,
     Submission,
     Submissions,
     TaskRun,
     run_store_location,
 )
-from palaestrai_mosaik.execution.job import STALE_AFTER, JobRecord, Marker, now
+from palaestrai_mosaik.arsenai.execution.job import STALE_AFTER, JobRecord, Marker, now
+from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.core.errors import SchedulerError
 
 RECORD = JobRecord("", "", "finished", None, "", now(), now(), 1.0, 0, None, "elsewhere", 1, 1)
 

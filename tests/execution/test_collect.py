@@ -16,16 +16,22 @@ import sqlalchemy as sa
 from execution.folders import make_folder
 from support.waiting import meanwhile
 
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.execution import (
+    InlineExecutor,
+    Settings,
+    StoreLocation,
+    load_run_states,
+    run_folder,
+)
+from palaestrai_mosaik.arsenai.execution.cluster import collect
+from palaestrai_mosaik.arsenai.execution.cluster.collect import collect_folder
+from palaestrai_mosaik.arsenai.execution.cluster.submission import run_store_location
+from palaestrai_mosaik.arsenai.execution.job import Job, JobRecord, Marker
+from palaestrai_mosaik.arsenai.execution.run_store import earlier_attempts, is_whole, open_run_store
+from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import ExecutionError, StoreError
-from palaestrai_mosaik.execution import InlineExecutor, Settings, StoreLocation, load_run_states, run_folder
-from palaestrai_mosaik.execution.cluster import collect
-from palaestrai_mosaik.execution.cluster.collect import collect_folder
-from palaestrai_mosaik.execution.cluster.submission import run_store_location
-from palaestrai_mosaik.execution.job import Job, JobRecord, Marker
-from palaestrai_mosaik.execution.run_store import earlier_attempts, is_whole, open_run_store
-from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.core.errors import ExecutionError, StoreError
 from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store, recorder
 from palaestrai_mosaik.store import verify as verifying
 from palaestrai_mosaik.store.merge import has_finished

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.model import INACTIVE
+from palaestrai_mosaik.arsenai.design.rows import MOST_COMBINATIONS, draw_rows, representative_rows
+from palaestrai_mosaik.arsenai.execution.design_check import check_design
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.model import INACTIVE
-from palaestrai_mosaik.design.rows import MOST_COMBINATIONS, draw_rows, representative_rows
-from palaestrai_mosaik.errors import UNSOUND, DocumentError
-from palaestrai_mosaik.execution.design_check import check_design
+from palaestrai_mosaik.core.errors import UNSOUND, DocumentError
 
 ROOT = Path(__file__).parents[2]
 MUSCLE = "palaestrai_mosaik.agent.library.dummy:DummyMuscle"

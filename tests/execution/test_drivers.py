@@ -9,8 +9,8 @@ import psutil
 from execution.folders import drive, make_folder, markers, statuses
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.execution import job_records
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.execution import job_records
 
 
 def running(pids):

@@ -17,11 +17,9 @@ from support.learning import digests
 from support.processes import children
 from support.waiting import meanwhile, until
 
-from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.errors import DocumentError, ExecutionError
-from palaestrai_mosaik.execution import (
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.arsenai.execution import (
     FolderProgress,
     RunStatus,
     Settings,
@@ -32,8 +30,10 @@ from palaestrai_mosaik.execution import (
     run_folder,
     runs,
 )
-from palaestrai_mosaik.execution.job import Marker
-from palaestrai_mosaik.execution.processes import SpawnLauncher
+from palaestrai_mosaik.arsenai.execution.job import Marker
+from palaestrai_mosaik.arsenai.execution.processes import SpawnLauncher
+from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.core.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.store.process import process_started
 
 DUMMY = "palaestrai_mosaik.agent.library.dummy"

@@ -11,13 +11,13 @@ import yaml
 from execution.folders import make_folder
 from support.documents import agent, environment, named, phase
 
-from palaestrai_mosaik.analysis import Results
+from palaestrai_mosaik.arsenai.analysis import Results
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.execution import InlineExecutor, RunStatus, Settings, run_folder
+from palaestrai_mosaik.arsenai.execution.cluster.submission import run_store_location
+from palaestrai_mosaik.arsenai.execution.job import Job
+from palaestrai_mosaik.arsenai.execution.status import job_path, run_file_stem
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.execution import InlineExecutor, RunStatus, Settings, run_folder
-from palaestrai_mosaik.execution.cluster.submission import run_store_location
-from palaestrai_mosaik.execution.job import Job
-from palaestrai_mosaik.execution.status import job_path, run_file_stem
 from palaestrai_mosaik.store import Store
 
 INLINE = ("--executor", "inline", "--quiet")

@@ -19,19 +19,26 @@ from support.learning import digests
 from support.processes import Program
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.execution import JobRecord, LocalExecutor, Settings, processes, run_folder, run_states
-from palaestrai_mosaik.execution.cluster.node import TaskOutcome, execute_task, requeue
-from palaestrai_mosaik.execution.cluster.settings import SlurmSettings
-from palaestrai_mosaik.execution.cluster.submission import (
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.execution import (
+    JobRecord,
+    LocalExecutor,
+    Settings,
+    processes,
+    run_folder,
+    run_states,
+)
+from palaestrai_mosaik.arsenai.execution.cluster.node import TaskOutcome, execute_task, requeue
+from palaestrai_mosaik.arsenai.execution.cluster.settings import SlurmSettings
+from palaestrai_mosaik.arsenai.execution.cluster.submission import (
     Submission,
     Submissions,
     TaskRun,
     run_store_location,
 )
-from palaestrai_mosaik.execution.cluster.submit import submit_folder
-from palaestrai_mosaik.execution.processes import Ended, ForkLauncher, Launcher
+from palaestrai_mosaik.arsenai.execution.cluster.submit import submit_folder
+from palaestrai_mosaik.arsenai.execution.processes import Ended, ForkLauncher, Launcher
+from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.runner.checkpoint import has_checkpoints
 from palaestrai_mosaik.runner.worker_process import THREADS
 from palaestrai_mosaik.store.models import Instance

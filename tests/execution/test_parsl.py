@@ -19,9 +19,8 @@ from support.learning import digests
 from support.processes import Program, children
 from support.waiting import HANG, meanwhile, until
 
-from palaestrai_mosaik.design.folder import RESULTS
-from palaestrai_mosaik.errors import ExecutionError, SchedulerError
-from palaestrai_mosaik.execution import (
+from palaestrai_mosaik.arsenai.design.folder import RESULTS
+from palaestrai_mosaik.arsenai.execution import (
     FolderProgress,
     RunStatus,
     Settings,
@@ -29,10 +28,11 @@ from palaestrai_mosaik.execution import (
     job_records,
     run_folder,
 )
-from palaestrai_mosaik.execution.cluster.settings import ParslSettings
-from palaestrai_mosaik.execution.cluster.submission import Submissions
-from palaestrai_mosaik.execution.job import Marker
-from palaestrai_mosaik.execution.runs import make_executor
+from palaestrai_mosaik.arsenai.execution.cluster.settings import ParslSettings
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
+from palaestrai_mosaik.arsenai.execution.job import Marker
+from palaestrai_mosaik.arsenai.execution.runs import make_executor
+from palaestrai_mosaik.core.errors import ExecutionError, SchedulerError
 
 pytest.importorskip("parsl")
 zmq = pytest.importorskip("zmq")
@@ -201,7 +201,7 @@ def test_without_parsl_it_says_what_to_install(tmp_path, monkeypatch):
     folder = make_folder(tmp_path / "f", ["well", "well"])
     for name in [name for name in sys.modules if name.partition(".")[0] == "parsl"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "palaestrai_mosaik.execution.cluster.pilots", raising=False)
+    monkeypatch.delitem(sys.modules, "palaestrai_mosaik.arsenai.execution.cluster.pilots", raising=False)
     monkeypatch.setitem(sys.modules, "parsl", None)
     with pytest.raises(ExecutionError, match=r"pip install -e .*\[parsl\]"):
         run_folder(folder, settings=on_pilots())
@@ -313,8 +313,8 @@ def test_who_leaves_the_iteration_leaves_nothing_behind(tmp_path):
     folder = make_folder(tmp_path / "f", ["well", "hang", "hang"])
     executor = make_executor(on_pilots(), folder)
     submissions = Submissions(folder.path)
-    from palaestrai_mosaik.execution.runs import _job
-    from palaestrai_mosaik.execution.status import run_states
+    from palaestrai_mosaik.arsenai.execution.runs import _job
+    from palaestrai_mosaik.arsenai.execution.status import run_states
 
     jobs = [_job(folder, state, None, own_store=True) for state in run_states(folder, None).runs]
     (folder.path / "jobs").mkdir()

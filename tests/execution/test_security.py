@@ -22,28 +22,28 @@ from support.documents import MAX_EPISODES, agent, document, environment, named,
 
 import palaestrai_mosaik
 from palaestrai_mosaik.agent.dumper import FileBrainDumper
-from palaestrai_mosaik.analysis.plot import draw_panels, save_figure
-from palaestrai_mosaik.analysis.report.wording import printable
-from palaestrai_mosaik.analysis.series import Curve, Panel
+from palaestrai_mosaik.arsenai.analysis.report.wording import printable
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.run_names import slug
+from palaestrai_mosaik.arsenai.execution import Settings, job_records, run_folder
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions, TaskRun
+from palaestrai_mosaik.arsenai.execution.job import now
 from palaestrai_mosaik.cli.execution import resume
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.run_names import slug
-from palaestrai_mosaik.errors import (
+from palaestrai_mosaik.core.errors import (
     CheckpointError,
     DocumentError,
     ExecutionError,
     PrivateKeyError,
     StoreError,
 )
-from palaestrai_mosaik.execution import Settings, job_records, run_folder
-from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
-from palaestrai_mosaik.execution.job import now
+from palaestrai_mosaik.core.text import escape_control_characters
+from palaestrai_mosaik.plot.figures import draw_panels, save_figure
+from palaestrai_mosaik.plot.series import Curve, Panel
 from palaestrai_mosaik.runner import checkpoint, execute, user_key
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
-from palaestrai_mosaik.text import escape_control_characters
 
 ROOT = Path(palaestrai_mosaik.__file__).parent
 PAGE = ROOT.parent / "docs" / "security.md"

@@ -9,11 +9,11 @@ from multiprocessing import Pipe
 
 import pytest
 
-from palaestrai_mosaik.execution import fork_server
+from palaestrai_mosaik.arsenai.execution import fork_server
 
 CODE = """
 import os, sys, threading
-from palaestrai_mosaik.execution import fork_server as server
+from palaestrai_mosaik.arsenai.execution import fork_server as server
 
 def held():
     tables = [f for f in os.listdir("/proc/self/fd")] if os.path.isdir("/proc/self/fd") else []

@@ -16,14 +16,13 @@ from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs
 from support.processes import Program
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import SchedulerError
-from palaestrai_mosaik.execution import Settings, job_records
-from palaestrai_mosaik.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.execution.cluster.script import script
-from palaestrai_mosaik.execution.cluster.slurm import Slurm, _queue, elements_of
-from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun
-from palaestrai_mosaik.execution.cluster.submit import (
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.execution import Settings, job_records
+from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
+from palaestrai_mosaik.arsenai.execution.cluster.script import script
+from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm, _queue, elements_of
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Array, Submission, Submissions, TaskRun
+from palaestrai_mosaik.arsenai.execution.cluster.submit import (
     cancel_folder,
     default_runs_per_task,
     named_modules,
@@ -32,7 +31,8 @@ from palaestrai_mosaik.execution.cluster.submit import (
     recover_submissions,
     submit_folder,
 )
-from palaestrai_mosaik.execution.job import now
+from palaestrai_mosaik.arsenai.execution.job import now
+from palaestrai_mosaik.core.errors import SchedulerError
 
 ROOT = Path(__file__).parents[2]
 COMPLETED, FAILED, CANCELLED = TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED
@@ -108,7 +108,7 @@ def test_how_many_runs_a_task_has():
 
 def test_the_modules_of_documents_are_found_without_reading_all(tmp_path, monkeypatch):
     folder = make_folder(tmp_path / "f", ["well", "raise"], repetitions=3)
-    from palaestrai_mosaik.execution.cluster import submit
+    from palaestrai_mosaik.arsenai.execution.cluster import submit
 
     read = []
     monkeypatch.setattr(submit, "load", lambda path: read.append(path.name) or load(path))
@@ -274,7 +274,7 @@ def test_a_submission_that_was_cut_off(tmp_path, monkeypatch, slurm_jobs):
     submissions.begin(submission, tasks)
     # nothing was submitted, and may be yet; then never
     assert set(Slurm().task_states(submission).values()) == {TaskState.QUEUED}
-    monkeypatch.setattr("palaestrai_mosaik.execution.cluster.slurm._SUBMITTING", 0.0)
+    monkeypatch.setattr("palaestrai_mosaik.arsenai.execution.cluster.slurm._SUBMITTING", 0.0)
     assert set(Slurm().task_states(submission).values()) == {CANCELLED}
     # two arrays were submitted, one written down
     path = array_script(tmp_path, submission, "exit $1")

@@ -13,11 +13,11 @@ from execution.folders import drive, make_folder, markers, statuses
 from execution.slurm_cluster import VARIABLE, needs_slurm, output_of, slurm_jobs
 from support.waiting import HANG, until
 
+from palaestrai_mosaik.arsenai.design.folder import STORES
+from palaestrai_mosaik.arsenai.execution import Settings, job_records, run_folder
+from palaestrai_mosaik.arsenai.execution.cluster.settings import SlurmSettings
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import STORES
-from palaestrai_mosaik.execution import Settings, job_records, run_folder
-from palaestrai_mosaik.execution.cluster.settings import SlurmSettings
-from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.store import Store
 
 pytestmark = needs_slurm

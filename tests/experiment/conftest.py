@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.core.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import loads
 
 MINIMAL: dict[str, Any] = {

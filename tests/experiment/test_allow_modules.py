@@ -13,12 +13,12 @@ import pytest
 import yaml
 from support.documents import MAX_EPISODES, agent, document, environment, named, phase
 
-from palaestrai_mosaik import importing
 from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.core import importing
+from palaestrai_mosaik.core.errors import DocumentError, NameResolutionError
 from palaestrai_mosaik.environment.copies import Copies
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
-from palaestrai_mosaik.errors import DocumentError, NameResolutionError
 from palaestrai_mosaik.experiment import class_names, from_mapping, loads, modules_of, only_modules, resolve
 from palaestrai_mosaik.runner import execute
 
@@ -92,11 +92,11 @@ schedule:
                 a: {python: "e5:Simulator"}
                 b: {cmd: "rm -rf / %(addr)s"}
                 c: {connect: "example.org:80"}
-                d: {python: "palaestrai_mosaik.execution.task:main"}
+                d: {python: "palaestrai_mosaik.arsenai.execution.task:main"}
         - environment:
             uid: built
             name: "palaestrai_mosaik.environment.described:DescribedCoSimulation"
-            params: {build: "palaestrai_mosaik.execution.cluster.submission:write_file"}
+            params: {build: "palaestrai_mosaik.arsenai.execution.cluster.submission:write_file"}
       agents:
         - name: a
           muscle: {name: "e6:X"}
@@ -158,7 +158,10 @@ def test_the_modules_of_a_document_are_what_has_to_be_allowed_for_it() -> None:
         *(f"e{i}" for i in range(1, 14)),
         *("good.conditions", "goodness", "cmd:", "connect:"),
         # functions of this package are not among what is always allowed
-        *("palaestrai_mosaik.execution.task", "palaestrai_mosaik.execution.cluster.submission"),
+        *(
+            "palaestrai_mosaik.arsenai.execution.task",
+            "palaestrai_mosaik.arsenai.execution.cluster.submission",
+        ),
     }
     with only_modules(named_there):
         assert loads(EVERYWHERE).hash == found.hash
@@ -184,12 +187,15 @@ def test_the_modules_of_a_document_are_what_has_to_be_allowed_for_it() -> None:
         ("good.one:os", "is a module"),
         ("good.one:subprocess", "is a module"),
         ("good.one:Reexported", "is defined elsewhere, and the module 'pathlib' is not allowed"),
-        ("palaestrai_mosaik.execution.task:os", "is a module"),
+        ("palaestrai_mosaik.arsenai.execution.task:os", "is a module"),
         ("palaestrai_mosaik.store.store:secrets", "is a module"),
-        ("palaestrai_mosaik.execution.task:Path", "the module 'pathlib' is not allowed"),
-        ("palaestrai_mosaik.execution.processes:Pipe", "the module 'multiprocessing.context' is not allowed"),
+        ("palaestrai_mosaik.arsenai.execution.task:Path", "the module 'pathlib' is not allowed"),
+        (
+            "palaestrai_mosaik.arsenai.execution.processes:Pipe",
+            "the module 'multiprocessing.context' is not allowed",
+        ),
         # no name at all
-        ("palaestrai_mosaik.execution.task:os.system", "is not a class name of the form"),
+        ("palaestrai_mosaik.arsenai.execution.task:os.system", "is not a class name of the form"),
         ("good.one:os.system", "is not a class name of the form"),
         ("good.one:plan", "is not a class but a function"),
     ],
@@ -262,7 +268,11 @@ def simulator(**how: Any) -> dict[str, Any]:
         ({"build": "os:system", "params": {"command": "touch called"}}, "build", "'os' is not allowed"),
         ({"build": "good.one:Reexported"}, "build", "the module 'pathlib' is not allowed"),
         ({"build": "good.one:os"}, "build", "has no class or function 'os'"),
-        ({"build": "palaestrai_mosaik.execution.task:main"}, "build", "execution.task' is not allowed"),
+        (
+            {"build": "palaestrai_mosaik.arsenai.execution.task:main"},
+            "build",
+            "execution.task' is not allowed",
+        ),
         (simulator(python="evil:plan"), "simulators.s.python", "the module 'evil' is not allowed"),
         (simulator(cmd="touch called %(addr)s"), "simulators.s.cmd", "'cmd:' is not allowed"),
         (simulator(connect="localhost:1"), "simulators.s.connect", "'connect:' is not allowed"),
@@ -332,7 +342,11 @@ def test_the_module_of_a_function_of_a_gymnasium_id_is_held(here) -> None:
     # what is imported into a module of another package is not its own, and functions of ours are no exception
     for id, module, allowed in (
         ("evil:Muscle", "evil", ()),
-        ("palaestrai_mosaik.rl.gymnasium_env:RunEnv", "palaestrai_mosaik.rl.gymnasium_env", ("evil",)),
+        (
+            "palaestrai_mosaik.interop.rl.gymnasium_env:RunEnv",
+            "palaestrai_mosaik.interop.rl.gymnasium_env",
+            ("evil",),
+        ),
         ("palaestrai_mosaik.environment.gymnasium:load", "palaestrai_mosaik.environment.gymnasium", ()),
     ):
         with (
@@ -368,7 +382,7 @@ def test_users_code_behind_a_gymnasium_id_is_known(tmp_path, id, users) -> None:
     registered = "import evil_worlds\n" if id == "Elsewhere-v0" else ""
     script = (
         f"{registered}from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment\n"
-        "from palaestrai_mosaik.importing import named_users_code\n"
+        "from palaestrai_mosaik.core.importing import named_users_code\n"
         f"GymnasiumEnvironment({id!r}).setup()\nprint(named_users_code())\n"
     )
     done = subprocess.run(

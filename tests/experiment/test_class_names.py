@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik import importing
-from palaestrai_mosaik.errors import NameResolutionError
+from palaestrai_mosaik.core import importing
+from palaestrai_mosaik.core.errors import NameResolutionError
 from palaestrai_mosaik.experiment import class_names, classes, resolve, split_id
 
 
@@ -109,7 +109,7 @@ def test_other_palaestrai_names_need_palaestrai(monkeypatch) -> None:
 
 
 def test_other_palaestrai_names_come_from_palaestrai(module) -> None:
-    module("palaestrai/__init__.py", "")
+    module("interop/palaestrai/__init__.py", "")
     module("palaestrai/special.py", "class Odd:\n    pass\n")
     assert resolve("palaestrai.special:Odd", "brain").__module__ == "palaestrai.special"
 

@@ -8,7 +8,7 @@ import pytest
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import RunDocument, as_document, load, loads
 from palaestrai_mosaik.experiment.paths import parse
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import class_names, classes, from_mapping, load, loads
 from palaestrai_mosaik.experiment.load import as_document
 

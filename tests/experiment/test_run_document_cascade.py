@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, describe, from_mapping, loads
 from palaestrai_mosaik.types import Mode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import from_mapping, loads
 
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import dumps, load, loads, yaml_text
 from palaestrai_mosaik.experiment.yaml_text import read
 

@@ -15,8 +15,8 @@ import yaml
 
 import palaestrai_mosaik
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.experiment import RunDocument, from_mapping, json_schema, loads, only_modules
 from palaestrai_mosaik.experiment.class_names import SHORT_NAMES, default_uid
 from palaestrai_mosaik.experiment.classes import modules_of, resolve

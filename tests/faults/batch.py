@@ -10,10 +10,10 @@ from support.documents import VANILLA_RUN, named, phase
 from support.learning import HERE, digests, learner, track
 from support.processes import children
 
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import RESULTS
+from palaestrai_mosaik.arsenai.execution import Settings, StoreLocation, run_folder
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import RESULTS
-from palaestrai_mosaik.execution import Settings, StoreLocation, run_folder
 from palaestrai_mosaik.store.verify import verify
 
 #: what depends on the wall-clock

@@ -19,8 +19,8 @@ from faults.parts import DAY, HOUR, ORDER
 from support.processes import Program
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.execution import job_records
-from palaestrai_mosaik.execution.job import Marker
+from palaestrai_mosaik.arsenai.execution import job_records
+from palaestrai_mosaik.arsenai.execution.job import Marker
 from palaestrai_mosaik.store.process import process_started, still_runs
 
 LINUX = pytest.mark.skipif(

@@ -18,10 +18,10 @@ from execution.folders import make_folder, statuses
 from faults.batch import execute, make_batch, recorded, results
 
 from palaestrai_mosaik.agent.dumper import FileBrainDumper
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import DocumentError, StoreError
-from palaestrai_mosaik.execution import Settings, run_folder
+from palaestrai_mosaik.core.errors import DocumentError, StoreError
 from palaestrai_mosaik.store import Store
 
 

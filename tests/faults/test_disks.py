@@ -15,14 +15,14 @@ from faults import disks
 from faults.batch import execute, make_batch, recorded, results
 from faults.parts import fill
 
+from palaestrai_mosaik.arsenai.design.folder import DESIGN, DesignFolder
+from palaestrai_mosaik.arsenai.execution import InlineExecutor, job_records
+from palaestrai_mosaik.arsenai.execution.cluster.submission import run_store_location
+from palaestrai_mosaik.arsenai.execution.job import Job
+from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.cli.main import main as results_main
-from palaestrai_mosaik.design.folder import DESIGN, DesignFolder
-from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.execution import InlineExecutor, job_records
-from palaestrai_mosaik.execution.cluster.submission import run_store_location
-from palaestrai_mosaik.execution.job import Job
-from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.store.verify import verify
 
 FULL = re.compile(r"No space left on device|disk is full|disk I/O error")

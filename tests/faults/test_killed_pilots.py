@@ -12,8 +12,8 @@ from execution.folders import markers, statuses
 from faults.batch import execute, gone, make_batch, recorded, results
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.execution import job_records
-from palaestrai_mosaik.execution.cluster.settings import ParslSettings
+from palaestrai_mosaik.arsenai.execution import job_records
+from palaestrai_mosaik.arsenai.execution.cluster.settings import ParslSettings
 
 pytest.importorskip("parsl")
 

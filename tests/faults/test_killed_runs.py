@@ -9,7 +9,7 @@ import pytest
 from execution.folders import statuses
 from faults.batch import Killer, analysed, execute, make_batch, recorded, results
 
-from palaestrai_mosaik.execution import RunStatus, job_records
+from palaestrai_mosaik.arsenai.execution import RunStatus, job_records
 from palaestrai_mosaik.store.verify import verify
 
 

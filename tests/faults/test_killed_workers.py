@@ -10,7 +10,7 @@ from execution.folders import markers
 from faults.batch import execute, gone, make_batch, recorded, results
 from support.waiting import until
 
-from palaestrai_mosaik.execution import job_records
+from palaestrai_mosaik.arsenai.execution import job_records
 from palaestrai_mosaik.runner.checkpoint import has_checkpoints
 
 WORKERS = 3

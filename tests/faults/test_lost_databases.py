@@ -13,7 +13,7 @@ from support.learning import HERE, learner, track
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.arsenai import main as arsenai
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 
 HARMS = ("delete", "truncate", "halve")

@@ -15,9 +15,9 @@ import yaml
 from execution.folders import environment_now
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.execution.job import JobRecord, with_suffix
-from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.execution.job import JobRecord, with_suffix
+from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.models import Instance, RunDocument
 

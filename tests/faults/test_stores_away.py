@@ -13,7 +13,7 @@ from faults.batch import execute, make_batch, recorded, results
 from faults.parts import away
 from support import postgresql
 
-from palaestrai_mosaik.execution import job_records
+from palaestrai_mosaik.arsenai.execution import job_records
 from palaestrai_mosaik.store.verify import verify
 
 

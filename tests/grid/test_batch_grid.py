@@ -11,13 +11,13 @@ import numpy as np
 import pandapower as pp
 import pytest
 
+from palaestrai_mosaik.core.errors import DocumentError, PowerFlowError
 from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.environment.grid import BatchGridEnvironment, GridEnvironment, GridReward, load_grid
 from palaestrai_mosaik.environment.grid.batch_power_flow import BatchPowerFlow
 from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
 from palaestrai_mosaik.environment.grid.profiles import QUANTITIES, Assignment, Profiles
-from palaestrai_mosaik.errors import DocumentError, PowerFlowError
 from palaestrai_mosaik.testing import check_batch_environment
 
 RURAL = "simbench:1-MV-rural--2-sw"

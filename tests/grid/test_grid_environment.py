@@ -13,10 +13,10 @@ import pandapower as pp
 import pytest
 from mosaik.basic_simulators import OutputSimulator
 
+from palaestrai_mosaik.core.errors import DocumentError, PowerFlowError, SimulationError
 from palaestrai_mosaik.environment.cosimulation import plan_problems
 from palaestrai_mosaik.environment.grid import GridEnvironment
 from palaestrai_mosaik.environment.grid.simulators import InverterSimulator
-from palaestrai_mosaik.errors import DocumentError, PowerFlowError, SimulationError
 
 RURAL = "simbench:1-MV-rural--2-sw"
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

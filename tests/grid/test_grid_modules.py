@@ -28,11 +28,11 @@ from pandapower.io_utils import JSONSerializableClass
 from support.documents import DUMMY, document, environment, named, phase
 
 from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.core.errors import DocumentError, SimulationError
+from palaestrai_mosaik.core.importing import only_modules
 from palaestrai_mosaik.environment.grid import net_file
 from palaestrai_mosaik.environment.grid.net_file import read_net
 from palaestrai_mosaik.environment.grid.network import load_grid
-from palaestrai_mosaik.errors import DocumentError, SimulationError
-from palaestrai_mosaik.importing import only_modules
 
 
 def test_a_grid_file_brings_no_other_modules(tmp_path, monkeypatch) -> None:
@@ -141,7 +141,7 @@ def _with_object(net: Any, part: Any) -> str:
 
 
 _CALL = {
-    "_module": "palaestrai_mosaik.execution.cluster.slurm",
+    "_module": "palaestrai_mosaik.arsenai.execution.cluster.slurm",
     "_class": "function",
     "_object": "_call",
 }
@@ -164,7 +164,7 @@ def test_a_grid_file_calls_no_function_of_this_package(command, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     assert main([command, "run.yml", "--allow-modules", ""]) != 0
     told = capsys.readouterr()
-    assert "module 'palaestrai_mosaik.execution.cluster.slurm' is not allowed" in told.out + told.err
+    assert "module 'palaestrai_mosaik.arsenai.execution.cluster.slurm' is not allowed" in told.out + told.err
     assert not (tmp_path / "exploded").exists()
     with contextlib.suppress(Exception):
         pp.runpp(pp.from_json("evil.json"), run_control=True)
@@ -226,8 +226,8 @@ _NAMES = st.tuples(
             ),
             *("pandapower.control.util.characteristic", "pandapower.control.controller.const_control"),
             *(
-                "palaestrai_mosaik.execution.cluster.slurm",
-                "palaestrai_mosaik.importing",
+                "palaestrai_mosaik.arsenai.execution.cluster.slurm",
+                "palaestrai_mosaik.core.importing",
                 "pandas.core.frame",
             ),
         ]

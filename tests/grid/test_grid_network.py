@@ -11,10 +11,10 @@ import pandapower as pp
 import pandas as pd
 import pytest
 
+from palaestrai_mosaik.core.errors import SimulationError
 from palaestrai_mosaik.environment.grid import network
 from palaestrai_mosaik.environment.grid.network import cache_directory, load_grid
 from palaestrai_mosaik.environment.grid.profiles import QUANTITIES, Assignment, Profiles
-from palaestrai_mosaik.errors import SimulationError
 
 
 def test_profiles_equal_those_of_simbench() -> None:

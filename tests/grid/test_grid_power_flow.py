@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palaestrai_mosaik.core.errors import PowerFlowError
 from palaestrai_mosaik.environment.grid import kernels
 from palaestrai_mosaik.environment.grid.fast_power_flow import Equations, FastPowerFlow, FixedPoint, Newton
 from palaestrai_mosaik.environment.grid.network import load_grid
@@ -22,7 +23,6 @@ from palaestrai_mosaik.environment.grid.power_flow_factory import (
     make_power_flow,
     uncovered_features,
 )
-from palaestrai_mosaik.errors import PowerFlowError
 
 SOLVE_BY_NEWTON = Newton.solve
 GRIDS = (

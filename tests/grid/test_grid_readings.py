@@ -13,6 +13,7 @@ import pytest
 from support.grid_oracle import Oracle, compare, simbench_net
 
 import palaestrai_mosaik
+from palaestrai_mosaik.core.errors import PowerFlowError, SimulationError
 from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.grid import BatchGridEnvironment, batch_power_flow, load_grid
 from palaestrai_mosaik.environment.grid import environment as grid_environment
@@ -20,9 +21,8 @@ from palaestrai_mosaik.environment.grid.batch_power_flow import BatchPowerFlow
 from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow, FixedPoint, Newton
 from palaestrai_mosaik.environment.grid.power_flow import ELEMENT_POWERS
 from palaestrai_mosaik.environment.grid.power_flow_factory import PandapowerPowerFlow
-from palaestrai_mosaik.errors import PowerFlowError, SimulationError
-from palaestrai_mosaik.simulators.power_flow import PowerFlow
-from palaestrai_mosaik.simulators.profiles import Profiles
+from palaestrai_mosaik.interop.mosaik.simulators.power_flow import PowerFlow
+from palaestrai_mosaik.interop.mosaik.simulators.profiles import Profiles
 
 WAYS = ("fast", "batch", "pandapower")
 ROWS = 8

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from palaestrai_mosaik.core.errors import ContractError, DocumentError
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.environment.grid import GridReward
 from palaestrai_mosaik.environment.grid.rewards import _TERMS, gauss
-from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.types import Box, SensorInformation
 
 UIDS = (

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.environment.grid.episode_starts import start_rows
 from palaestrai_mosaik.environment.grid.profiles import QUANTITIES, Assignment, Profiles
-from palaestrai_mosaik.errors import DocumentError
 
 pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
 

@@ -18,9 +18,9 @@ from support.documents import document, environment, named, phase
 from support.old_layouts import in_layout
 
 from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.environment.grid.net_check import check_data
 from palaestrai_mosaik.environment.grid.network import load_grid
-from palaestrai_mosaik.errors import DocumentError
 
 GRID = "palaestrai_mosaik.environment.grid:GridEnvironment"
 

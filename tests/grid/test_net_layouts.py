@@ -19,11 +19,11 @@ from support.documents import document, environment, named, phase
 from support.old_layouts import LAYOUTS, in_layout
 
 import palaestrai_mosaik as pm
+from palaestrai_mosaik.core.errors import DocumentError, SimulationError
+from palaestrai_mosaik.core.importing import only_modules
 from palaestrai_mosaik.environment.grid.net_file import read_net
 from palaestrai_mosaik.environment.grid.network import load_grid
 from palaestrai_mosaik.environment.grid.power_flow_factory import make_power_flow
-from palaestrai_mosaik.errors import DocumentError, SimulationError
-from palaestrai_mosaik.importing import only_modules
 
 GRID = "palaestrai_mosaik.environment.grid:GridEnvironment"
 

@@ -12,10 +12,10 @@ import pandapower as pp
 import pandapower.networks
 import pytest
 
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.environment.grid import solver_options
 from palaestrai_mosaik.environment.grid.network import load_grid
 from palaestrai_mosaik.environment.grid.power_flow_factory import PandapowerPowerFlow, make_power_flow
-from palaestrai_mosaik.errors import DocumentError
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from support import palaestrai_agents as parts
 from support.documents import agent, document, environment, named, phase
 from support.learning import digests
 
-from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError, DocumentError
 from palaestrai_mosaik.runner import checkpoint, earlier_run, execute
 from palaestrai_mosaik.store import Store
 

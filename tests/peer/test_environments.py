@@ -12,7 +12,7 @@ pytest.importorskip("palaestrai")
 from support import palaestrai_environments as parts
 from support.documents import agent, document, environment, named, phase
 
-from palaestrai_mosaik.errors import ContractError, DocumentError
+from palaestrai_mosaik.core.errors import ContractError, DocumentError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.factory import make_handle
 from palaestrai_mosaik.runner.preflight import inspect

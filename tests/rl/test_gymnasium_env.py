@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from support.documents import agent, document, environment, named, phase
 
-from palaestrai_mosaik import seeding
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -21,7 +21,7 @@ from gymnasium import spaces  # noqa: E402
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 import palaestrai_mosaik  # noqa: E402
-from palaestrai_mosaik.rl.spaces import ChannelSpace  # noqa: E402
+from palaestrai_mosaik.interop.rl.spaces import ChannelSpace  # noqa: E402
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete  # noqa: E402
 from palaestrai_mosaik.types.vectors import Layout  # noqa: E402
 
@@ -91,7 +91,7 @@ def test_the_checkers_have_no_complaint(case):
     found, options = CASES[case]
     found = found() if callable(found) else str(found)
     env = gymnasium.make(
-        "palaestrai_mosaik.rl:palaestrai_mosaik/Run-v0", document=found, render_mode="ansi", **options
+        "palaestrai_mosaik.interop.rl:palaestrai_mosaik/Run-v0", document=found, render_mode="ansi", **options
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", category=UserWarning)

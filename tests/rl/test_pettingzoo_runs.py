@@ -21,7 +21,7 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, see
 from pettingzoo.test.state_test import state_test
 
 from palaestrai_mosaik import aec_env, parallel_env
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
@@ -330,7 +330,7 @@ def test_a_game_inside_of_a_game(made):
     outer = document(
         {"a": script(1), "b": script(2)},
         turns=False,
-        id="palaestrai_mosaik.rl:parallel_env",
+        id="palaestrai_mosaik.interop.rl:parallel_env",
         kwargs={"document": inner},
     )
     game = made(parallel_env(outer))

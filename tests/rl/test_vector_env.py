@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.documents import agent, document, environment, named, phase
 
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -18,9 +18,9 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv  # noqa: E402
 from gymnasium.wrappers.vector import DictInfoToList  # noqa: E402
 
 import palaestrai_mosaik  # noqa: E402
-from palaestrai_mosaik.rl.driver import Options  # noqa: E402
-from palaestrai_mosaik.rl.session import Session  # noqa: E402
-from palaestrai_mosaik.rl.vector_env import RunVectorEnv  # noqa: E402
+from palaestrai_mosaik.interop.rl.driver import Options  # noqa: E402
+from palaestrai_mosaik.interop.rl.session import Session  # noqa: E402
+from palaestrai_mosaik.interop.rl.vector_env import RunVectorEnv  # noqa: E402
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 OBJECTIVE = named(
@@ -61,7 +61,7 @@ def test_a_copy_lives_through_the_same_in_any_batch(scenario):
     many.close()
     if scenario == "pendulum":
         many = gymnasium.make_vec(
-            "palaestrai_mosaik.rl:palaestrai_mosaik/Run-v0",
+            "palaestrai_mosaik.interop.rl:palaestrai_mosaik/Run-v0",
             2,
             vectorization_mode="vector_entry_point",
             document=str(found),
@@ -197,7 +197,7 @@ def test_gymnasium_limits_the_steps_of_a_copy(controller):
         (9, [False, controller != "vanilla", controller == "vanilla"]),
     ):
         env = gymnasium.make_vec(
-            "palaestrai_mosaik.rl:palaestrai_mosaik/Run-v0", 2, max_episode_steps=most, **options
+            "palaestrai_mosaik.interop.rl:palaestrai_mosaik/Run-v0", 2, max_episode_steps=most, **options
         )
         assert isinstance(env, kind)
         env.reset(seed=1)

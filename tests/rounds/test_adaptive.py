@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from rounds.growing import box_design, contents, executed, written
 
-from palaestrai_mosaik.analysis import Results, discover_design
+from palaestrai_mosaik.arsenai.analysis import Results, discover_design
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.search.rounds import advance, decide
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import DocumentError
-from palaestrai_mosaik.rounds import advance, decide
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.store.location import StoreLocation
 
 pytest.importorskip("sklearn", reason="the extra discovery is not installed")

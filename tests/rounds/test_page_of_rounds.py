@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rounds.growing import ishigami_design, written
 
+from palaestrai_mosaik.arsenai.design.folder import REPLACED, DesignFolder
+from palaestrai_mosaik.arsenai.search.rounds import advance
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import REPLACED, DesignFolder
-from palaestrai_mosaik.rounds import advance
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.web.data.design_watch import DesignWatch
 

@@ -8,8 +8,8 @@ from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs
 from rounds.growing import contents, executed, ishigami_design, written
 from support.waiting import until
 
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
 
 pytestmark = needs_slurm
 

@@ -10,13 +10,13 @@ from rounds.growing import contents, executed, ishigami_design, written
 from SALib.analyze import sobol as analyser
 from SALib.sample import sobol as sampler_of_salib
 
-from palaestrai_mosaik.analysis import Results, sensitivity
+from palaestrai_mosaik.arsenai.analysis import Results, sensitivity
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.load import from_mapping
+from palaestrai_mosaik.arsenai.design.methods import METHODS, Study
+from palaestrai_mosaik.arsenai.design.samplers import sample, sequences
+from palaestrai_mosaik.arsenai.design.samplers.sobol import largest_n, with_n
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.load import from_mapping
-from palaestrai_mosaik.design.methods import METHODS, Study
-from palaestrai_mosaik.design.samplers import sample, sequences
-from palaestrai_mosaik.design.samplers.sobol import largest_n, with_n
 from palaestrai_mosaik.environment.functions import ishigami
 
 PROBLEM = {"num_vars": 2, "names": ["x1", "x2"], "bounds": [[0.0, 1.0]] * 2}

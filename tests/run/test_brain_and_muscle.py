@@ -13,7 +13,7 @@ from support.bodies import SteerAll, drift, drifting
 from support.documents import DUMMY, agent, document, environment, named, phase
 
 from palaestrai_mosaik.agent import Brain, Filter, Muscle
-from palaestrai_mosaik.errors import ContractError, DocumentError
+from palaestrai_mosaik.core.errors import ContractError, DocumentError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.preflight import Inspection
 from palaestrai_mosaik.store import Store

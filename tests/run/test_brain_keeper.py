@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from palaestrai_mosaik.errors import BrainDumpError
+from palaestrai_mosaik.core.errors import BrainDumpError
 from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.brains import BrainKeeper, brain_keeper

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.documents import DUMMY, agent, document, environment, named, phase
 
-from palaestrai_mosaik.errors import ActionError, BrainDumpError, ContractError, DocumentError
+from palaestrai_mosaik.core.errors import ActionError, BrainDumpError, ContractError, DocumentError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 

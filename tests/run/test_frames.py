@@ -14,7 +14,7 @@ from support.painted import decoded, painted, painted_phase
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import ContractError, DocumentError, SimulatorError
+from palaestrai_mosaik.core.errors import ContractError, DocumentError, SimulatorError
 from palaestrai_mosaik.experiment import RunDocument, describe, from_mapping
 from palaestrai_mosaik.runner import checkpoint, earlier_run, execute
 from palaestrai_mosaik.runner.preflight import inspect

@@ -15,7 +15,7 @@ from support.learning import Own, follower, learner, noted, track
 
 from palaestrai_mosaik.agent import Brain, BrainDumper, Filter, FilterChain, Muscle, dump_arrays
 from palaestrai_mosaik.agent.filters import NormFilter, ScaleFilter
-from palaestrai_mosaik.errors import BrainDumpError, DocumentError
+from palaestrai_mosaik.core.errors import BrainDumpError, DocumentError
 from palaestrai_mosaik.runner import checkpoint, execute
 from palaestrai_mosaik.runner.brains import Dumpers, brain_keeper
 from palaestrai_mosaik.runner.factory import FILTERS, filter_arrays, load_filters

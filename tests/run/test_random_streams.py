@@ -11,10 +11,10 @@ import pytest
 from support.documents import document, named, phase
 from support.learning import digests, follower, learner, track
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.filters import NormFilter
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.expansion import Expansion
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.expansion import Expansion
+from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.experiment import from_mapping, loads
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from support.documents import agent, document, environment, phase
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.world_data import MOST, graph_data, world_data

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from palaestrai_mosaik.agent import Brain, Filter, Memory
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.preflight import Inspection, inspect
 from palaestrai_mosaik.runner.replay import ReplayContext, replay

@@ -15,7 +15,7 @@ import pytest
 from support.documents import DUMMY, agent, document, environment, named, phase
 
 from palaestrai_mosaik.agent.library.dummy import DummyBrain
-from palaestrai_mosaik.errors import RunInterrupted
+from palaestrai_mosaik.core.errors import RunInterrupted
 from palaestrai_mosaik.runner import Interrupt, Progress, execute
 from palaestrai_mosaik.store import Store
 

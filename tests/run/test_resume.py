@@ -21,7 +21,7 @@ from support.processes import Program
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, StoreError
+from palaestrai_mosaik.core.errors import CheckpointError, RunInterrupted, StoreError
 from palaestrai_mosaik.runner import Earlier, Interrupt, Progress, checkpoint, earlier_run, execute
 from palaestrai_mosaik.runner.checkpoint import versions
 from palaestrai_mosaik.store import Store

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from support.documents import agent, document, environment, named, phase
 
-from palaestrai_mosaik.errors import RunInterrupted
-from palaestrai_mosaik.execution.cluster.collect import _LEFT
+from palaestrai_mosaik.arsenai.execution.cluster.collect import _LEFT
+from palaestrai_mosaik.core.errors import RunInterrupted
 from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.runner import Interrupt, execute
 from palaestrai_mosaik.runner.run_log import RunLog

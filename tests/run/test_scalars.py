@@ -15,9 +15,9 @@ import pytest
 from support.documents import document, named, phase
 from support.learning import HERE, Own, digests, learner, track, write
 
-from palaestrai_mosaik import files
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.experiment import load
 from palaestrai_mosaik.runner import checkpoint, earlier_run, execute, scalars
 from palaestrai_mosaik.store import Store

@@ -10,7 +10,7 @@ from support.learning import HERE, follower, learner, noted, track
 
 from palaestrai_mosaik.agent import Brain, BrainDumper
 from palaestrai_mosaik.agent.library.dummy import DummyMuscle
-from palaestrai_mosaik.errors import BrainDumpError, DocumentError
+from palaestrai_mosaik.core.errors import BrainDumpError, DocumentError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 

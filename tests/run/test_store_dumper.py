@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from palaestrai_mosaik.agent.dumper import BrainDumper
-from palaestrai_mosaik.errors import BrainDumpError, StoreError
+from palaestrai_mosaik.core.errors import BrainDumpError, StoreError
 from palaestrai_mosaik.runner.brains import StoreBrainDumper
 from palaestrai_mosaik.store import Store
 

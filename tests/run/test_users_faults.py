@@ -11,6 +11,7 @@ import pytest
 from support.documents import ENVIRONMENT_ENDS, agent, document, environment, named, phase
 
 from palaestrai_mosaik.agent import Brain, Muscle, Objective
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.environment import (
     Environment,
     EnvironmentBaseline,
@@ -18,7 +19,6 @@ from palaestrai_mosaik.environment import (
     EnvironmentStateTransformer,
     Reward,
 )
-from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.preflight import inspect
 from palaestrai_mosaik.simulation.conditions import TerminationCondition

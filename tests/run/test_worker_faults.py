@@ -17,7 +17,7 @@ from support.learning import HERE, NotPicklableError, Own, follower, learner, no
 from support.processes import children
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.errors import ContractError, SimulationError
+from palaestrai_mosaik.core.errors import ContractError, SimulationError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.worker_process import WorkerDied
 from palaestrai_mosaik.store import Store

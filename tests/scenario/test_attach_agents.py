@@ -20,8 +20,8 @@ from support.waiting import HANG
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.agent import Brain, Muscle
 from palaestrai_mosaik.agent.library.cross_entropy import CrossEntropyBrain, CrossEntropyMuscle
-from palaestrai_mosaik.errors import ContractError, SimulationError, SimulatorError
-from palaestrai_mosaik.scenario import Agent, Agents
+from palaestrai_mosaik.core.errors import ContractError, SimulationError, SimulatorError
+from palaestrai_mosaik.interop.mosaik import Agent, Agents
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box
 
@@ -292,7 +292,7 @@ def test_mistakes_are_told_before_anything_runs(
     }
     with pytest.raises(Exception, match=message) as raised:
         attach_agents(world, Agent("owner", **(parts | change(battery))), step_size=HOUR)
-    assert type(raised.value).__module__ == "palaestrai_mosaik.errors"
+    assert type(raised.value).__module__ == "palaestrai_mosaik.core.errors"
     world.shutdown()
 
 

@@ -18,8 +18,8 @@ from support.waiting import HANG
 
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.agent import Memory, Muscle, Objective
-from palaestrai_mosaik.errors import ContractError, SimulationError
-from palaestrai_mosaik.scenario import Agent, Agents
+from palaestrai_mosaik.core.errors import ContractError, SimulationError
+from palaestrai_mosaik.interop.mosaik import Agent, Agents
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box
 
@@ -246,7 +246,7 @@ def test_unclear_input_is_told(call: Callable[[Any, Any], Any], message: str) ->
 )
 def test_a_battery_is_made_of_finite_numbers(params: dict[str, Any]) -> None:
     pytest.importorskip("pandapower")
-    from palaestrai_mosaik.simulators.storage import Storage
+    from palaestrai_mosaik.interop.mosaik.simulators.storage import Storage
 
     storage = Storage()
     storage.init("S")

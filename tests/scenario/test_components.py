@@ -18,8 +18,8 @@ import pytest
 
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.experiment import from_mapping
+from palaestrai_mosaik.interop.mosaik import Agent
 from palaestrai_mosaik.runner import execute
-from palaestrai_mosaik.scenario import Agent
 from palaestrai_mosaik.store import Store
 
 HOUR = 900

@@ -10,8 +10,8 @@ import pytest
 from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik import attach_agents, run_async_world, run_world
-from palaestrai_mosaik.errors import SimulatorError
-from palaestrai_mosaik.scenario import Agent
+from palaestrai_mosaik.core.errors import SimulatorError
+from palaestrai_mosaik.interop.mosaik import Agent
 from palaestrai_mosaik.types import Box
 
 from .test_attach_agents import CONFIG, HOUR, Fixed, charge, storage

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from search.searches import PARAMS, search_design, settings, tuned, written
 
-from palaestrai_mosaik.analysis import Results
+from palaestrai_mosaik.arsenai.analysis import Results
+from palaestrai_mosaik.arsenai.design.settings_table import read_table, write_settings
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.settings_table import read_table, write_settings
 
 
 @pytest.fixture(autouse=True)

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from search.searches import PARAMS, search_design, tuned, written
 
-from palaestrai_mosaik.analysis.beside import Importance, indices_beside
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.beside import Importance, indices_beside
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.load import from_mapping
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.load import from_mapping
-from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.execution import Settings, run_folder
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 FACTORS = {
     name: {"path": f"{PARAMS}.{name}", "low": -math.pi, "high": math.pi} for name in ("x1", "x2", "x3")

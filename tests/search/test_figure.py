@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from search.searches import search_design, settings, tuned, written
 
+from palaestrai_mosaik.arsenai.search import history_figure
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.errors import DocumentError, ExecutionError
-from palaestrai_mosaik.search import history_figure
+from palaestrai_mosaik.core.errors import DocumentError, ExecutionError
 
 pytest.importorskip("optuna")
 

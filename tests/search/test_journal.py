@@ -13,12 +13,12 @@ from execution.folders import environment_now
 from search.searches import search_design, told, tuned, written
 from support.waiting import HANG
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik.arsenai.execution import journal_file
+from palaestrai_mosaik.arsenai.execution.journal import open_journal, optuna
+from palaestrai_mosaik.arsenai.execution.journal_file import JournalFile
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.execution import journal_file
-from palaestrai_mosaik.execution.journal import open_journal, optuna
-from palaestrai_mosaik.execution.journal_file import JournalFile
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import ExecutionError
 
 pytest.importorskip("optuna")
 posix = pytest.mark.skipif(os.name != "posix", reason="links are POSIX's")
@@ -27,7 +27,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="links are POSIX's")
 APPEND = """
 from pathlib import Path
 from palaestrai_mosaik import files
-from palaestrai_mosaik.execution.journal_file import JournalFile
+from palaestrai_mosaik.arsenai.execution.journal_file import JournalFile
 files.add_root(Path())
 journal = JournalFile(Path("journal.log"))
 for number in range(40):
@@ -244,7 +244,7 @@ def test_a_search_proposes_what_it_proposed_with_optunas_own_file(folder, monkey
     tuned(design)
     found = told()
     shutil.rmtree(folder)
-    from palaestrai_mosaik.execution import journal
+    from palaestrai_mosaik.arsenai.execution import journal
 
     def own(path):
         os.close(files.open_append(path))

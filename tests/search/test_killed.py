@@ -20,10 +20,10 @@ from search.searches import (
 )
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.design.load import load
-from palaestrai_mosaik.design.search_journal import STOPPED
-from palaestrai_mosaik.execution.job import Marker
-from palaestrai_mosaik.search.search import open_search
+from palaestrai_mosaik.arsenai.design.load import load
+from palaestrai_mosaik.arsenai.design.search_journal import STOPPED
+from palaestrai_mosaik.arsenai.execution.job import Marker
+from palaestrai_mosaik.arsenai.search.search import open_search
 
 pytest.importorskip("optuna")
 

@@ -10,13 +10,13 @@ import pytest
 from rounds.growing import ishigami_design
 from search.searches import search_design, told, tuned, written
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.rounds import Rounds
+from palaestrai_mosaik.arsenai.design.rows import SampledRows
+from palaestrai_mosaik.arsenai.design.writer import grow_folder
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.rounds import Rounds
-from palaestrai_mosaik.design.rows import SampledRows
-from palaestrai_mosaik.design.writer import grow_folder
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import DocumentError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links are POSIX's")
 

@@ -13,12 +13,12 @@ from search.searches import GATED, search_design, settings, told, tuned
 from search.test_answers import answered, printed
 from search.test_tasks import submitted
 
+from palaestrai_mosaik.arsenai.design import search_journal
+from palaestrai_mosaik.arsenai.execution import status
+from palaestrai_mosaik.arsenai.search import stores
+from palaestrai_mosaik.arsenai.search.task import execute_search_task
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design import search_journal
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution import status
-from palaestrai_mosaik.search import stores
-from palaestrai_mosaik.search.task import execute_search_task
+from palaestrai_mosaik.core.errors import StoreError
 
 pytest.importorskip("optuna")
 
@@ -110,7 +110,7 @@ def test_results_in_another_store_are_not_made_again(capsys):
 
 
 def test_a_store_that_is_damaged_during_the_search_leaves_a_summary(monkeypatch, capsys):
-    tune = import_module("palaestrai_mosaik.search.tune")
+    tune = import_module("palaestrai_mosaik.arsenai.search.tune")
     collect = tune.collect_stores
 
     def damage(*arguments):

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from search.searches import generated, outcomes, search_design, settings, told, tuned
 
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.load import load
+from palaestrai_mosaik.arsenai.search import history_figure, search_result
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.load import load
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.search import history_figure, search_result
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.deletion import delete_runs
 

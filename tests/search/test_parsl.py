@@ -21,8 +21,8 @@ from search.searches import (
 from search.test_killed import SLOW, running
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.execution import JobRecord
-from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.arsenai.execution import JobRecord
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 
 pytest.importorskip("optuna")
 pytest.importorskip("parsl")

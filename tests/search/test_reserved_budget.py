@@ -10,15 +10,15 @@ from search.searches import GATED, search_design, settings, written
 from search.test_tasks import start, submitted
 from support.waiting import HANG
 
+from palaestrai_mosaik.arsenai.design.growing import GrowingFolder
+from palaestrai_mosaik.arsenai.design.load import load
+from palaestrai_mosaik.arsenai.execution import Settings, early_stopping
+from palaestrai_mosaik.arsenai.execution.executor import Executor
+from palaestrai_mosaik.arsenai.execution.task import execute_job
+from palaestrai_mosaik.arsenai.search.search import Search, executed
+from palaestrai_mosaik.arsenai.search.stores import Worker
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.growing import GrowingFolder
-from palaestrai_mosaik.design.load import load
-from palaestrai_mosaik.execution import Settings, early_stopping
-from palaestrai_mosaik.execution.executor import Executor
-from palaestrai_mosaik.execution.task import execute_job
 from palaestrai_mosaik.runner import Interrupt, Progress
-from palaestrai_mosaik.search.search import Search, executed
-from palaestrai_mosaik.search.stores import Worker
 from palaestrai_mosaik.store.location import StoreLocation
 
 pytest.importorskip("optuna")

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from search.searches import search_design, settings, tuned
 
+from palaestrai_mosaik.arsenai.design.load import from_mapping, load
+from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord
+from palaestrai_mosaik.arsenai.search.ranking import ranked
+from palaestrai_mosaik.arsenai.search.result import history, importances
+from palaestrai_mosaik.arsenai.search.search import open_search
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.load import from_mapping, load
-from palaestrai_mosaik.design.settings_table import SettingRecord
-from palaestrai_mosaik.search.ranking import ranked
-from palaestrai_mosaik.search.result import history, importances
-from palaestrai_mosaik.search.search import open_search
 
 pytest.importorskip("optuna")
 

@@ -24,17 +24,17 @@ from search.searches import (
 from search.test_tasks import instances, submitted
 from support.waiting import HANG, until
 
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.growing import GrowingFolder
+from palaestrai_mosaik.arsenai.design.load import load
+from palaestrai_mosaik.arsenai.design.model import Budget, SearchSpec
+from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord, retries_text
+from palaestrai_mosaik.arsenai.execution import Settings
+from palaestrai_mosaik.arsenai.search.budget import runs_left, spent
+from palaestrai_mosaik.arsenai.search.search import Search, open_search
+from palaestrai_mosaik.arsenai.search.stores import Worker
+from palaestrai_mosaik.arsenai.search.task import execute_search_task
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.growing import GrowingFolder
-from palaestrai_mosaik.design.load import load
-from palaestrai_mosaik.design.model import Budget, SearchSpec
-from palaestrai_mosaik.design.settings_table import SettingRecord, retries_text
-from palaestrai_mosaik.execution import Settings
-from palaestrai_mosaik.search.budget import runs_left, spent
-from palaestrai_mosaik.search.search import Search, open_search
-from palaestrai_mosaik.search.stores import Worker
-from palaestrai_mosaik.search.task import execute_search_task
 
 pytest.importorskip("optuna")
 
@@ -363,7 +363,7 @@ def test_a_task_of_a_cluster_takes_what_is_to_be_tried_again():
 
 
 def test_resume_submits_tasks_for_what_is_to_be_tried_again(monkeypatch, capsys):
-    from palaestrai_mosaik.search import cluster
+    from palaestrai_mosaik.arsenai.search import cluster
 
     submission = submitted(gated(3), tasks=1)
     execute_search_task(Path("f"), 1, 0, name="77_0")

@@ -24,10 +24,10 @@ from search.searches import (
 from search.test_killed import SLOW, running
 from support.waiting import HANG, until
 
+from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
+from palaestrai_mosaik.arsenai.execution.job import Marker
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.execution.cluster.slurm import Slurm
-from palaestrai_mosaik.execution.cluster.submission import Submissions
-from palaestrai_mosaik.execution.job import Marker
 
 pytest.importorskip("optuna")
 pytestmark = [needs_slurm, pytest.mark.usefixtures("slurm_jobs")]

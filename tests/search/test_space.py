@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.factors import design, number
 
-from palaestrai_mosaik.design.decode import decode
-from palaestrai_mosaik.design.model import Factor
-from palaestrai_mosaik.search.space import Space, coordinate
+from palaestrai_mosaik.arsenai.design.decode import decode
+from palaestrai_mosaik.arsenai.design.model import Factor
+from palaestrai_mosaik.arsenai.search.space import Space, coordinate
 
 pytest.importorskip("optuna")
 

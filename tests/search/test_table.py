@@ -11,16 +11,16 @@ import pytest
 from execution.folders import environment_now
 from search.searches import GATED, search_design, tuned
 
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design import search_journal
+from palaestrai_mosaik.arsenai.design.load import load
+from palaestrai_mosaik.arsenai.design.search_journal import read_journal, record_of
+from palaestrai_mosaik.arsenai.design.settings_table import read_table
+from palaestrai_mosaik.arsenai.search import search_result
+from palaestrai_mosaik.arsenai.search.retries import marked_settings
+from palaestrai_mosaik.arsenai.search.search import open_search
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design import search_journal
-from palaestrai_mosaik.design.load import load
-from palaestrai_mosaik.design.search_journal import read_journal, record_of
-from palaestrai_mosaik.design.settings_table import read_table
-from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.search import search_result
-from palaestrai_mosaik.search.retries import marked_settings
-from palaestrai_mosaik.search.search import open_search
+from palaestrai_mosaik.core.errors import ExecutionError
 
 pytest.importorskip("optuna")
 

@@ -26,20 +26,20 @@ from search.test_killed import SLOW, running
 from support.processes import Program
 from support.waiting import HANG, until
 
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.load import load
+from palaestrai_mosaik.arsenai.design.model import Budget, SearchSpec
+from palaestrai_mosaik.arsenai.execution import JobRecord
+from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
+from palaestrai_mosaik.arsenai.execution.cluster.settings import SlurmSettings
+from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Array, Submission, Submissions
+from palaestrai_mosaik.arsenai.execution.cluster.submit import searched_modules
+from palaestrai_mosaik.arsenai.execution.job import Marker, now
+from palaestrai_mosaik.arsenai.search.cluster import give_back, tasks_for
+from palaestrai_mosaik.arsenai.search.task import execute_search_task
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.load import load
-from palaestrai_mosaik.design.model import Budget, SearchSpec
-from palaestrai_mosaik.execution import JobRecord
-from palaestrai_mosaik.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.execution.cluster.settings import SlurmSettings
-from palaestrai_mosaik.execution.cluster.slurm import Slurm
-from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions
-from palaestrai_mosaik.execution.cluster.submit import searched_modules
-from palaestrai_mosaik.execution.job import Marker, now
 from palaestrai_mosaik.runner.worker_process import THREADS
-from palaestrai_mosaik.search.cluster import give_back, tasks_for
-from palaestrai_mosaik.search.task import execute_search_task
 
 pytest.importorskip("optuna")
 

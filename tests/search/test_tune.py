@@ -19,10 +19,10 @@ from search.searches import (
     written,
 )
 
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.model import INACTIVE
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.cli.main import main as start
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.store import Store
 
 optuna = pytest.importorskip("optuna")
@@ -305,7 +305,7 @@ def test_other_commands_name_the_one_for_searches(capsys):
 
 
 def test_without_optuna_it_says_what_to_install(capsys, monkeypatch):
-    from palaestrai_mosaik.execution import journal
+    from palaestrai_mosaik.arsenai.execution import journal
 
     journal.optuna.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)

@@ -27,11 +27,11 @@ from execution.folders import make_folder
 from run.test_resume import wandering
 from support.waiting import HANG
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions, TaskRun
+from palaestrai_mosaik.arsenai.execution.executor import InlineExecutor
+from palaestrai_mosaik.arsenai.execution.job import now
 from palaestrai_mosaik.cli import arsenai, main
-from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
-from palaestrai_mosaik.execution.executor import InlineExecutor
-from palaestrai_mosaik.execution.job import now
+from palaestrai_mosaik.core import files
 from palaestrai_mosaik.runner import checkpoint, execute
 from palaestrai_mosaik.store import Store
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik.core import files
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes are POSIX's")
 

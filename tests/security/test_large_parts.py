@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.documents import agent, document, environment, phase
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store, open_parts
 from palaestrai_mosaik.store.open_parts import SUFFIX

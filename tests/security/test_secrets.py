@@ -16,11 +16,11 @@ from numpy.lib import format as npy
 
 from palaestrai_mosaik.agent.dumper import FileBrainDumper, load_arrays
 from palaestrai_mosaik.agent.library.scripted import ScriptedMuscle
+from palaestrai_mosaik.arsenai.design.load import load as load_design
 from palaestrai_mosaik.cli import arsenai, main
-from palaestrai_mosaik.design.load import load as load_design
+from palaestrai_mosaik.core.errors import FAILED, UNSOUND
 from palaestrai_mosaik.environment.replay.pool import SessionPool
 from palaestrai_mosaik.environment.replay.sources import read_source
-from palaestrai_mosaik.errors import FAILED, UNSOUND
 
 SECRET = "hunter2-of-the-user"
 

@@ -15,7 +15,7 @@ from support.learning import digests, write
 
 from palaestrai_mosaik.agent import BatchMuscle
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError, SimulationError
+from palaestrai_mosaik.core.errors import ActionError, ContractError, DocumentError, SimulationError
 from palaestrai_mosaik.runner import checkpoint, execute, inspect
 from palaestrai_mosaik.store import Store
 

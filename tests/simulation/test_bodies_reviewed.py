@@ -12,9 +12,9 @@ from support.documents import agent, document, environment, named, phase
 
 from palaestrai_mosaik.agent.dumper import FileBrainDumper, load_arrays
 from palaestrai_mosaik.agent.filters.norm import NormFilter
+from palaestrai_mosaik.core.errors import ContractError, DocumentError
 from palaestrai_mosaik.environment.copies import Copies
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
-from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.experiment.model import AgentSpec, BodySpec, ClassSpec
 from palaestrai_mosaik.runner import execute, inspect
 from palaestrai_mosaik.runner.preflight import Inspection

@@ -19,7 +19,7 @@ from support.documents import (
     phase,
 )
 
-from palaestrai_mosaik.errors import ContractError, DocumentError
+from palaestrai_mosaik.core.errors import ContractError, DocumentError
 from palaestrai_mosaik.runner import Interrupt, execute, inspect
 from palaestrai_mosaik.simulation.conditions import AgentObjectiveTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.coordinator import ask

@@ -18,7 +18,7 @@ from support.processes import children
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.errors import DocumentError, SimulatorError
+from palaestrai_mosaik.core.errors import DocumentError, SimulatorError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 

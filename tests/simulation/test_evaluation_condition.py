@@ -17,7 +17,7 @@ from support.documents import (
     phase,
 )
 
-from palaestrai_mosaik.errors import ContractError, DocumentError
+from palaestrai_mosaik.core.errors import ContractError, DocumentError
 from palaestrai_mosaik.experiment.class_names import canonical_name
 from palaestrai_mosaik.experiment.conditions import AgentRules, PlateauRule, SuccessRule, read_rules
 from palaestrai_mosaik.runner import inspect

@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 from support.processes import children
 
-from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import ContractError, PalaestraiMosaikError
 from palaestrai_mosaik.experiment import from_mapping, load
 from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, summary, world_graph
 

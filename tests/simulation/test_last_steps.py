@@ -15,10 +15,10 @@ from support.waiting import HANG, meanwhile, until
 
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.agent.library.dummy import DummyMuscle
-from palaestrai_mosaik.errors import RunInterrupted, SimulatorError
+from palaestrai_mosaik.core.errors import RunInterrupted, SimulatorError
+from palaestrai_mosaik.interop.mosaik import Agent
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.interrupt import Interrupt
-from palaestrai_mosaik.scenario import Agent
 from palaestrai_mosaik.simulation import episode
 from palaestrai_mosaik.types import Box
 

@@ -17,8 +17,8 @@ from support.processes import children
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.agent import Muscle
+from palaestrai_mosaik.core.errors import RunInterrupted, SimulationError, SimulatorError
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import RunInterrupted, SimulationError, SimulatorError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.simulation.mosaik_internals import plain

@@ -25,8 +25,9 @@ from support.learning import digests
 from support.processes import Program, children
 from support.waiting import HANG, until
 
+from palaestrai_mosaik.arsenai.execution.executor import classes_to_preload
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import (
+from palaestrai_mosaik.core.errors import (
     ContractError,
     DocumentError,
     NameResolutionError,
@@ -35,7 +36,6 @@ from palaestrai_mosaik.errors import (
     SimulationError,
     SimulatorError,
 )
-from palaestrai_mosaik.execution.executor import classes_to_preload
 from palaestrai_mosaik.experiment import RunDocument, from_mapping, modules_of, only_modules
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.interrupt import Interrupt
@@ -518,7 +518,7 @@ def test_what_lasts_from_episode_to_episode_is_in_checkpoints() -> None:
 
 def test_copies_for_gymnasium_have_a_process_each(tmp_path: Path) -> None:
     pytest.importorskip("gymnasium")
-    from palaestrai_mosaik.rl import make_vec
+    from palaestrai_mosaik.interop.rl import make_vec
 
     one = run(world(), agents=[pushing(actuators=("push",))])
     with pytest.raises(Exception, match="environment 'world' has an interpreter of its own"):

@@ -13,7 +13,7 @@ from support.parts import Ramp
 
 from palaestrai_mosaik.agent import Brain, Muscle, Objective
 from palaestrai_mosaik.agent.library.dummy import DummyBrain
-from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError
+from palaestrai_mosaik.core.errors import ActionError, ContractError, DocumentError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.store import Store

@@ -10,6 +10,7 @@ import pytest
 from support.documents import agent, document, environment, phase
 from support.learning import digests
 
+from palaestrai_mosaik.core.errors import SimulatorError
 from palaestrai_mosaik.environment.cosimulation import (
     ActuatorPort,
     ConnectionSpec,
@@ -20,7 +21,6 @@ from palaestrai_mosaik.environment.cosimulation import (
     SimulatorSpec,
 )
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import SimulatorError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.world_builder import WorldBuilder
 from palaestrai_mosaik.store import Store

@@ -11,14 +11,14 @@ import pytest
 from support.documents import agent, document, environment, phase
 from support.learning import digests
 
-from palaestrai_mosaik import seeding
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import SimulationError, SimulatorError
 from palaestrai_mosaik.environment.cosimulation import CoSimulationPlan, EntitySpec, SensorPort, SimulatorSpec
 from palaestrai_mosaik.environment.seed_placeholder import with_seed
-from palaestrai_mosaik.errors import SimulationError, SimulatorError
 from palaestrai_mosaik.experiment import from_mapping
+from palaestrai_mosaik.interop.mosaik.simulators.base import TimeBased
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.preflight import Inspection
-from palaestrai_mosaik.simulators.base import TimeBased
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box, SensorInformation
 

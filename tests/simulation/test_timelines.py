@@ -13,9 +13,9 @@ from support.documents import AGENT_OBJECTIVE, ENVIRONMENT_ENDS, agent, document
 from support.engine import ANY, Adder, Counter, Total, make_coordinator, run_episodes
 
 from palaestrai_mosaik.agent import Muscle
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.environment.matrix_game import MatrixGame
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.runner import execute, inspect
 from palaestrai_mosaik.simulation.conditions import (
     AgentObjectiveTerminationCondition,

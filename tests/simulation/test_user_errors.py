@@ -16,8 +16,8 @@ from support.engine import Counter
 from support.waiting import HANG
 
 from palaestrai_mosaik.agent import Muscle, Objective
+from palaestrai_mosaik.core.errors import SimulationError
 from palaestrai_mosaik.environment.environment import EnvironmentState
-from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.store import Store

@@ -17,8 +17,8 @@ from support.documents import named
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store

@@ -16,15 +16,15 @@ import pandas as pd
 import pytest
 from support.waiting import HANG
 
-from palaestrai_mosaik.errors import PowerFlowError, SimulationError
+from palaestrai_mosaik.core.errors import PowerFlowError, SimulationError
 
 pp = pytest.importorskip("pandapower")
 simbench = pytest.importorskip("simbench")
 
-from palaestrai_mosaik.simulators.power_flow import PowerFlow  # noqa: E402
-from palaestrai_mosaik.simulators.profiles import Profiles  # noqa: E402
-from palaestrai_mosaik.simulators.pv import PV, dc_power  # noqa: E402
-from palaestrai_mosaik.simulators.storage import Storage  # noqa: E402
+from palaestrai_mosaik.interop.mosaik.simulators.power_flow import PowerFlow  # noqa: E402
+from palaestrai_mosaik.interop.mosaik.simulators.profiles import Profiles  # noqa: E402
+from palaestrai_mosaik.interop.mosaik.simulators.pv import PV, dc_power  # noqa: E402
+from palaestrai_mosaik.interop.mosaik.simulators.storage import Storage  # noqa: E402
 
 OURS = "palaestrai_mosaik.simulators"
 CODE = "1-LV-rural1--0-sw"

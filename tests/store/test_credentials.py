@@ -26,9 +26,9 @@ from support.waiting import until
 from palaestrai_mosaik.cli.arsenai import main as arsenai
 from palaestrai_mosaik.cli.common import store_option
 from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.importing import only_modules
 from palaestrai_mosaik.environment.replay import SessionPoolEnvironment
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.runner.recorded_sessions import StoredSessions, check_sessions
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation

@@ -9,7 +9,7 @@ import pytest
 from support.documents import agent, document, environment, named, phase
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.resources import Source

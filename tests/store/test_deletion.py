@@ -12,7 +12,7 @@ from support.postgresql import fresh_database, needs_server
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.models import Base
 from palaestrai_mosaik.store.verify import verify

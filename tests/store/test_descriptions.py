@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import EnvironmentRecord, Store
 from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.models import Description

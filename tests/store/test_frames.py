@@ -11,7 +11,7 @@ from support.documents import document
 from support.painted import decoded, painted, painted_phase
 
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import EnvironmentRecord, Store, frame_stream
 from palaestrai_mosaik.store.deletion import delete_runs

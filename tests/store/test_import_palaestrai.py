@@ -30,12 +30,12 @@ from sqlalchemy.dialects.postgresql import JSONB
 from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.cli import arsenai
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.palaestrai.results import Imported, import_results
-from palaestrai_mosaik.palaestrai.results import database as palaestrai_database
-from palaestrai_mosaik.palaestrai.results.database import PalaestraiDatabase
-from palaestrai_mosaik.palaestrai.results.jsonpickle import informations, numbers, plain
-from palaestrai_mosaik.palaestrai.results.phase import zone_of
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.interop.palaestrai.results import Imported, import_results
+from palaestrai_mosaik.interop.palaestrai.results import database as palaestrai_database
+from palaestrai_mosaik.interop.palaestrai.results.database import PalaestraiDatabase
+from palaestrai_mosaik.interop.palaestrai.results.jsonpickle import informations, numbers, plain
+from palaestrai_mosaik.interop.palaestrai.results.phase import zone_of
 from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
@@ -315,8 +315,8 @@ KILLED = """
 import os, signal, sys
 from palaestrai_mosaik import files
 from palaestrai_mosaik.runner.brains import keep_brain
-from palaestrai_mosaik.palaestrai import results
-from palaestrai_mosaik.palaestrai.results import importer
+from palaestrai_mosaik.interop.palaestrai import results
+from palaestrai_mosaik.interop.palaestrai.results import importer
 from palaestrai_mosaik.store import Store
 
 def dying(owner, name, calls, after):

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from support.waiting import HANG, meanwhile, until
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import (
     AgentRecord,
     BodyRecord,

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from execution.folders import drive, make_folder, markers
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution.run_store import uncollected_contents
+from palaestrai_mosaik.arsenai.execution.run_store import uncollected_contents
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store, database, sqlite_files
 from palaestrai_mosaik.store.models import Warned, utc_now
 from tests.support import postgresql

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 
 KEYS = ["worker", "episode", "step", "time"]

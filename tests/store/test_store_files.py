@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import BodyRecord, ChannelRecord
 from palaestrai_mosaik.store.arrow_columns import arrow_column
 from palaestrai_mosaik.store.parts import PartWriter, part_files

@@ -10,7 +10,7 @@ import sqlite3
 import pytest
 import sqlalchemy as sa
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.merge import (
     DESCRIPTIONS,

@@ -14,7 +14,7 @@ import pytest
 from support.processes import Program
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError
 
 KEYS = ["worker", "episode", "step", "time"]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import BodyRecord, ChannelRecord, EnvironmentRecord, row_stream
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
 

@@ -16,7 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store, schema, sqlite_files
 from palaestrai_mosaik.store.database import Database
 from palaestrai_mosaik.store.models import Base

@@ -9,8 +9,8 @@ import numpy as np
 
 from palaestrai_mosaik.agent import BatchMuscle, BatchObjective, Brain, Muscle, Objective
 from palaestrai_mosaik.agent.dumper import dump_arrays
+from palaestrai_mosaik.core.errors import SimulationError
 from palaestrai_mosaik.environment.batch import BatchEnvironment
-from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.types import Box
 
 from .documents import ENVIRONMENT_ENDS, MAX_EPISODES, document, environment, named, phase

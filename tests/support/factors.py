@@ -7,7 +7,7 @@ from typing import Any
 
 from support.documents import ENVIRONMENT_ENDS, VANILLA_RUN, environment, named
 
-from palaestrai_mosaik.design.model import AnalysisSpec, Axis, DesignSpec, Factor, SamplerSpec
+from palaestrai_mosaik.arsenai.design.model import AnalysisSpec, Axis, DesignSpec, Factor, SamplerSpec
 
 
 def number(name: str = "x", low: float | None = 0.0, high: float | None = 1.0, **more: Any) -> Factor:

@@ -15,7 +15,7 @@ from support.documents import agent, document, environment, named, phase
 from support.processes import Program
 from support.waiting import until
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.store import Store
 

@@ -27,7 +27,7 @@ from tests.support.mutations import PACKAGE, ROOT, Server, copy_checkout
 COVERED: dict[str, tuple[str, ...]] = {
     "simulation/conditions.py": ("tests/simulation/test_conditions.py", "tests/simulation/test_timelines.py"),
     "agent/memory.py": ("tests/agent/test_memory_rows.py", "tests/agent/test_memory.py", "tests/agent/test_batch_learning.py"),
-    "design/methods/anova.py": ("tests/analysis/test_executed_runs.py", "tests/analysis/test_sensitivity_methods.py"),
+    "arsenai/design/methods/anova.py": ("tests/analysis/test_executed_runs.py", "tests/analysis/test_sensitivity_methods.py"),
     "simulation/body.py": ("tests/simulation/test_stories.py", "tests/simulation/test_bodies.py", "tests/run/test_body_records.py"),
     "simulation/coordinator.py": ("tests/simulation/test_stories.py", "tests/simulation/test_timelines.py"),
     "store/query/many_runs.py": ("tests/store/test_across.py",),

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from palaestrai_mosaik.analysis.sensitivity import sensitivity
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.model import OutcomeSpec
+from palaestrai_mosaik.arsenai.analysis.sensitivity import sensitivity
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.model import OutcomeSpec
 
 from .documents import document
 

@@ -23,14 +23,14 @@ from PIL import Image, PngImagePlugin
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik import RecordedRun
-from palaestrai_mosaik.analysis import Results, discover_design, discovery_figure
-from palaestrai_mosaik.analysis.learning import LearningChoice
-from palaestrai_mosaik.analysis.limits import Limit
-from palaestrai_mosaik.analysis.plot import draw_panels, learning_figure
-from palaestrai_mosaik.analysis.series import TIME, Curve, Panel
-from palaestrai_mosaik.design import Design
-from palaestrai_mosaik.execution import Settings, run_folder
-from palaestrai_mosaik.search import history_figure, tune
+from palaestrai_mosaik.arsenai.analysis import Results, discover_design, discovery_figure
+from palaestrai_mosaik.arsenai.design import Design
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
+from palaestrai_mosaik.arsenai.search import history_figure, tune
+from palaestrai_mosaik.plot.figures import draw_panels, learning_figure
+from palaestrai_mosaik.plot.learning import LearningChoice
+from palaestrai_mosaik.plot.limits import Limit
+from palaestrai_mosaik.plot.series import TIME, Curve, Panel
 from tests.support.pages import ROOT, blocks_of
 
 if TYPE_CHECKING:

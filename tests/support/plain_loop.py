@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from support.loop_parts import journal
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.dumper import BrainDumper
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.agent.memory import Experience, Memory
+from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Discrete,

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.core.errors import PowerFlowError
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import PowerFlowError
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,

@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from palaestrai_mosaik.analysis.comparison import Comparison, ComparisonOptions
-from palaestrai_mosaik.analysis.report import LearningData, ReportData
-from palaestrai_mosaik.analysis.report.compared import Compared
-from palaestrai_mosaik.design.model import AnalysisSpec, Axis, DesignSpec, Factor, OutcomeSpec, SamplerSpec
+from palaestrai_mosaik.arsenai.analysis.comparison import Comparison, ComparisonOptions
+from palaestrai_mosaik.arsenai.analysis.report import LearningData, ReportData
+from palaestrai_mosaik.arsenai.analysis.report.compared import Compared
+from palaestrai_mosaik.arsenai.design.model import (
+    AnalysisSpec,
+    Axis,
+    DesignSpec,
+    Factor,
+    OutcomeSpec,
+    SamplerSpec,
+)
 
 #: what a user may call a factor
 EVIL = "<script>window.planted=1</script><img src=x onerror='window.planted=1'>&amp;"

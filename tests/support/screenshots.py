@@ -30,9 +30,9 @@ from pathlib import Path
 from PIL import Image, PngImagePlugin
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.errors import ActionError
-from palaestrai_mosaik.execution import Settings, run_folder
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
+from palaestrai_mosaik.core.errors import ActionError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.web.resources import Source

@@ -22,7 +22,7 @@ import pyarrow.parquet  # noqa: F401
 import sqlalchemy as sa
 from sqlalchemy.orm import configure_mappers
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import Database
 from palaestrai_mosaik.store.store import package_versions

@@ -15,7 +15,7 @@ from palaestrai_mosaik.agent.library.aggregate import AggregateRewardsObjective
 from palaestrai_mosaik.agent.library.dummy import DummyBrain, DummyMuscle, DummyObjective
 from palaestrai_mosaik.agent.library.voltage_attack import GreedyVoltageAttacker, OscillatingVoltageAttacker
 from palaestrai_mosaik.agent.library.voltage_control import DroopController, IntegratingVoltageController
-from palaestrai_mosaik.errors import BrainDumpError
+from palaestrai_mosaik.core.errors import BrainDumpError
 from palaestrai_mosaik.simulation.conditions import (
     AgentObjectiveTerminationCondition,
     EnvironmentTerminationCondition,

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,

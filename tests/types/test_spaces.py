@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.errors import SpaceError
+from palaestrai_mosaik.core.errors import SpaceError
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 INF = float("inf")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import Device, Edge, Node, Topology
 
 TANKS = Topology(

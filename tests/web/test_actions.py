@@ -15,7 +15,7 @@ from support.processes import Program
 from support.waiting import HANG, until
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.errors import DocumentError, StoreError
+from palaestrai_mosaik.core.errors import DocumentError, StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.cancellation import cancel_run
 from palaestrai_mosaik.store.location import StoreLocation

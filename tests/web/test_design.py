@@ -16,12 +16,12 @@ from support.browser import Browser
 from support.factors import function_design
 from support.waiting import HANG
 
-from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.model import INACTIVE
+from palaestrai_mosaik.arsenai.execution import RunStatus, Settings, run_folder, run_states
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.model import INACTIVE
-from palaestrai_mosaik.execution import RunStatus, Settings, run_folder, run_states
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.page import single_file
@@ -323,7 +323,7 @@ def test_indices_are_those_of_the_command(
 
 
 def test_comparisons_are_those_of_the_command(begun: Source) -> None:
-    from palaestrai_mosaik.analysis.comparison import compare_design
+    from palaestrai_mosaik.arsenai.analysis.comparison import compare_design
 
     found: Any = get(begun, "design/analysis")
     assert begun.folder is not None
@@ -373,7 +373,7 @@ def test_only_what_has_changed_is_sent_again(tmp_path: Path) -> None:
 
 
 def test_outcomes_that_were_read_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from palaestrai_mosaik.analysis import results as module
+    from palaestrai_mosaik.arsenai.analysis import results as module
 
     source = executed(study(tmp_path / "study"), rows=[1, 2])
     assert source.folder is not None
@@ -394,8 +394,8 @@ def test_outcomes_that_were_read_are_not_read_again(tmp_path: Path, monkeypatch:
 def test_between_two_questions_the_word_of_the_scheduler_counts(begun: Source) -> None:
     from dataclasses import replace
 
-    from palaestrai_mosaik.execution.cluster.scheduler import TaskState
-    from palaestrai_mosaik.execution.cluster.task_assignment import TaskAssignment
+    from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
+    from palaestrai_mosaik.arsenai.execution.cluster.task_assignment import TaskAssignment
     from palaestrai_mosaik.web.data.design_watch import _as_told
 
     assert begun.folder is not None

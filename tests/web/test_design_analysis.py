@@ -11,9 +11,9 @@ import pytest
 from support.browser import Browser
 from support.factors import function_design
 
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.execution import Settings, run_folder
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.page import single_file

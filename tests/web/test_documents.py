@@ -11,7 +11,7 @@ from support.browser import Browser
 from support.waiting import HANG, until
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.web.actions import documents
@@ -258,8 +258,8 @@ def test_a_page_that_only_shows_has_no_buttons(browser: Browser, serve: Serve, t
 def test_the_runs_of_a_design_are_executed_from_its_page(
     browser: Browser, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from palaestrai_mosaik.arsenai.design.folder import DesignFolder
     from palaestrai_mosaik.cli.arsenai import main
-    from palaestrai_mosaik.design.folder import DesignFolder
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.yml").write_text(DESIGN.replace("muscel", "muscle"), encoding="utf-8")

@@ -14,7 +14,7 @@ from support.live_runs import running
 from support.painted import HEIGHT, WIDTH, decoded, painted, painted_phase
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web import carried
 from palaestrai_mosaik.web.data import frames as data

@@ -15,7 +15,7 @@ from support.small_grid import HOSTILE, small_grid_document
 from support.waiting import until
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Edge, Node, Topology

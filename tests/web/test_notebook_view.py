@@ -10,10 +10,10 @@ from support.browser import Browser
 from support.small_grid import small_grid_document
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.analysis import Results
-from palaestrai_mosaik.design import Design
-from palaestrai_mosaik.errors import DocumentError, StoreError
-from palaestrai_mosaik.execution import Settings, run_folder
+from palaestrai_mosaik.arsenai.analysis import Results
+from palaestrai_mosaik.arsenai.design import Design
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
+from palaestrai_mosaik.core.errors import DocumentError, StoreError
 
 HOSTILE = "<script>window.planted=1</script>"
 

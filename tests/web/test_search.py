@@ -15,9 +15,9 @@ from search.searches import GATED, search_design, start, tuned, written
 from support.browser import Browser
 from support.waiting import HANG, until
 
-from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.errors import DocumentError
-from palaestrai_mosaik.execution import run_states
+from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.arsenai.execution import run_states
+from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.location import StoreLocation
@@ -255,7 +255,7 @@ def test_a_poll_reads_nothing_where_no_file_has_changed(monkeypatch: pytest.Monk
     watch(source)._cost = 0.0
     watch(source)._looked -= 2.0  # (a folder that does not change is looked at every ten seconds)
     opened: list[str] = []
-    from palaestrai_mosaik import files
+    from palaestrai_mosaik.core import files
 
     read, stream = files.open_read, files.open_text
     monkeypatch.setattr(
@@ -307,7 +307,7 @@ def test_a_folder_that_was_exchanged_is_named() -> None:
 
 
 def test_a_design_without_a_search_says_so(tmp_path: Path) -> None:
-    from palaestrai_mosaik.design.design import Design
+    from palaestrai_mosaik.arsenai.design.design import Design
 
     design = search_design()
     del design["search"]

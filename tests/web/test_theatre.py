@@ -13,7 +13,7 @@ from support.small_grid import HOSTILE, small_grid_document
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web import carried, motions
 from palaestrai_mosaik.web.theatre import MotionChoice, run_page

@@ -13,10 +13,10 @@ from support.browser import Browser
 from support.small_grid import HOSTILE, small_grid_document
 
 import palaestrai_mosaik as pm
+from palaestrai_mosaik.arsenai.design import Design, DesignFolder
+from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.cli import arsenai
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.design import Design, DesignFolder
-from palaestrai_mosaik.execution import Settings, run_folder
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web import theatre
 from palaestrai_mosaik.web.theatre import comparison_page, run_page, store_page

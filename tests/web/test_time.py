@@ -13,7 +13,7 @@ from support.browser import Browser
 from support.records import one_body
 
 import palaestrai_mosaik as pm
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord, Store
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 from palaestrai_mosaik.web.data import get

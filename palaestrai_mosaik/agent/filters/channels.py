@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Box, Space
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from palaestrai_mosaik.agent.filter import Filter
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout

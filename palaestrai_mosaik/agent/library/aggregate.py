@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent.batch import BatchObjective, BatchRows
 from palaestrai_mosaik.agent.memory import Memory
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 
 AGGREGATIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "min": np.min, "max": np.max}
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 
 _NUMBER = re.compile(r"\.(\d+|\{body\})(?=\.)")
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 
 from .search import Candidate, SearchBrain, SearchDistribution, SearchMuscle, read_searches
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from palaestrai_mosaik.agent.muscle import Muscle
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
 
 from .voltage_control import InverterMuscle

@@ -5,7 +5,7 @@ Needs the extra ``grid``.
 
 from importlib.util import find_spec
 
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core.installation import install_extra
 
 if find_spec("pandapower") is None:
     raise ImportError(f"the power grid needs pandapower: {install_extra('grid')}")

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.errors import DocumentError, PowerFlowError, Problem
 from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment
 from palaestrai_mosaik.environment.devices import Inverters, Storages
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline
-from palaestrai_mosaik.errors import DocumentError, PowerFlowError, Problem
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, IndexVector
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import PowerFlowError
+from palaestrai_mosaik.core.errors import PowerFlowError
 from palaestrai_mosaik.types.arrays import BoolMatrix, ComplexMatrix, ComplexVector, FloatMatrix, IntVector
 
 from .fast_power_flow import MAX_ITERATIONS, FastPowerFlow, Topology

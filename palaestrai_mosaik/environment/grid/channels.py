@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.errors import Problem, did_you_mean
 from palaestrai_mosaik.environment.cosimulation import ActuatorPort, SensorPort
-from palaestrai_mosaik.errors import Problem, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation, Space
 
 #: uid of the sensor that every grid has: 1 if the power flow of this step has a solution

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from palaestrai_mosaik.core.errors import PowerFlowError
 from palaestrai_mosaik.environment.devices import Setpoints
-from palaestrai_mosaik.errors import PowerFlowError
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .power_flow import PowerFlow, PowerFlowResult
@@ -20,7 +20,7 @@ class PowerGrid:
     and switch lines (``line_in_service``, on from 0.5).
 
     If a power flow has no solution, ``on_divergence="fail"`` raises
-    :class:`~palaestrai_mosaik.errors.PowerFlowError`; with ``"terminate"`` the results
+    :class:`~palaestrai_mosaik.core.errors.PowerFlowError`; with ``"terminate"`` the results
     of the last solved state remain and :attr:`converged` becomes 0.
 
     Args:

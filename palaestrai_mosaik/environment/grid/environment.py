@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from palaestrai_mosaik.core.errors import DocumentError, Problem
 from palaestrai_mosaik.environment.cosimulation import (
     ConnectionSpec,
     CoSimulation,
@@ -16,7 +17,6 @@ from palaestrai_mosaik.environment.cosimulation import (
 )
 from palaestrai_mosaik.environment.devices import Inverters, Storages
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
@@ -73,7 +73,7 @@ class GridEnvironment(CoSimulation):
             leaves room for a whole episode. With a list of starts, ``sequential`` cycles through it, one
             per episode, and ``random`` draws one.
         on_divergence: ``terminate`` the episode, with the readings of the last solved state, or ``fail``
-            with :class:`~palaestrai_mosaik.errors.PowerFlowError`.
+            with :class:`~palaestrai_mosaik.core.errors.PowerFlowError`.
         initial_soc: state of charge of all storages at the start of an episode.
         enforce_q_lims: keep generators within their reactive limits (solved by ``pandapower.runpp``, slow).
 

@@ -41,7 +41,7 @@ from pandapower.pypower.makeYbus import makeYbus
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from palaestrai_mosaik.errors import PowerFlowError
+from palaestrai_mosaik.core.errors import PowerFlowError
 from palaestrai_mosaik.types.arrays import BoolVector, ComplexVector, FloatVector, IntVector
 
 from .kernels import Sparse, fixed_point, inject, read

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pandapower as pp
 import pandas as pd
 
-from palaestrai_mosaik.errors import DocumentError, Problem
-from palaestrai_mosaik.text import listed, shorten
+from palaestrai_mosaik.core.errors import DocumentError, Problem
+from palaestrai_mosaik.core.text import listed, shorten
 
 from .solver_options import keep_model_options
 

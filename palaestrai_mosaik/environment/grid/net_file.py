@@ -5,7 +5,7 @@ its objects any attributes of the file, so a power flow could be made to call a 
 file's choice. Here every part of a file is made by one of :data:`_MAKERS`, selected by its exact module and
 class: tables, numbers, shapes, and pandapower's own controllers and characteristics, which consist of plain
 data. All other classes are refused, except controllers from allowed modules (see
-:func:`~palaestrai_mosaik.importing.only_modules`); these, too, are made from plain data.
+:func:`~palaestrai_mosaik.core.importing.only_modules`); these, too, are made from plain data.
 
 A net in an older layout is then converted by ``pandapower.convert_format``, which moves data
 between tables and uses no names from the file. Tables whose text would expand much in memory are
@@ -30,9 +30,9 @@ from pandapower.convert_format import convert_format
 from pandapower.file_io import from_json_dict
 from pandapower.io_utils import FromSerializableRegistry, JSONSerializableClass
 
-from palaestrai_mosaik import importing
-from palaestrai_mosaik.errors import DocumentError, NameResolutionError, SimulationError
-from palaestrai_mosaik.files import reading_fault
+from palaestrai_mosaik.core import importing
+from palaestrai_mosaik.core.errors import DocumentError, NameResolutionError, SimulationError
+from palaestrai_mosaik.core.files import reading_fault
 
 from .net_check import check_states, check_structure
 

@@ -43,9 +43,9 @@ import numpy as np
 import pandapower as pp
 import pandas as pd
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import SimulationError, did_you_mean
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import SimulationError, did_you_mean
+from palaestrai_mosaik.core.installation import install_extra
 
 from .net_check import check_data
 from .net_file import read_net

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pandapower as pp
 
-from palaestrai_mosaik.errors import PowerFlowError
+from palaestrai_mosaik.core.errors import PowerFlowError
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector
 
 #: powers of elements, as arguments of :meth:`PowerFlow.solve` and in its results, in this order

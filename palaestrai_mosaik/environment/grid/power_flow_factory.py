@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import PowerFlowError
-from palaestrai_mosaik.installation import install_packages
+from palaestrai_mosaik.core.errors import PowerFlowError
+from palaestrai_mosaik.core.installation import install_packages
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .power_flow import (

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from palaestrai_mosaik.errors import SimulationError, did_you_mean
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core.errors import SimulationError, did_you_mean
+from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.types.arrays import FloatVector
 
 #: the quantities of each step, in the order of :meth:`Profiles.at`
@@ -126,7 +126,7 @@ def profiles_of(net: Any) -> Profiles:
 
     Both are removed from the net. The values are those of
     ``simbench.get_absolute_values``, times the element's ``scaling``. Elements without a profile
-    keep their constant power. Raises :class:`~palaestrai_mosaik.errors.SimulationError` naming the
+    keep their constant power. Raises :class:`~palaestrai_mosaik.core.errors.SimulationError` naming the
     profiles that cannot be applied.
     """
     tables = net.pop("profiles", None) or {}

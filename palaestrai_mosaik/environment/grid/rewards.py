@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.core.errors import ContractError, DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, Reward
-from palaestrai_mosaik.errors import ContractError, DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.types import Box, RewardInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 

@@ -40,8 +40,8 @@ from typing import Any, ClassVar
 import mosaik_api_v3
 import numpy as np
 
+from palaestrai_mosaik.core.errors import PowerFlowError, SimulationError, did_you_mean
 from palaestrai_mosaik.environment.devices import Inverters, Storages
-from palaestrai_mosaik.errors import PowerFlowError, SimulationError, did_you_mean
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .components import PowerGrid

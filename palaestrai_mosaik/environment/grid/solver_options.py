@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from palaestrai_mosaik.errors import did_you_mean
-from palaestrai_mosaik.text import shorten
+from palaestrai_mosaik.core.errors import did_you_mean
+from palaestrai_mosaik.core.text import shorten
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik import seeding
+from palaestrai_mosaik.core import seeding
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline
-from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import Array, IndexVector
 
@@ -499,7 +499,7 @@ class SessionPoolEnvironment(SessionReplay):
         if "rng" not in vars(self):
             raise ContractError(
                 "nothing to draw sessions with: in a run, the framework gives a generator; elsewhere, give an "
-                "rng_seed, or set rng = palaestrai_mosaik.seeding.generator(seed)"
+                "rng_seed, or set rng = palaestrai_mosaik.core.seeding.generator(seed)"
             )
         return self.rng
 

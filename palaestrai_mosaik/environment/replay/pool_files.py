@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import ContractError
+from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.types.arrays import Array
 
 from .sequences import declared_memories, final_column

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types.arrays import Array
 
 from .sessions import NUMBERS, REWARDS, Field, Sessions, Signature, offsets_of

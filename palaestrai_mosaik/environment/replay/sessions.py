@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core.errors import ContractError, SpaceError, did_you_mean
+from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import Array, IntVector
 

@@ -14,9 +14,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import ContractError, did_you_mean
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import ContractError, did_you_mean
+from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import Array, IntVector
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, delete, func, insert, select
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 
 from ..database import reads
 from ..models import Instance, StoredBrain, utc_now

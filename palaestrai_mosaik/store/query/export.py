@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError, did_you_mean
-from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError, did_you_mean
+from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 
 from ..log import LOG
 from ..models import to_json

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError, did_you_mean
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import StoreError, did_you_mean
+from palaestrai_mosaik.core.text import listed
 
 from ..database import reads
 from ..models import CUT_SHORT, Agent, Environment, Episode, Instance, Phase, RunDocument

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlalchemy import Select, and_
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.text import joined, listed
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
-from palaestrai_mosaik.text import joined, listed
 
 from ..models import Agent, Body, Channel, Environment, Phase
 from .lookup import Queries, unknown

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
 
 from ..database import reads
 from ..models import Environment, Episode, Instance, Phase, Stream

@@ -7,10 +7,10 @@ import signal
 from collections import Counter
 from typing import Any
 
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.execution.cluster.submission import Submissions
-from palaestrai_mosaik.execution.cluster.submit import cancel_folder
-from palaestrai_mosaik.text import count
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
+from palaestrai_mosaik.arsenai.execution.cluster.submit import cancel_folder
+from palaestrai_mosaik.core.text import count
 
 from ..resources import Query, Source, resource
 from ..workplace import Started, Workplace

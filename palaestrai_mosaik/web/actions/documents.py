@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.experiment import loads
 from palaestrai_mosaik.experiment.paths import parse
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 
 from ..resources import Registry, ResourceError, Source
 from ..workplace import Workplace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError
+from palaestrai_mosaik.core.errors import DocumentError, PalaestraiMosaikError
 from palaestrai_mosaik.experiment import loads
 from palaestrai_mosaik.runner import earlier_run
 from palaestrai_mosaik.store.cancellation import cancel_run, why_not_cancelled

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from palaestrai_mosaik.analysis.series import body_outcomes, has_many_bodies
+from palaestrai_mosaik.plot.series import body_outcomes, has_many_bodies
 from palaestrai_mosaik.store import BodyChoice, Store
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class BodyOutcomes:
 
         Returns:
             The columns ``phase``, ``worker``, ``body``, ``episode``, ``evaluation``, ``agent``, ``kind``, ``name``,
-            ``sum`` and ``mean``, as in :func:`~palaestrai_mosaik.analysis.series.body_outcomes`.
+            ``sum`` and ``mean``, as in :func:`~palaestrai_mosaik.plot.series.body_outcomes`.
         """
         with self._lock:
             elapsed = time.monotonic() - self._looked

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik.core.text import escape_control_characters
 from palaestrai_mosaik.experiment.class_names import SHORT_NAMES
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.parts import parts_so_far
 from palaestrai_mosaik.store.query.lookup import inside
-from palaestrai_mosaik.text import escape_control_characters
 
 from ..extremes import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource

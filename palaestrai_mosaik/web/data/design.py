@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.analysis.results import labels
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.model import INACTIVE, Axis, Factor
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution import RunStatus
+from palaestrai_mosaik.arsenai.analysis.results import labels
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder
+from palaestrai_mosaik.arsenai.design.model import INACTIVE, Axis, Factor
+from palaestrai_mosaik.arsenai.execution import RunStatus
+from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.types.arrays import Array, FloatArray, IntArray
 
 from ..resources import Query, Source, resource

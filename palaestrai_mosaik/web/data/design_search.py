@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from palaestrai_mosaik.design.folder import CONFIRM, JOBS, RESULTS
-from palaestrai_mosaik.design.search import sought
-from palaestrai_mosaik.design.settings_table import SettingRecord, SettingState
-from palaestrai_mosaik.errors import DocumentError, ExecutionError
-from palaestrai_mosaik.search.confirm import ROWS
-from palaestrai_mosaik.search.result import best_settings, history
+from palaestrai_mosaik.arsenai.design.folder import CONFIRM, JOBS, RESULTS
+from palaestrai_mosaik.arsenai.design.search import sought
+from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord, SettingState
+from palaestrai_mosaik.arsenai.search.confirm import ROWS
+from palaestrai_mosaik.arsenai.search.result import best_settings, history
+from palaestrai_mosaik.core.errors import DocumentError, ExecutionError
 
 from ..resources import Query, ResourceError, Source, resource
 from .design_watch import DesignWatch, watch

@@ -15,15 +15,15 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from palaestrai_mosaik.analysis.results import Results
-from palaestrai_mosaik.design.folder import JOBS, MANIFEST, STORES, SUBMISSIONS, DesignFolder
-from palaestrai_mosaik.design.search_journal import FOLDER, JOURNAL
-from palaestrai_mosaik.errors import DocumentError, StoreError
-from palaestrai_mosaik.execution import RunState, RunStatus, States, TimeLeft, run_states, time_left
-from palaestrai_mosaik.execution.runs import STATUSES_TO_EXECUTE
-from palaestrai_mosaik.execution.status import run_file_stem
+from palaestrai_mosaik.arsenai.analysis.results import Results
+from palaestrai_mosaik.arsenai.design.folder import JOBS, MANIFEST, STORES, SUBMISSIONS, DesignFolder
+from palaestrai_mosaik.arsenai.design.search_journal import FOLDER, JOURNAL
+from palaestrai_mosaik.arsenai.execution import RunState, RunStatus, States, TimeLeft, run_states, time_left
+from palaestrai_mosaik.arsenai.execution.runs import STATUSES_TO_EXECUTE
+from palaestrai_mosaik.arsenai.execution.status import run_file_stem
+from palaestrai_mosaik.core.errors import DocumentError, StoreError
+from palaestrai_mosaik.core.text import shorten
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.text import shorten
 from palaestrai_mosaik.types.arrays import IntArray
 
 from ..resources import ResourceError, Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from palaestrai_mosaik.analysis.columns import clock_of
+from palaestrai_mosaik.plot.columns import clock_of
 from palaestrai_mosaik.store import Store
 
 from ..resources import Query, ResourceError

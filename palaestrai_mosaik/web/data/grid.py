@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.analysis.columns import unit_of
-from palaestrai_mosaik.analysis.limits import FULL_LOADING, VOLTAGE_BAND, bounds_in
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.plot.columns import unit_of
+from palaestrai_mosaik.plot.limits import FULL_LOADING, VOLTAGE_BAND, bounds_in
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Topology
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IntVector

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from palaestrai_mosaik.core.text import escape_control_characters
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.text import escape_control_characters
 
 from ..concerned import marks
 from ..resources import Query, Source, resource

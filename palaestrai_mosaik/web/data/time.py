@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.analysis.columns import (
+from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.text import joined
+from palaestrai_mosaik.plot.columns import (
     PREFIXES,
     Clock,
     Moment,
@@ -20,10 +22,10 @@ from palaestrai_mosaik.analysis.columns import (
     sources_of,
     unit_of,
 )
-from palaestrai_mosaik.analysis.curves import percentiles
-from palaestrai_mosaik.analysis.learning import MOST_LINES
-from palaestrai_mosaik.analysis.limits import Pair, bounds_of, in_sight, limits_of
-from palaestrai_mosaik.analysis.series import (
+from palaestrai_mosaik.plot.curves import percentiles
+from palaestrai_mosaik.plot.learning import MOST_LINES
+from palaestrai_mosaik.plot.limits import Pair, bounds_of, in_sight, limits_of
+from palaestrai_mosaik.plot.series import (
     BODY_BAND,
     Curve,
     by_scale,
@@ -32,9 +34,7 @@ from palaestrai_mosaik.analysis.series import (
     matching_curves,
     y_label_of,
 )
-from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import BodyChoice, Store
-from palaestrai_mosaik.text import joined
 
 from ..extremes import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource

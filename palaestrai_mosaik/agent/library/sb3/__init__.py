@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import random
 
-from palaestrai_mosaik.importing import needed
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core.importing import needed
+from palaestrai_mosaik.core.installation import install_extra
 
 _before = random.getstate()
 try:

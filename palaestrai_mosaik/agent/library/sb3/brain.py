@@ -14,7 +14,7 @@ import numpy as np
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
 from palaestrai_mosaik.agent.memory import MemoryShard
-from palaestrai_mosaik.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .buffers import Replay, Rollouts, Row, StoredBuffer, fill_replay, replay_arrays

@@ -14,7 +14,7 @@ from gymnasium import spaces as gym
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
-from palaestrai_mosaik.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 
 Batch = npt.NDArray[Any]
 

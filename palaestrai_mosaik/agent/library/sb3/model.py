@@ -18,9 +18,9 @@ from gymnasium import spaces as gym
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import LinearSchedule, get_device
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import BrainDumpError, ContractError, did_you_mean
-from palaestrai_mosaik.installation import install_extra
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import BrainDumpError, ContractError, did_you_mean
+from palaestrai_mosaik.core.installation import install_extra
 
 from .buffers import ChainedReplay
 from .recipe import ALGORITHMS, EXPLORATION, SCHEDULES, Recipe

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces as gym
 
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent.brain import BodyInformation
 from palaestrai_mosaik.agent.memory import MemoryShard
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 

@@ -1,0 +1,244 @@
+"""The best setting of a design, with the command that executes it again."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from palaestrai_mosaik.arsenai.analysis.comparison.resampling import distinct
+from palaestrai_mosaik.arsenai.analysis.lost_runs import rank
+from palaestrai_mosaik.arsenai.analysis.results import labels
+from palaestrai_mosaik.arsenai.design.model import DesignSpec
+from palaestrai_mosaik.types.arrays import IntArray
+
+from .data import ReportData
+from .factors import value_of, zipped_levels
+from .numbers import Mark, cell, typeset
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Best:
+    """The setting with the best mean of ``outcome`` over its repetitions, among those that lost no run.
+
+    Attributes:
+        outcome: name of the outcome.
+        better: the better direction of the outcome.
+        row: the first row of the design with the setting.
+        mark: the mean with its interval.
+        runs: number of finished repetitions.
+        planned: number of all repetitions.
+        settings: number of settings that it was chosen from; rows that share all their runs count as one.
+        ties: number of other settings with the same mean.
+        values: the text of each factor, by name.
+        documents: documents of the finished repetitions, in the folder.
+        fresh: mean over runs with seeds that the search has not used; ``None``: there are no such runs.
+        fresh_runs: number of these runs.
+        certain: whether it is recommended. It is not if all settings lost runs that could change the order.
+        passed_over: the number of settings with a better mean that lost runs, and of the best of them, the number of
+            lost and of planned runs; ``None``: there are no such settings.
+        over: the uncertain factors whose values the mean is over.
+    """
+
+    outcome: str
+    better: Literal["higher", "lower"]
+    row: int
+    mark: Mark
+    runs: int
+    planned: int
+    settings: int
+    ties: int
+    values: Mapping[str, str]
+    documents: tuple[str, ...]
+    fresh: Mark | None = None
+    fresh_runs: int = 0
+    certain: bool = True
+    passed_over: tuple[int, int, int] | None = None
+    over: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str | None:
+        """The command that executes its finished repetitions again, from the folder of the design."""
+        return shlex.join(["palaestrai-mosaik", "start", *self.documents]) if self.documents else None
+
+
+def best_of(data: ReportData, outcome: str) -> Best | None:
+    """Return the best setting, or None if all runs have the same or no value, or no better direction is declared.
+
+    A setting that lost runs ranks behind all that lost none (:func:`~palaestrai_mosaik.arsenai.analysis.lost_runs.rank`). The
+    interval is Student's, over the repetitions, at the confidence of the design. Of settings with the same mean, the
+    first one in the design wins. If the best settings of a search with one objective were confirmed, the best mean over
+    fresh seeds decides.
+    """
+    better, over = better_of(data, outcome), uncertain(data.spec)
+    finite, confirmed = data.finite(outcome), _confirmed(data, outcome)
+    if better is None or finite.empty or (over and not is_crossed(data)):
+        return None
+    if len(finite) > 1 and distinct(finite[outcome].to_numpy(float)) == 1 and not confirmed:
+        return None
+    table = _table(data, outcome)
+    table = table.reindex(table.index.union(list(confirmed)))
+    ranking = rank(table.to_numpy(float), better == "higher", data.spec.seed_policy == "common")
+    means = table.mean(axis=1)
+    certain, index = ranking.certain, int(ranking.order[0])
+    if confirmed and data.search is not None and not data.search.several:
+        # The confirmed settings are sorted by their means over fresh seeds.
+        index = list(table.index).index(next(iter(confirmed)))
+        certain = data.search.winner is not None
+    row, lost = int(table.index[index]), ranking.lost
+    alike = means[lost == lost[index]]
+    fresh, fresh_runs = confirmed.get(row, (None, 0))
+    first_rows = _first_rows(data)
+    runs = (
+        finite[finite["row"].map(first_rows) == row].sort_values(["repetition", "row"]).drop_duplicates("run")
+    )
+    # A seed is one observation, whatever the values of the uncertain factors.
+    of_one = runs.groupby("repetition")[outcome].mean() if over else runs[outcome]
+    values = of_one.to_numpy(float)
+    return Best(
+        outcome=outcome,
+        better=better,
+        row=row,
+        # The best of the confirmed settings may have been stopped early, and have no values.
+        mark=interval(values, data.spec.analysis.confidence) if len(values) else Mark(math.nan),
+        runs=len(runs),
+        planned=int(data.runs.loc[data.runs["row"].map(first_rows) == row, "run"].nunique()),
+        settings=int(means.notna().sum()),
+        ties=sum(distinct(np.array([means[row], mean])) == 1 for mean in alike) - 1,
+        values=_setting(data, row),
+        documents=tuple(data.documents[run] for run in runs["run"] if run in data.documents),
+        fresh=fresh,
+        fresh_runs=fresh_runs,
+        certain=certain,
+        passed_over=None if confirmed else _passed_over(table, lost, index, better),
+        over=over,
+    )
+
+
+def _passed_over(table: pd.DataFrame, lost: IntArray, index: int, better: str) -> tuple[int, int, int] | None:
+    """Return :attr:`Best.passed_over` of the setting at ``index``, whose runs ``table`` has.
+
+    These settings have a better mean, but lost more runs; ``None`` without any.
+    """
+    means = table.mean(axis=1).to_numpy() * (1 if better == "higher" else -1)
+    ahead = (lost > lost[index]) & (means > means[index])
+    if not ahead.any():
+        return None
+    first = int(np.argmax(np.where(ahead, means, -np.inf)))
+    return int(ahead.sum()), int(lost[first]), table.shape[1]
+
+
+def uncertain(spec: DesignSpec) -> tuple[str, ...]:
+    """Return the names of a design's axes with an uncertain factor."""
+    return tuple(axis.name for axis in spec.axes if any(factor.uncertain for factor in axis.factors))
+
+
+def is_crossed(data: ReportData) -> bool:
+    """Whether each combination of the other factors was planned with the same values of the uncertain ones."""
+    states: dict[str, set[str]] = {}
+    for row in range(len(data.values)):
+        setting, state = _split(data, row)
+        states.setdefault(setting, set()).add(state)
+    return len({frozenset(combinations) for combinations in states.values()}) == 1
+
+
+def _split(data: ReportData, row: int) -> tuple[str, str]:
+    """Return texts that identify the setting of a row, and the values of its uncertain factors."""
+    names = uncertain(data.spec)
+    parts: tuple[list[Any], list[Any]] = ([], [])
+    for axis in data.spec.axes:
+        parts[axis.name in names].extend(data.values[row].get(factor.name) for factor in axis.factors)
+    return repr(parts[0]), repr(parts[1])
+
+
+def _first_rows(data: ReportData) -> dict[int, int]:
+    """Map each row to the first row of its setting: itself, unless rows differ only in uncertain factors."""
+    if not uncertain(data.spec):
+        return {row: row for row in data.runs["row"].unique()}
+    first: dict[str, int] = {}
+    return {row: first.setdefault(_split(data, row)[0], row) for row in range(len(data.values))}
+
+
+def _table(data: ReportData, outcome: str) -> pd.DataFrame:
+    """Return the outcome of each setting (by its first row) and repetition, NaN if the run has none.
+
+    Each combination of uncertain factors has its own columns.
+    """
+    # Rows that share all their runs are one setting: inactive factors, or blocks that repeat a point.
+    runs = data.runs.groupby("row")["run"].agg(frozenset)
+    rows = runs.index[~runs.duplicated()]
+    values = data.runs.assign(value=data.runs[outcome].where(np.isfinite(data.runs[outcome].to_numpy(float))))
+    if uncertain(data.spec):
+        setting, state = (
+            values["row"].map(_first_rows(data)),
+            values["row"].map(lambda row: _split(data, row)[1]),
+        )
+        values = values.assign(row=setting, state=state).drop_duplicates(["row", "state", "repetition"])
+        return values.pivot(index="row", columns=["state", "repetition"], values="value")
+    table = values[values["row"].isin(rows)].pivot(index="row", columns="repetition", values="value")
+    # A search does not start every repetition.
+    return table if data.spec.search is None else table.reindex(columns=range(data.spec.search.seeds))
+
+
+def _confirmed(data: ReportData, outcome: str) -> dict[int, tuple[Mark, int]]:
+    """Return the mean over fresh seeds and the number of these, by setting of a search."""
+    column = f"{outcome}, fresh seeds"
+    if data.search is None or column not in data.search.best:
+        return {}
+    rows = data.search.best[data.search.best[column].notna()]
+    columns = ("setting", column, f"{outcome}, std", f"{outcome}, n")
+    return {
+        int(setting): (_student(mean, std, int(n), data.spec.analysis.confidence), int(n))
+        for setting, mean, std, n in zip(*(rows[name] for name in columns), strict=True)
+    }
+
+
+def _setting(data: ReportData, row: int) -> dict[str, str]:
+    """Return the values of a row's factors as text, without the uncertain ones.
+
+    Zipped levels appear once, under the name of their axis.
+    """
+    texts: dict[str, str] = {}
+    names = uncertain(data.spec)
+    for axis in data.spec.axes:
+        if axis.name in names:
+            continue
+        if zipped_levels(axis):
+            (label,) = labels(axis.factors, [data.values[row]])
+            if label is not None:
+                texts[axis.name] = label
+            continue
+        for factor in axis.factors:
+            value = value_of(factor, data.values[row])
+            if value is not None:
+                texts[factor.name] = typeset(value) if isinstance(value, float) else cell(value)
+    return texts
+
+
+def better_of(data: ReportData, outcome: str) -> Literal["higher", "lower"] | None:
+    """Return the better direction of an outcome, or None if the design does not declare it."""
+    return next((spec.better for spec in data.spec.outcomes if spec.name == outcome), None)
+
+
+def interval(values: np.ndarray[Any, np.dtype[np.float64]], confidence: float) -> Mark:
+    """Return the mean of ``values`` with Student's interval, if at least two values differ."""
+    if len(values) < 2 or distinct(values) == 1:
+        return Mark(float(values.mean()))
+    return _student(float(values.mean()), float(values.std(ddof=1)), len(values), confidence)
+
+
+def _student(mean: float, std: float, n: int, confidence: float) -> Mark:
+    """Return a mean of ``n`` values with Student's interval; without one if ``n`` is 1 or ``std`` is 0."""
+    from scipy import stats
+
+    if n < 2 or not std > 0:
+        return Mark(mean)
+    half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * std / math.sqrt(n)
+    return Mark(mean, mean - half, mean + half)

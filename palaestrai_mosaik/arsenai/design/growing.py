@@ -1,0 +1,217 @@
+"""The folder of a search: the folder of a design, to which rows are added as the search proposes them.
+
+It equals the folder that generating a design with these rows would write, so all readers of folders can read it.
+Documents are written before the tables that name them, and the manifest with the number of rows is written last, so
+readers always see a consistent beginning of the search.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.experiment import dumps
+
+from . import folder
+from .decode import decode
+from .expansion import Expansion, RowName, Values
+from .folder import PlannedRun, read_manifest, refuse
+from .model import DesignSpec
+from .rows import ExpandedRow, SampledRows
+from .sample import Sample
+from .writer import labels_of, manifest, manifest_text, planned_run, sample_text
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A row of a search: its point of the unit cube, and the path of its seeds in the tree of seeds.
+
+    ``first`` is the number of the first row with identical documents: usually its own, or that of an earlier proposal.
+    """
+
+    number: int
+    unit: tuple[float, ...]
+    name: RowName
+    first: int
+
+
+class GrowingFolder:
+    """The folder of the search ``spec`` at ``path``. Several processes may add rows to it.
+
+    Attributes:
+        path: the folder.
+        spec: the design.
+        expansion: builds the documents.
+        restored: the files of documents that were written again, because they were missing or had other bytes.
+    """
+
+    def __init__(self, spec: DesignSpec, path: Path):
+        self.path, self.spec = path, spec
+        self.expansion = Expansion(spec)
+        self.restored: list[str] = []
+        #: the number of rows in the folder before this process added any
+        self._rows_before = 0
+        self._labels = [labels_of(factor) for factor in spec.factors]
+        #: the point of each row, its lines in the table, and its checksums
+        self._unit: list[tuple[float, ...]] = []
+        self._lines: list[str] = []
+        self._sums: list[str] = []
+        self._firsts: dict[int, int] = {}
+        self._documents = 0
+        self._written = -1
+
+    @staticmethod
+    def make(spec: DesignSpec, path: Path) -> Path:
+        """Create the folder if it does not exist, and return its path without links.
+
+        Raises:
+            DocumentError: the path holds something other than this search, or cannot be written.
+        """
+        try:
+            path = files.real_root(path)
+            if os.path.lexists(path):
+                _check(spec, path)
+            files.make_folder(path / folder.RUNS, parents=True)
+        except OSError as error:
+            refuse(path, f"the folder cannot be written: {error.strerror or error}")
+        return path
+
+    def begin(self) -> None:
+        """Write the files of a folder without rows.
+
+        If it has rows, only the design is written, which may have a larger budget.
+        """
+        files.write_text(self.path / folder.DESIGN, dumps(dict(self.spec.resolved)), durable=False)
+        if (self.path / folder.MANIFEST).exists():
+            self._rows_before = read_manifest(self.path)["counts"]["rows"]
+        else:
+            self.write()
+
+    @property
+    def rows(self) -> int:
+        """The number of added rows."""
+        return len(self._unit)
+
+    def values(self, unit: Sequence[float]) -> Values:
+        """Return the values of the factors at a point of the unit cube."""
+        return decode(self.spec, np.array([unit], dtype=np.float64))[0]
+
+    def add(self, setting: Setting) -> None:
+        """Add the next row, and write its documents if they do not exist yet.
+
+        The tables include it after the next :meth:`write`.
+
+        Raises:
+            DocumentError: its documents are invalid.
+            ValueError: it is not the next row.
+        """
+        if setting.number != self.rows:
+            raise ValueError(f"row {setting.number} is not the next one, {self.rows}")
+        runs, texts = self.planned(setting)
+        self._put(runs, texts)
+        values = self.values(setting.unit)
+        factors = zip(self.spec.factors, self._labels, strict=True)
+        cells = [label(values[factor.name]) for factor, label in factors]
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        for run, text in zip(runs, texts, strict=True):
+            if text is not None:
+                digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+                self._sums.append(f"{digest}  {run.file}\n")
+                self._documents += 1
+            writer.writerow([run.row, run.repetition, run.uid, run.run, run.file, run.seed, run.hash, *cells])
+        self._lines.append(table.getvalue())
+        self._unit.append(setting.unit)
+        if setting.first != setting.number:
+            self._firsts[setting.number] = setting.first
+
+    def write_documents(self, setting: Setting) -> list[PlannedRun]:
+        """Write the documents of any row, not only the next one, and return its runs."""
+        runs, texts = self.planned(setting)
+        self._put(runs, texts)
+        return runs
+
+    def _put(self, runs: Sequence[PlannedRun], texts: Sequence[str | None]) -> None:
+        files.make_folder(self.path / folder.RUNS)
+        for run, text in zip(runs, texts, strict=True):
+            if text is not None:
+                data = text.encode("utf-8")
+                if not _holds(self.path / run.file, data):
+                    if run.row < self._rows_before:
+                        self.restored.append(run.file)
+                    files.write_bytes(self.path / run.file, data, durable=False)
+
+    def planned(self, setting: Setting) -> tuple[list[PlannedRun], list[str | None]]:
+        """Return the runs of a row, and the document of each; None instead of a duplicate document."""
+        values = self.values(setting.unit)
+        documents = self.expansion.row(values, setting.number)
+        row = ExpandedRow(setting.number, values, documents, setting.name, setting.first)
+        pairs = [planned_run(self.expansion, row, repetition) for repetition in range(self.spec.repetitions)]
+        return [run for run, _ in pairs], [text for _, text in pairs]
+
+    def write(self) -> None:
+        """Write the tables, if rows have been added since the last time."""
+        if self._written == self.rows:
+            return
+        spec, rows = self.spec, self.rows
+        unit = np.array(self._unit, dtype=np.float64).reshape(rows, len(spec.axes))
+        sample = Sample(unit, np.arange(rows, dtype=np.int64))
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(
+            [*folder.COLUMNS, *(factor.name for factor in spec.factors)]
+        )
+        texts = {
+            folder.TABLE: header.getvalue() + "".join(self._lines),
+            folder.DESIGN: dumps(dict(spec.resolved)),
+            folder.SAMPLE: sample_text(spec, sample),
+        }
+        sums = list(self._sums)
+        for name, text in texts.items():
+            data = text.encode("utf-8")
+            if name != folder.DESIGN:
+                files.write_bytes(self.path / name, data, durable=False)
+            sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
+        files.write_text(self.path / folder.CHECKSUMS, "".join(sums), durable=False)
+        data_of = manifest(spec, SampledRows(sample, rows), self._firsts, self._documents)
+        files.write_text(self.path / folder.MANIFEST, manifest_text(data_of), durable=False)
+        self._written = rows
+
+
+def _check(spec: DesignSpec, path: Path) -> None:
+    """Refuse a folder that does not belong to this search."""
+    if not path.is_dir():
+        refuse(path, "there is a file of this name; name a folder")
+    if not (path / folder.MANIFEST).exists():
+        foreign = [
+            name for name in os.listdir(path) if name not in (folder.RUNS, folder.DESIGN, folder.TABLE)
+        ]
+        foreign = [name for name in foreign if name not in folder.GENERATED and not name.startswith(".")]
+        if foreign:
+            refuse(
+                path,
+                f"the folder is not empty and no search's folder ({', '.join(foreign[:5])}); name another one",
+            )
+        return
+    design = read_manifest(path)["design"]
+    if design["hash"] != spec.hash:
+        refuse(
+            path,
+            f"the folder holds another design: {design['uid']!r} with hash {design['hash'][:12]}, this is "
+            f"{spec.uid!r} with hash {spec.hash[:12]}. A search goes on with a larger budget or another 'confirm'; "
+            "all else makes another one: name another folder (-o)",
+        )
+
+
+def _holds(file: Path, data: bytes) -> bool:
+    try:
+        return files.read_bytes(file) == data
+    except OSError:
+        return False

@@ -1,0 +1,389 @@
+"""Reads design documents from files, text or plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.core.errors import DocumentError
+from palaestrai_mosaik.experiment import DOCUMENT_VERSION
+from palaestrai_mosaik.experiment.build import header
+from palaestrai_mosaik.experiment.canonical import digest, plain_data
+from palaestrai_mosaik.experiment.fields import (
+    TEXT,
+    Findings,
+    Located,
+    integer,
+    items_of,
+    show,
+    show_unquoted,
+)
+from palaestrai_mosaik.experiment.model import Place, join
+from palaestrai_mosaik.experiment.paths import with_mappings
+from palaestrai_mosaik.experiment.vocabulary import TOP
+from palaestrai_mosaik.experiment.yaml_text import Lines
+
+from .arsenai_form import Schedule, read_schedule
+from .execution import read_execution
+from .factor_targets import Documents, Targets, check_conditions, read_expression
+from .factors import read_axes, read_factors
+from .merge import Draft, MergedFindings, draft, read_file, read_text
+from .model import (
+    AnalysisSpec,
+    DesignSpec,
+    Factor,
+    SamplerSpec,
+    SearchSpec,
+    SeedPolicy,
+    identity,
+    resolved,
+)
+from .outcomes import read_analysis, read_outcomes
+from .search import SAMPLER as SEARCHED
+from .search import read_search
+from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, SEEDS
+
+_BASE = replace(TOP, title="the base", required=("schedule",))
+
+
+def load(path: str | Path) -> DesignSpec:
+    """Read a design document, and the files that it names.
+
+    Args:
+        path: the file (YAML, UTF-8).
+
+    Returns:
+        The valid design.
+
+    Raises:
+        DocumentError: carries every problem found.
+    """
+    path = Path(path)
+    return _design(draft(*read_file(path), path.parent, path))
+
+
+def loads(text: str, source: str = "<string>", directory: str | Path | None = None) -> DesignSpec:
+    """Read a design document from text.
+
+    Args:
+        text: the document as YAML.
+        source: name of the text in messages.
+        directory: folder that its paths to other files are relative to; None for the working directory.
+
+    Returns:
+        The valid design.
+
+    Raises:
+        DocumentError: carries every problem found.
+    """
+    return _design(draft(*read_text(text, source), Path(directory or ".")))
+
+
+def from_mapping(
+    data: Mapping[str, Any], source: str = "<mapping>", directory: str | Path | None = None
+) -> DesignSpec:
+    """Build a design from plain data.
+
+    Args:
+        data: the document as mappings, lists, numbers and texts.
+        source: name of the document in messages.
+        directory: folder that its paths to other files are relative to; None for the working directory.
+
+    Returns:
+        The valid design.
+
+    Raises:
+        DocumentError: carries every problem found.
+    """
+    findings = Findings(source, Lines())
+    plain = plain_data(data, findings)
+    if findings.errors:
+        raise DocumentError(findings.errors)
+    return _design(draft(plain, source, Lines(), Path(directory or ".")))
+
+
+def _design(document: Draft) -> DesignSpec:
+    findings = MergedFindings(document.source, document.lines, document.origins)
+    spec = _Reader(findings, document).spec()
+    if findings.errors or spec is None:
+        raise DocumentError(findings.errors)
+    return spec
+
+
+class _Reader:
+    """Reads a design, section by section; problems are added to ``findings``."""
+
+    def __init__(self, findings: MergedFindings, document: Draft):
+        self._findings = findings
+        #: names of the sampler's options without a value
+        self._without_value: list[str] = []
+        self._lines = document.lines
+        self._parts = findings.section(Located(document.data, ()), DESIGN) or {}
+
+    def _part(self, key: str) -> Located | None:
+        """Return a part of the document, or None if it is missing or null."""
+        part = self._parts.get(key)
+        return None if part is None or part.value is None else part
+
+    def spec(self) -> DesignSpec | None:
+        """Read the design; None if it is invalid."""
+        findings = self._findings
+        findings.missing((), self._parts, DESIGN)
+        sections = {
+            key: part for key, part in self._parts.items() if key != "version" or part.value is not None
+        }
+        uid, seed, version = header(findings, sections)
+        errors = findings.count
+        base = self._base()
+        version = version or (base or {}).get("version") or DOCUMENT_VERSION
+        schedule = None if base is not None else self._schedule(version)
+        of_schedule = [] if schedule is None else schedule.factors()
+        by_path, written = read_factors(findings, self._part("factors"), of_schedule)
+        places = {factor.name: at.place for factor, at in zip(by_path, written, strict=True)}
+        documents = _documents(base, schedule) if findings.count == errors else None
+        search = self._search()
+        spec = DesignSpec(
+            uid=uid,
+            seed=seed,
+            version=version,
+            repetitions=int(self._value("repetitions")) if search is None else search.seeds,
+            max_runs=self._max_runs(),
+            output=self._value("output"),
+            base=base,
+            definitions=self._parts["definitions"].value if schedule is not None else None,
+            schedule=_phase_list(self._parts["schedule"].value) if schedule is not None else (),
+            axes=(),
+            constraints=(),
+            sampler=self._sampler(),
+            seed_policy=self._policy(),
+            outcomes=(),
+            analysis=AnalysisSpec(),
+            resolved={},
+            search=search,
+            source=findings.source,
+        )
+        at_execution = self._part("execution")
+        execution = None if at_execution is None else read_execution(findings, at_execution)
+        # sections that name factors or phases are read after these
+        if documents is not None:
+            targets = Targets(findings, documents, of_schedule)
+            spec = self._joined(spec, [*of_schedule, *by_path], places, targets)
+        return None if findings.errors else self._checked(spec, execution, places)
+
+    def _joined(
+        self, spec: DesignSpec, factors: Sequence[Factor], places: Mapping[str, Place], targets: Targets
+    ) -> DesignSpec:
+        """Add the factors to ``spec``, and the sections that name factors or parts of the documents."""
+        findings = self._findings
+        by_path = [factor for factor in factors if factor.choice is None]
+        targets.check(by_path, [places[factor.name] for factor in by_path])
+        check_conditions(findings, factors, places)
+        outcomes = read_outcomes(findings, self._part("outcomes"), targets.phases(by_path), factors)
+        search = spec.search
+        if search is not None and not search.objectives and len(outcomes) == 1:
+            search = replace(search, objectives=(outcomes[0].name,))
+        return replace(
+            spec,
+            axes=read_axes(findings, factors, self._part("zip"), self._part("groups")),
+            constraints=self._constraints(factors),
+            outcomes=outcomes,
+            search=search,
+            analysis=read_analysis(
+                findings,
+                self._part("analysis"),
+                factors,
+                outcomes,
+                given_points=search is None and spec.sampler.name == SEARCHED,
+            ),
+        )
+
+    def _checked(
+        self, spec: DesignSpec, execution: dict[str, Any] | None, places: Mapping[str, Place]
+    ) -> DesignSpec:
+        """Check ``spec`` as a whole, and add its resolved form, hash, warnings and lines."""
+        from .rules import check_robustness, check_sampler, check_without_value
+
+        wrong, doubtful = check_without_value(spec.sampler.name, self._without_value)
+        for path, message in doubtful:
+            self._findings.warn(path, message)
+        for path, message in (*wrong, *check_sampler(spec), *check_robustness(spec)):
+            factor_path = places.get(str(path[1])) if path[:1] == ("factors",) and len(path) > 1 else None
+            self._findings.error(path if factor_path is None else (*factor_path, *path[2:]), message)
+        whole = resolved(spec, execution)
+        return replace(
+            spec,
+            resolved=whole,
+            hash=digest(identity(spec, whole)),
+            warnings=self._findings.warnings,
+            lines=_FactorLines(self._lines, places),
+        )
+
+    # the documents
+
+    def _base(self) -> dict[str, Any] | None:
+        findings, at = self._findings, self._part("base")
+        ours = [key for key in ("definitions", "schedule") if self._part(key) is not None]
+        if at is None:
+            if not ours:
+                findings.error(
+                    (), "a design needs 'base' (a run document to vary), or 'definitions' and 'schedule'"
+                )
+            return None
+        if ours:
+            findings.error(
+                self._parts[ours[0]].place,
+                f"a design has either 'base' or {' and '.join(map(repr, ours))}; the factors of 'factors' work "
+                "on both",
+            )
+        if not isinstance(at.value, dict):
+            findings.error(
+                at.place,
+                f"base must be the path of a run document, or the document itself, found {show_unquoted(at.value)}",
+            )
+            return {}
+        parts = findings.section(at, _BASE) or {}
+        findings.missing(at.place, parts, _BASE)
+        base = {key: value for key, value in at.value.items() if key not in IDENTITY}
+        if isinstance(base.get("schedule"), dict):
+            base["schedule"] = list(_phase_list(base["schedule"]))
+        return with_mappings(base)
+
+    def _schedule(self, version: str) -> Schedule | None:
+        findings = self._findings
+        errors = findings.count
+        for key, other in (("definitions", "schedule"), ("schedule", "definitions")):
+            if self._part(key) is None and self._part(other) is not None:
+                findings.error((), f"a design with {other!r} needs {key!r}, too")
+        definitions, schedule = self._part("definitions"), self._part("schedule")
+        if definitions is None or schedule is None:
+            return None
+        read = read_schedule(findings, definitions, schedule, version)
+        return read if findings.count == errors else None
+
+    # the rest
+
+    def _constraints(self, factors: Sequence[Factor]) -> tuple[str, ...]:
+        at = self._part("constraints")
+        if at is None:
+            return ()
+        listed = [at] if isinstance(at.value, str) else items_of(at)
+        if not isinstance(at.value, (str, list)):
+            self._findings.error(
+                at.place, f"constraints must be a list of expressions, found {show(at.value)}"
+            )
+        texts = []
+        for item in listed:
+            text = TEXT.read(self._findings, item, "a constraint (an expression over factors)")
+            if text is not None and read_expression(self._findings, text, factors, item.place) is not None:
+                texts.append(text)
+        return tuple(texts)
+
+    def _max_runs(self) -> int | None:
+        at = self._part("max_runs")
+        # arsenAI writes -1 for no limit
+        limit: int | None = None if at is None or at.value == -1 else self._value("max_runs")
+        return limit
+
+    def _value(self, key: str) -> Any:
+        """Read the value of a key that does not depend on others."""
+        return DESIGN.keys[key].read(self._findings, self._part(key), DESIGN.keys[key].title or key)
+
+    def _search(self) -> SearchSpec | None:
+        at = self._part("search")
+        if at is not None:
+            conflicts = {
+                "sampler": "a search proposes its settings itself (search.sampler)",
+                "repetitions": "a search has search.seeds_per_setting",
+                "max_runs": "a search has search.budget",
+            }
+            for key, why in conflicts.items():
+                part = self._part(key)
+                if part is not None:
+                    self._findings.error(
+                        part.place, f"{key} and search do not go together: {why}; leave one of them out"
+                    )
+        return read_search(self._findings, at)
+
+    def _sampler(self) -> SamplerSpec:
+        at = self._part("sampler")
+        if self._part("search") is not None:
+            return SamplerSpec(SEARCHED)
+        if at is None:
+            return SamplerSpec(DEFAULT_SAMPLER)
+        if isinstance(at.value, str):
+            return SamplerSpec(at.value)
+        if isinstance(at.value, dict):
+            return self._sampler_section(at)
+        message = f"sampler must be a name, or a mapping with name and n, found {show(at.value)}"
+        self._findings.error(at.place, message)
+        return SamplerSpec(DEFAULT_SAMPLER)
+
+    def _sampler_section(self, at: Located) -> SamplerSpec:
+        findings = self._findings
+        options = {key: value for key, value in at.value.items() if value is not None}
+        for key in options:
+            if not isinstance(key, str):
+                findings.error(
+                    (*at.place, key), f"an option of a sampler must be a string, found {show(key)}"
+                )
+        self._without_value = [key for key in at.value if isinstance(key, str) and key not in options]
+        name = n = None
+        if "name" in options:
+            name = TEXT.read(findings, at.child("name"), "the sampler's name")
+        else:
+            findings.error(at.place, f"sampler needs the key 'name', which is missing{_name_hint(options)}")
+        if "n" in options:
+            n = integer(1).read(findings, at.child("n"), "n (the sampler's size)")
+        options = {key: value for key, value in options.items() if key not in ("name", "n")}
+        return SamplerSpec(name or DEFAULT_SAMPLER, n, options)
+
+    def _policy(self) -> SeedPolicy:
+        at = self._part("seeds")
+        parts = self._findings.section(at, SEEDS) or {} if at is not None else {}
+        policy: SeedPolicy = SEEDS.values(self._findings, parts)["policy"]
+        return policy
+
+
+def _documents(base: dict[str, Any] | None, schedule: Schedule | None) -> Documents:
+    """Return the function that builds the run document of chosen alternatives."""
+    if schedule is not None:
+        return schedule.document
+    document = {"version": "", **(base or {})}
+    return lambda _: document
+
+
+def _name_hint(options: Mapping[Any, Any]) -> str:
+    """Return a hint for a sampler that is written as a key: ``{lhs: 20}``."""
+    from .samplers import SAMPLERS
+
+    name = next((key for key in options if isinstance(key, str) and key in SAMPLERS), None)
+    return "" if name is None else f"; write {{name: {name}, n: ...}}"
+
+
+class _FactorLines(Mapping[str, int]):
+    """Line numbers by path; factors of a list can also be looked up by name."""
+
+    def __init__(self, lines: Lines, factors: Mapping[str, Place]):
+        self._lines = lines
+        self._paths = {f"factors.{name}": join(path) for name, path in factors.items()}
+
+    def __getitem__(self, path: str) -> int:
+        for name, written in self._paths.items():
+            if path == name or path.startswith(f"{name}."):
+                return self._lines[written + path.removeprefix(name)]
+        return self._lines[path]
+
+    def __iter__(self) -> Any:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+
+def _phase_list(schedule: Any) -> tuple[Any, ...]:
+    """Return the phases of a schedule as a list of one-key mappings."""
+    if isinstance(schedule, dict):
+        return tuple({name: body} for name, body in schedule.items())
+    return tuple(schedule)

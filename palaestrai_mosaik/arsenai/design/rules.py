@@ -1,0 +1,359 @@
+"""Rules for combinations of sampler, factors, options and methods, which are checked when a design is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from palaestrai_mosaik.core.errors import DocumentError, NameResolutionError, did_you_mean
+from palaestrai_mosaik.core.text import joined
+from palaestrai_mosaik.experiment.fields import show
+from palaestrai_mosaik.experiment.model import Place
+
+from .distributions import bounded
+from .methods import METHODS, Method
+from .model import Axis, DesignSpec, Factor, RobustnessSpec
+from .outcomes import STATUS, read_condition
+from .registry import Registry, T
+from .samplers import MAX_VALUES, SAMPLERS, Sampler, flag, units
+from .samplers.option import Fault
+from .search import check_search
+
+#: name of the sampler that ``max_runs`` can take rows out of
+_FACTORIAL = "factorial"
+#: Largest difference between weights that count as equal.
+_ALIKE = 1e-9
+#: path of the analysis that :func:`check_robustness` checks
+_ROBUSTNESS: Place = ("analysis", "robustness")
+
+
+def check_sampler(spec: DesignSpec) -> list[Fault]:
+    """Return the problems of the sampler, its options, and the analysis, as places and messages.
+
+    Args:
+        spec: a complete design with valid factors.
+    """
+    sampler = _look_up(SAMPLERS, "sampler", spec.sampler.name)
+    if isinstance(sampler, str):
+        return [(("sampler",), sampler), *_methods(spec, None)]
+    if spec.search is not None:
+        return [*check_search(spec), *_methods(spec, sampler)]
+    problems = [*_options(spec, sampler), *_size(spec, sampler)]
+    if not problems:
+        problems = [*_axes(spec, sampler), *_groups(spec, sampler), *sampler.check(spec)]
+    if not problems:
+        problems = [*_max_runs(spec, sampler), *_numbers(spec, sampler)]
+    return [*problems, *_constraints(spec, sampler), *_methods(spec, sampler)]
+
+
+def check_robustness(spec: DesignSpec) -> Iterator[Fault]:
+    """Yield the problems of the analysis's ``robustness``.
+
+    Args:
+        spec: a design with valid factors and outcomes.
+    """
+    robustness = spec.analysis.robustness
+    if robustness is None:
+        return
+    yield from _decision_faults(spec, robustness)
+    yield from _scenario_faults(spec, robustness)
+    if not any(outcome.better for outcome in spec.outcomes):
+        message = "robustness needs to know what is good: give an outcome better: higher, or better: lower"
+        yield _ROBUSTNESS, message
+    outcomes = [outcome.name for outcome in spec.outcomes]
+    for text in robustness.satisfice:
+        with suppress(DocumentError):  # reported already
+            if STATUS in read_condition(text, outcomes).names:
+                message = f"the condition {text!r} names the status: scenarios have outcomes, no status"
+                yield (*_ROBUSTNESS, "satisfice"), message
+
+
+def _decision(spec: DesignSpec, robustness: RobustnessSpec) -> Sequence[str]:
+    """Return the factors of the decision."""
+    nominal = [factor.name for factor in spec.factors if factor.nominal]
+    return robustness.by or spec.analysis.compare or nominal
+
+
+def _decision_faults(spec: DesignSpec, robustness: RobustnessSpec) -> Iterator[Fault]:
+    kinds = {factor.name: factor.kind for factor in spec.factors}
+    path = (*_ROBUSTNESS, "by")
+    if not _decision(spec, robustness):
+        yield (
+            _ROBUSTNESS,
+            "robustness needs 'by', the factors of the decision: no factor is a choice or has levels without order",
+        )
+    for name in robustness.by:
+        if name not in kinds:
+            yield path, f"by names {name!r}, which is no factor{did_you_mean(name, kinds)}"
+        elif kinds[name] != "levels":
+            yield path, f"by names {name!r}, which has no levels that could be compared"
+
+
+def _scenario_faults(spec: DesignSpec, robustness: RobustnessSpec) -> Iterator[Fault]:
+    axis_of = {factor.name: axis.name for axis in spec.axes for factor in axis.factors}
+    axis_of |= {axis.name: axis.name for axis in spec.axes}
+    # without 'by' and 'compare', each factor is a decision of its own, and the others are scenarios
+    decided = {axis_of[name] for name in robustness.by or spec.analysis.compare if name in axis_of}
+    path = (*_ROBUSTNESS, "over")
+    for name in robustness.over:
+        if name not in axis_of:
+            yield path, f"over names {name!r}, which is no factor{did_you_mean(name, axis_of)}"
+        elif axis_of[name] in decided:
+            yield path, f"over names {name!r}, which is a factor of the decision (by), or zipped with one"
+    factors = {factor.name for factor in spec.factors}
+    if (
+        _decision(spec, robustness)
+        and factors.issuperset(robustness.by)
+        and decided.issuperset(axis.name for axis in spec.axes)
+    ):
+        yield (
+            _ROBUSTNESS,
+            "robustness needs a factor beside those of the decision (by): else there are no scenarios",
+        )
+
+
+def check_without_value(name: str, keys: Sequence[str]) -> tuple[list[Fault], list[Fault]]:
+    """Check the sampler options ``keys``, which are written without a value.
+
+    Args:
+        name: name of the sampler.
+        keys: names of the options.
+
+    Returns:
+        The errors, and the warnings.
+    """
+    sampler = _look_up(SAMPLERS, "sampler", name)
+    if isinstance(sampler, str):
+        return [], []
+    flags = {option.name: option.default for option in sampler.options if option.check is flag}
+    names = {"name", "n", *(option.name for option in sampler.options)}
+    wrong: list[Fault] = [(("sampler", key), _unknown(key, sampler)) for key in keys if key not in names]
+    doubtful: list[Fault] = [
+        (
+            ("sampler", key),
+            f"{key} has no value, so its default holds, {str(flags[key]).lower()}; write {key}: true or {key}: false",
+        )
+        for key in keys
+        if key in flags
+    ]
+    return wrong, doubtful
+
+
+def default_methods(spec: DesignSpec) -> tuple[str, ...]:
+    """Return the default methods: those that support the sampler, the factors and the number of rows.
+
+    Explicit points have none, because they may be any sample.
+
+    Args:
+        spec: a design that names no method.
+    """
+    if not spec.axes:
+        return ()
+    sampler = SAMPLERS[spec.sampler.name]
+    return tuple(name for name in sampler.methods if _is_default(spec, sampler, METHODS[name]))
+
+
+def _is_default(spec: DesignSpec, sampler: Sampler, method: Method) -> bool:
+    return (
+        not any(method.refuses(factor) for factor in spec.factors)
+        and method.check(spec) is None
+        and (not method.default_rows or sampler.rows(spec) >= method.default_rows)
+    )
+
+
+def fits(method: Method, sampler: Sampler) -> bool:
+    """Return whether ``method`` supports the samples of ``sampler``: one of the two names the other."""
+    return sampler.name in method.samplers or method.name in sampler.methods
+
+
+def _options(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    options = {option.name: option for option in sampler.options}
+    for name, value in spec.sampler.options.items():
+        if name not in options:
+            yield ("sampler", name), _unknown(name, sampler)
+            continue
+        allowed = options[name].check(value)
+        if allowed is not None:
+            yield ("sampler", name), f"{name} must be {allowed}, found {show(value)}"
+
+
+def _unknown(name: str, sampler: Sampler) -> str:
+    names = [*(["n"] if sampler.size != "none" else []), *(option.name for option in sampler.options)]
+    allowed = f"allowed: {', '.join(names)}" if names else "it has none"
+    return f"unknown option {name!r} of the sampler {sampler.name}{did_you_mean(name, names)}; {allowed}"
+
+
+def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    n: Any = spec.sampler.n
+    path: Place = ("sampler", "n")
+    if sampler.alias is not None and sampler.alias in spec.sampler.options:
+        if n is not None:
+            yield path, f"n and {sampler.alias} are the same; keep one of them"
+            return
+        n, path = spec.sampler.options[sampler.alias], ("sampler", sampler.alias)
+    if n is None:
+        if sampler.size == "required":
+            yield (("sampler",), f"the sampler {sampler.name} needs n, the number of its {sampler.unit}")
+    elif sampler.size == "none":
+        yield path, f"the sampler {sampler.name} takes no n: its rows follow from the factors"
+    elif not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        yield path, f"n must be a whole number of at least 1, found {show(n)}"
+    elif n > MAX_VALUES:
+        yield path, f"n must be at most {MAX_VALUES:,}, found {show(n)}"
+    elif (fault := sampler.size_check(spec, n)) is not None:
+        yield path, fault
+
+
+def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    if not spec.axes and sampler.name != _FACTORIAL:
+        yield (("sampler",), f"the sampler {sampler.name} needs factors; the design has none")
+    for axis in spec.axes:
+        yield from _level_faults(axis, sampler)
+    includes_bounds = sampler.includes_bounds(spec)
+    for factor in spec.factors:
+        if includes_bounds and not bounded(factor):
+            message = (
+                f"{sampler.name} also takes the ends of a factor's range, and {factor.name} ({factor.dist}) "
+                f"has none; give it low and high, or choose {sampler.inner}"
+            )
+            yield _written(factor), message
+    method = METHODS.get(sampler.made_for or "")
+    refused = [factor.name for factor in spec.factors if method is not None and method.refuses(factor)]
+    if method is not None and refused:
+        yield (("sampler",), f"{sampler.name} does not hold for {joined(refused)}: {_alternatives(method)}")
+
+
+def _level_faults(axis: Axis, sampler: Sampler) -> Iterator[Fault]:
+    """Yield the problems of the axis's number of levels, and of their weights."""
+    factor = axis.factors[0]
+    if sampler.two_level and axis.levels not in (None, 2):
+        message = (
+            f"{sampler.name} varies every factor between two levels, {axis.name} has {axis.levels}; "
+            "keep two of them, or choose factorial or lhs"
+        )
+        yield _written(factor), message
+    weights = factor.weights
+    if weights and not sampler.uses_weights and max(weights) - min(weights) > _ALIKE:
+        message = (
+            f"{sampler.name} takes all levels of {axis.name} equally often, whatever their weights; leave the "
+            "weights out, or choose lhs, random or sobol"
+        )
+        yield (*_written(factor), "weights"), message
+
+
+def _written(factor: Factor) -> Place:
+    """Return the path of ``factor`` in the document; for a factor of the schedule, that of the sampler."""
+    return ("factors", factor.name) if factor.choice is None else ("sampler",)
+
+
+def _alternatives(method: Method) -> str:
+    marked = "; mark levels that have an order as ordered: true" if method.factors == "ordered" else ""
+    return f"{method.reason}{marked}, or choose sobol, whose indices hold for any factor"
+
+
+def _groups(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    if not spec.groups:
+        return
+    if not sampler.groups:
+        able = ", ".join(other.name for other in SAMPLERS.values() if other.groups)
+        yield ("groups",), f"the sampler {sampler.name} knows no groups; leave them out, or choose {able}"
+    elif len(units(spec)) == 1:
+        yield ("groups",), "one group holds all factors, so there is nothing to tell apart"
+    for axis in spec.axes:
+        if axis.group is None and axis.name in spec.groups:
+            yield ("groups", axis.name), f"{axis.name!r} is a group and a factor outside of it"
+
+
+def _constraints(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    if spec.constraints and not sampler.allows_constraints:
+        message = (
+            f"constraints take rows out of the sample, and {sampler.name} is useless with gaps; write the factors "
+            "such that every combination is allowed (a share or a ratio in place of the second limit), or "
+            "choose lhs or random, analysed by pawn, delta or rbd_fast"
+        )
+        yield ("constraints",), message
+
+
+def _max_runs(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    rows = sampler.rows(spec)
+    if spec.max_runs is None or rows <= spec.max_runs or sampler.name == _FACTORIAL:
+        return
+    message = f"{sampler.name} makes {rows:,} rows and none can be left out; max_runs is {spec.max_runs:,}: "
+    if sampler.scales_with(spec) is None:
+        message += f"raise it to {rows:,}, or choose another sampler"
+    else:
+        message += f"raise it; {_fitting(spec, sampler, spec.max_runs)}"
+    yield ("max_runs",), message
+
+
+def _fitting(spec: DesignSpec, sampler: Sampler, most: int) -> str | None:
+    """Describe the largest size that keeps a sample at ``most`` rows; None if no option scales the rows."""
+    scales_with = sampler.scales_with(spec)
+    if scales_with is None:
+        return None
+    name, size = scales_with
+    each = sampler.rows(spec) // size
+    fits = most // each
+    while fits and name == "n" and sampler.size_check(spec, fits) is not None:
+        fits -= 1
+    return f"the largest {name} that fits is {fits:,}" if fits else f"even {name}: 1 has {each:,} rows"
+
+
+def _numbers(spec: DesignSpec, sampler: Sampler) -> Iterator[Fault]:
+    """Yield a problem if the sample is too large for memory and for later steps."""
+    rows, axes = sampler.rows(spec), len(spec.axes)
+    if sampler.name == _FACTORIAL and spec.max_runs is not None:
+        rows = min(rows, spec.max_runs)
+    if rows * axes > MAX_VALUES:
+        advice = _fitting(spec, sampler, MAX_VALUES // axes)
+        message = (
+            f"{sampler.name} makes {rows:,} rows of {axes:,} numbers; a sample has at most {MAX_VALUES:,} "
+            f"numbers{'; ' * bool(advice)}{advice or ''}"
+        )
+        yield ("max_runs",) if sampler.name == _FACTORIAL else ("sampler",), message
+
+
+def _look_up(registry: Registry[T], what: str, name: str) -> T | str:
+    """Return the item with this name, or the problem if there is no usable one."""
+    try:
+        return registry[name]
+    except KeyError:
+        near = did_you_mean(name, registry)
+        return f"no {what} is called {name!r}{near}; allowed: {', '.join(registry)}"
+    except NameResolutionError as error:
+        return str(error)
+
+
+def _methods(spec: DesignSpec, sampler: Sampler | None) -> Iterator[Fault]:
+    for index, name in enumerate(spec.analysis.methods):
+        method = _look_up(METHODS, "method", name)
+        messages: Iterable[str] = ()
+        if isinstance(method, str):
+            messages = [method]
+        elif sampler is not None:
+            messages = _misfits(spec, method, sampler)
+        yield from ((("analysis", "methods", index), message) for message in messages)
+
+
+def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str]:
+    if not fits(method, sampler):
+        samplers = [*method.samplers, *(item.name for item in SAMPLERS.values() if fits(method, item))]
+        yield (
+            f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(dict.fromkeys(samplers))}); "
+            f"methods that fit {sampler.name}: {', '.join(_fitting_methods(sampler)) or 'none'}"
+        )
+        return
+    refused = [factor.name for factor in spec.factors if method.refuses(factor)]
+    if refused and sampler.made_for != method.name:
+        yield f"{method.name} does not hold for {joined(refused)}: {method.reason}; pawn and delta do"
+    if spec.groups and not method.groups:
+        able = [name for name in _fitting_methods(sampler) if METHODS[name].groups]
+        yield f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
+    missing = method.check(spec)
+    if missing is not None:
+        yield f"{method.name} cannot be computed: {missing}"
+
+
+def _fitting_methods(sampler: Sampler) -> list[str]:
+    return [method.name for method in METHODS.values() if fits(method, sampler)]

@@ -1,0 +1,270 @@
+"""The settings of a search, read from its journal without Optuna.
+
+``search/journal.log`` is Optuna's journal, a JSON object per line, which :mod:`palaestrai_mosaik.arsenai.execution.journal_file`
+writes. It has everything that a search has proposed and measured. ``search/settings.csv`` is written from it, so it may
+be older or missing, and is read only if there is no journal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import ExecutionError
+
+from .settings_table import SettingRecord, SettingState, read_table
+
+#: the folder of a search in its design folder, and its journal
+FOLDER, JOURNAL = "search", "journal.log"
+#: attributes of a trial: its point and proposer; its ended runs; the reason for its failure
+SETTING, RUNS, REASON = "setting", "runs", "reason"
+#: attributes of a trial: the failed setting that it retries; the report at which the pruner stopped it
+RETRIES, STOPPED = "retries", "stopped"
+#: attribute of the study: the numbers of the settings marked for another execution, with the times of their requests
+RETRY = "retry"
+#: the advice for a damaged line
+DAMAGED = (
+    "this line of the search's journal is damaged; put back a copy of the file, or delete the lines from there on: the "
+    "search then continues with what stands before"
+)
+
+# Optuna's numbers of the operations
+_STUDY, _STUDY_ATTRIBUTE, _NEW_TRIAL, _STATE, _REPORT, _ATTRIBUTE = 0, 2, 4, 6, 7, 8
+#: the operations that a search writes: it deletes no study (1), and discards no trials (10)
+_OPERATIONS = (0, *range(2, 10))
+#: the errors of a line with another content than a search writes
+_WRONG = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+#: seconds before a damaged line is read again: over NFS, a reader may see the new size of a file before its content
+_PAUSES = (0.1, 0.5)
+#: largest whole number that is exact in all tables and in JavaScript
+_LARGEST = 2**53
+
+
+class TrialState(IntEnum):
+    """The state of a trial, with Optuna's numbers and names."""
+
+    RUNNING = 0
+    COMPLETE = 1
+    PRUNED = 2
+    FAIL = 3
+    WAITING = 4
+
+    def is_finished(self) -> bool:
+        """Whether the trial has a result."""
+        return self not in (TrialState.RUNNING, TrialState.WAITING)
+
+
+@dataclass
+class Trial:
+    """A setting in the journal, with the attributes of Optuna's trials."""
+
+    number: int
+    datetime_start: datetime
+    state: TrialState = TrialState.RUNNING
+    values: list[float] = field(default_factory=list)
+    user_attrs: dict[str, Any] = field(default_factory=dict)
+    intermediate_values: dict[int, float] = field(default_factory=dict)
+    datetime_complete: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchJournal:
+    """The content of a search's journal at one moment.
+
+    Attributes:
+        settings: the settings, in order.
+        trials: the trial of each setting; empty if there is only the table of settings.
+        marked: the numbers of settings marked for another execution.
+    """
+
+    settings: tuple[SettingRecord, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    marked: frozenset[int] = frozenset()
+
+
+def read_journal(path: Path) -> SearchJournal:
+    """Read the journal of the search in the design folder ``path``; without one, the table of settings.
+
+    An unfinished last line is ignored: it is being written, or was left by a killed process.
+
+    Raises:
+        ExecutionError: the journal is damaged, or cannot be read.
+    """
+    file = path / FOLDER / JOURNAL
+    try:
+        for pause in _PAUSES:
+            with suppress(_DamagedLine):
+                return _read(file)
+            time.sleep(pause)
+        return _read(file)
+    except FileNotFoundError:
+        return SearchJournal(tuple(read_table(path)))
+    except OSError as error:
+        raise ExecutionError(f"cannot read {file}: {error.strerror}") from error
+
+
+class _DamagedLine(ExecutionError):
+    """A line has another content than a search writes."""
+
+
+def _read(file: Path) -> SearchJournal:
+    replay = _Replay()
+    with files.open_read(file) as stream:
+        for number, line in enumerate(stream, 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                replay.apply(json.loads(line))
+            except _WRONG as error:
+                raise _DamagedLine(f"{file}:{number}: {DAMAGED}") from error
+    settings = tuple(record_of(trial, replay.marked) for trial in replay.trials)
+    return SearchJournal(settings, tuple(replay.trials), replay.marked)
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """Return the entry of a line; ``None`` if it is damaged."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and entry.get("op_code") in _OPERATIONS else None
+
+
+class _Replay:
+    """Applies the entries of a journal as Optuna does, and checks their values."""
+
+    def __init__(self) -> None:
+        self.trials: list[Trial] = []
+        self.marked: frozenset[int] = frozenset()
+        self._objectives: int | None = None
+
+    def apply(self, entry: Mapping[str, Any]) -> None:
+        """Apply one entry; raise one of the errors :data:`_WRONG` for wrong content."""
+        operation = entry["op_code"]
+        if operation not in _OPERATIONS:
+            raise ValueError(f"unknown operation {operation}")
+        if operation == _STUDY:
+            # Each process that opens the journal appends this entry again.
+            self._objectives = self._objectives or len(entry["directions"])
+        elif operation == _STUDY_ATTRIBUTE and RETRY in entry["user_attr"]:
+            self.marked = frozenset(map(int, entry["user_attr"][RETRY]))
+        elif operation == _NEW_TRIAL:
+            self.trials.append(Trial(len(self.trials), _utc(entry["datetime_start"])))
+        elif operation in (_STATE, _REPORT, _ATTRIBUTE):
+            trial = self.trials[_whole(entry["trial_id"])]
+            # Ended trials no longer change.
+            if not trial.state.is_finished():
+                self._change(trial, operation, entry)
+
+    def _change(self, trial: Trial, operation: int, entry: Mapping[str, Any]) -> None:
+        if operation == _REPORT:
+            trial.intermediate_values[_whole(entry["step"])] = _finite(entry["intermediate_value"])
+        elif operation == _ATTRIBUTE:
+            for name, value in entry["user_attr"].items():
+                check = _CHECKS.get(name)
+                trial.user_attrs[name] = value if check is None else check(value)
+        else:
+            trial.state = TrialState(entry["state"])
+            trial.values = list(map(_finite, entry["values"] or ()))
+            if trial.state is TrialState.COMPLETE and len(trial.values) != self._objectives:
+                raise ValueError(f"{len(trial.values)} values of {self._objectives} objectives")
+            if trial.state.is_finished():
+                trial.datetime_complete = _utc(entry["datetime_complete"])
+
+
+def _whole(value: Any) -> int:
+    number = operator.index(value)
+    if not 0 <= number <= _LARGEST:
+        raise ValueError(f"{number} is negative or too large")
+    return number
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is not finite")
+    return number
+
+
+def _utc(value: str) -> datetime:
+    return datetime.fromisoformat(value).astimezone(UTC)
+
+
+def _setting(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        **value,
+        "unit": list(map(_finite, value["unit"])),
+        "name": list(value["name"]),
+        "first": _whole(value["first"]),
+        "rejected": _whole(value["rejected"]),
+    }
+
+
+def _run(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    seconds_between(value["started"], value["ended"])
+    # An outcome that is not finite is the reason for a failure.
+    outcomes = {name: float(outcome) for name, outcome in value["outcomes"].items()}
+    return {**value, "steps": _whole(value["steps"]), "outcomes": outcomes}
+
+
+#: checks and converts the attributes of a trial
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    SETTING: _setting,
+    RUNS: lambda runs: list(map(_run, runs)),
+    REASON: str,
+    RETRIES: _whole,
+    STOPPED: lambda stopped: {"report": _whole(stopped["report"]), "value": _finite(stopped["value"])},
+}
+
+
+def record_of(trial: Any, marked: Collection[int] = ()) -> SettingRecord:
+    """Return the record of a trial.
+
+    Args:
+        trial: the trial, from here or from Optuna.
+        marked: the numbers of trials marked for another execution.
+    """
+    states: dict[str, SettingState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+    state = "retried" if trial.number in marked else states.get(trial.state.name, "running")
+    attributes, runs = trial.user_attrs.get(SETTING, {}), trial.user_attrs.get(RUNS, ())
+    values: tuple[float, ...] = ()
+    if state == "complete":
+        values = tuple(trial.values)
+    elif state == "pruned" and trial.intermediate_values:
+        values = (trial.intermediate_values[max(trial.intermediate_values)],)
+    stopped = trial.user_attrs.get(STOPPED)
+    why = str(trial.user_attrs.get(REASON, ""))
+    if state == "pruned" and stopped is not None and not why:
+        why = f"report {stopped['report'] + 1}"
+    first = attributes.get("first")
+    completed = trial.datetime_complete
+    return SettingRecord(
+        trial.number,
+        state,
+        values,
+        len(runs),
+        sum(run["steps"] for run in runs),
+        round(sum(seconds_between(run["started"], run["ended"]) for run in runs), 3),
+        None if first in (None, trial.number) else int(first),
+        int(attributes.get("rejected", 0)),
+        str(attributes.get("worker", "")),
+        str(attributes.get("asked", "")),
+        "" if completed is None else completed.astimezone(UTC).isoformat(timespec="milliseconds"),
+        why,
+        trial.user_attrs.get(RETRIES),
+    )
+
+
+def seconds_between(started: str, ended: str) -> float:
+    """Return the seconds between two times in ISO 8601."""
+    return max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds())

@@ -1,0 +1,642 @@
+"""The loop of a search: it proposes settings, executes their runs, and reports the results to the sampler.
+
+A :class:`Search` is an iterator of jobs for an executor: whenever a run can start, it yields the next one, which is the
+next seed of a setting, or the first of a new one. Each record goes back to it. The journal is written at each of these
+events, so any process may be killed at any time, and another one continues: it takes over proposed settings without a
+result, with the runs that have ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.arsenai.design.folder import PlannedRun
+from palaestrai_mosaik.arsenai.design.growing import GrowingFolder, Setting
+from palaestrai_mosaik.arsenai.design.model import DesignSpec
+from palaestrai_mosaik.arsenai.design.search import sought
+from palaestrai_mosaik.arsenai.design.search_journal import REASON, RUNS, STOPPED, record_of
+from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord, write_settings
+from palaestrai_mosaik.arsenai.execution import Executor, Settings
+from palaestrai_mosaik.arsenai.execution.early_stopping import Reporting, asks_to_stop
+from palaestrai_mosaik.arsenai.execution.job import Job, JobRecord, Marker, now, with_suffix
+from palaestrai_mosaik.arsenai.execution.journal import Journal, open_journal, optuna, quiet
+from palaestrai_mosaik.arsenai.execution.status import job_path
+from palaestrai_mosaik.core.errors import ExecutionError, StoreError
+
+from .budget import runs_left, spent
+from .claims import PROPOSING, TABLES, Claim, Claims, worker_name
+from .ending import hopeless, search_over
+from .proposals import Proposals
+from .ranking import direction
+from .retries import failed_by_themselves, mark, marked_settings
+from .samplers import make_sampler
+from .settings import TAKEN_OVER, EndedRun, Working, is_number, runs_of, setting_of
+from .stores import RunStores, Worker
+
+logger = logging.getLogger(__name__)
+
+#: seconds between writes of the tables
+_WRITE_EVERY = 1.0
+#: seconds for which a process waits for its turn to propose before it looks for other work; and for its turn to write
+#: the tables, or to mark failed settings
+_TURN, _LONG_TURN = 1.0, 30.0
+#: the statuses of records of runs that have recorded results
+_RECORDED = ("finished", "pruned")
+#: maximum number of attempts of a run if its processes are killed from outside
+_ATTEMPTS = 3
+
+
+def open_search(spec: DesignSpec, folder: Path) -> Journal:
+    """Open the journal of the search ``spec`` in its folder. Raises :class:`ExecutionError`."""
+    return open_journal(folder, spec.uid, tuple(direction(outcome) for outcome in sought(spec)))
+
+
+class Search:
+    """The search ``spec`` in the folder ``growing``, as an iterator of jobs for one process.
+
+    The iteration stops if nothing can start now. It can be resumed after the next record.
+    """
+
+    def __init__(self, spec: DesignSpec, growing: GrowingFolder, settings: Settings, worker: Worker):
+        assert spec.search is not None
+        self.spec, self._search = spec, spec.search
+        self._growing, self._settings, self._worker = growing, settings, worker
+        self._path = growing.path
+        #: the objectives
+        self.outcomes = sought(spec)
+        self.journal = open_search(spec, self._path)
+        self._name = worker_name(worker.task)
+        self._claims = Claims(self._path, spec.hash, worker.task)
+        self._proposals = Proposals(spec, self.journal, growing, self._name)
+        self._working: dict[int, Working] = {}
+        self._ready: deque[Working] = deque()
+        #: the stores of the runs
+        self.stores = RunStores(self._path, worker)
+        self._phase: int | None = None
+        self._attempts: dict[str, int] = {}
+        self._begun = time.monotonic()
+        self._written = -float("inf")
+        self._failed_before = self._count_failed()
+        #: number of the latest settings in a row that repeat earlier ones
+        self._repeated = 0
+        #: the jobs of runs started by this process
+        self.started: list[Job] = []
+        #: records of runs that failed
+        self.failures: list[JobRecord] = []
+        #: the reason why no more settings begin
+        self.ended_by: str | None = None
+        #: whether the rest of the budget is reserved for settings in progress, as of the last proposal or settlement
+        self.reserved = False
+        #: whether the search was asked to stop
+        self.cancelled = False
+        #: whether more may begin after another process has proposed
+        self.waiting = False
+
+    # the interface of executors
+
+    def __iter__(self) -> Iterator[Job]:
+        return self
+
+    def __next__(self) -> Job:
+        self.waiting = False
+        while not self.cancelled:
+            if self._ready:
+                job = self._job(self._ready.popleft())
+                if job is not None:
+                    return job
+                continue
+            if not self._begin_one():
+                break
+        raise StopIteration
+
+    def ended(self, record: JobRecord) -> SettingRecord | None:
+        """Process the end of a run; return its setting if this settles it."""
+        working = next(
+            candidate
+            for candidate in self._working.values()
+            if any(run.uid == record.run for run in candidate.runs)
+        )
+        settled = self._take_in(working, record)
+        self.write()
+        return record_of(self.journal.trial(working.number)) if settled else None
+
+    def leave(self, run: str) -> None:
+        """Release the setting of ``run``, which another process executes."""
+        for working in list(self._working.values()):
+            if any(planned.uid == run for planned in working.runs):
+                self._give_back(working)
+
+    def settle(self) -> None:
+        """Process the ends of runs in settings without a worker, without starting anything."""
+        for trial in self.journal.trials():
+            setting = setting_of(trial)
+            if trial.state.is_finished() or setting is None or setting.first != setting.number:
+                continue
+            claim = self._claims.setting(trial.number)
+            if claim is None:
+                continue
+            try:
+                if not self.journal.trial(trial.number).state.is_finished():
+                    self._begin(setting, claim)
+                    while trial.number in self._working and self._ready:
+                        self._ready.pop()
+                        if self._job(self._working[trial.number]) is not None:
+                            break
+            finally:
+                self._working.pop(trial.number, None)
+                self._ready.clear()
+                claim.release()
+
+    def retry_failed(self) -> int:
+        """Mark the settings that have failed by themselves for another execution.
+
+        Runs that have ended are processed first.
+
+        Returns:
+            The number of marked settings.
+
+        Raises:
+            ExecutionError: other processes are proposing all the time.
+        """
+        self.settle()
+        # No other process may propose while settings are marked.
+        turn = self._claims.turn(PROPOSING, _LONG_TURN)
+        if turn is None:
+            raise ExecutionError(
+                f"other processes have been proposing settings for {_LONG_TURN:g} seconds: try again later"
+            )
+        try:
+            failed = failed_by_themselves(self.journal.trials(), marked_settings(self.journal))
+            mark(self.journal, failed)
+        finally:
+            turn.release()
+        # Earlier failures no longer count.
+        self.failures.clear()
+        self._failed_before = self._count_failed()
+        self.write(now=True)
+        return len(failed)
+
+    def close(self) -> None:
+        """Release the unsettled settings, and write the tables."""
+        for working in self._working.values():
+            working.claim.release()
+        self._working.clear()
+        self.write(now=True)
+        self.stores.close()
+
+    @property
+    def path(self) -> Path:
+        """The folder of the design."""
+        return self._path
+
+    @property
+    def fail_fast(self) -> bool:
+        """Whether nothing more begins after a failure."""
+        return self._settings.fail_fast
+
+    @property
+    def restored(self) -> list[str]:
+        """The files of run documents that this process has written again, because they were missing or edited."""
+        return self._growing.restored
+
+    def over(self) -> str | None:
+        """Return the reason why the search is over, or None if there are settings to execute or to propose."""
+        return search_over(self._search, self.journal.trials(), marked_settings(self.journal))
+
+    def runs_of(self, number: int) -> list[PlannedRun]:
+        """Return the runs of a proposed setting."""
+        setting = setting_of(self.journal.trial(number))
+        return [] if setting is None else self._growing.planned(setting)[0]
+
+    def write_documents(self, number: int) -> Setting:
+        """Write the documents of a proposed setting where they are missing, and return the setting."""
+        setting = setting_of(self.journal.trial(number))
+        assert setting is not None
+        self._growing.write_documents(setting)
+        return setting
+
+    def begin(self) -> None:
+        """Measure the time of this process for the budget from now on."""
+        self._begun = time.monotonic()
+
+    def records(self) -> list[SettingRecord]:
+        """Return the current records of all settings, in order."""
+        marked = marked_settings(self.journal)
+        return [record_of(trial, marked) for trial in self.journal.trials()]
+
+    def write(self, *, now: bool = False) -> None:
+        """Write the tables of the folder, unless they were just written, or another process is writing them."""
+        clock = time.monotonic()
+        if not self._worker.writes or (not now and clock - self._written < _WRITE_EVERY):
+            return
+        # Each process writes the current journal, so the tables never go back.
+        turn = self._claims.turn(TABLES, _LONG_TURN if now else 0.0)
+        if turn is None:
+            return
+        try:
+            marked, trials = marked_settings(self.journal), self.journal.trials()
+            for trial in trials[self._growing.rows :]:
+                setting = setting_of(trial)
+                if setting is None:
+                    break
+                self._growing.add(setting)
+            self._growing.write()
+            records = [record_of(trial, marked) for trial in trials]
+            write_settings(self._path, records, [outcome.name for outcome in self.outcomes])
+        finally:
+            turn.release()
+        self._written = time.monotonic()
+
+    def _count_failed(self) -> int:
+        return sum(trial.state.name == "FAIL" for trial in self.journal.trials())
+
+    # settings
+
+    def _begin_one(self) -> bool:
+        """Take over a setting without a worker, or propose one; return False if neither is possible now."""
+        if self._worker.most is not None and len(self.started) >= self._worker.most:
+            return False
+        number = self._claims.without_worker(self._unsettled())
+        if number is not None:
+            return self._take_over(number)
+        if self.ended_by is None and not self.reserved:
+            # Only one process at a time checks the budget and proposes.
+            turn = self._claims.turn(PROPOSING, _TURN)
+            if turn is None:
+                self.waiting = True
+                return False
+            try:
+                if self._may_propose():
+                    self._begin_new()
+                    return True
+            finally:
+                turn.release()
+        # Other workers may have died since the last look. This process must not end before it has checked.
+        number = None if self._working else self._claims.without_worker(self._unsettled(), last=True)
+        return number is not None and self._take_over(number)
+
+    def _begin_new(self) -> None:
+        id_ = self.journal.storage.create_new_trial(self.journal.study._study_id)
+        number = int(self.journal.storage.get_trial_number_from_id(id_))
+        claim = self._claims.setting(number)
+        # Without a claim, another process that looks for settings of dead workers was faster.
+        if claim is not None:
+            self._begin_claimed(number, claim)
+
+    def _take_over(self, number: int) -> bool:
+        """Continue an unsettled setting; return False if another process must propose first."""
+        claim = self._claims.setting(number)
+        if claim is None:
+            return True
+        trial = self.journal.trial(number)
+        if trial.state.is_finished():
+            claim.release()
+            return True
+        setting = setting_of(trial)
+        if setting is not None:
+            runs = self._growing.planned(setting)[0]
+            markers = [with_suffix(job_path(self._path, run), ".running") for run in runs]
+            if self._claims.are_executed(markers, wait=not self._working):
+                self._claims.avoid(number)
+                claim.release()
+                return True
+            self._note_taken_over(trial)
+            self._begin_claimed(number, claim)
+            return True
+        turn = self._claims.turn(PROPOSING, _TURN)
+        if turn is None:
+            self.waiting = True
+            claim.release()
+            return False
+        try:
+            self._note_taken_over(trial)
+            self._begin_claimed(number, claim)
+        finally:
+            turn.release()
+        return True
+
+    def _begin_claimed(self, number: int, claim: Claim) -> None:
+        """Begin a setting that this process has claimed; propose it first if necessary."""
+        try:
+            self._begin(setting_of(self.journal.trial(number)) or self._proposals.propose(number), claim)
+        except BaseException:
+            claim.release()
+            raise
+
+    def _unsettled(self) -> Iterator[int]:
+        """Yield the numbers of the settings that are not settled, except those of this process."""
+        for trial in self.journal.trials():
+            if not trial.state.is_finished() and trial.number not in self._working:
+                yield int(trial.number)
+
+    def _note_taken_over(self, trial: Any) -> None:
+        id_ = self.journal.trial_id(trial.number)
+        before = trial.user_attrs.get(TAKEN_OVER, [])
+        self.journal.storage.set_trial_user_attr(
+            id_, TAKEN_OVER, [*before, {"worker": self._name, "at": now()}]
+        )
+
+    def _begin(self, setting: Setting, claim: Claim) -> None:
+        if setting.first != setting.number:
+            self._repeated += 1
+            self._tell_repeated(setting)
+            claim.release()
+            return
+        self._repeated = 0
+        writes = self._worker.writes
+        runs = self._growing.write_documents(setting) if writes else self._growing.planned(setting)[0]
+        working = Working(setting, runs, claim, runs_of(self.journal.trial(setting.number)))
+        self._working[setting.number] = working
+        if not self._settle_if_over(working):
+            self._ready.append(working)
+
+    def _tell_repeated(self, setting: Setting) -> None:
+        """Report the result of the earlier setting for one that repeats it; nothing is executed."""
+        first = self.journal.trial(setting.first)
+        if first.state.name == "COMPLETE":
+            self._tell(setting.number, "COMPLETE", list(first.values))
+            return
+        id_ = self.journal.trial_id(setting.number)
+        if first.state.name == "PRUNED":
+            for step, value in first.intermediate_values.items():
+                self.journal.storage.set_trial_intermediate_value(id_, step, value)
+            self._tell(setting.number, "PRUNED", why=f"setting {setting.first} is the same, and was pruned")
+        else:
+            is_ = "failed" if first.state.is_finished() else "is being executed"
+            self._tell(setting.number, "FAIL", why=f"setting {setting.first} is the same, and {is_}")
+
+    def _may_propose(self) -> bool:
+        """Whether the budget allows another setting; otherwise, note the reason."""
+        clock = datetime.now(UTC).timestamp()
+        mine = (clock - (time.monotonic() - self._begun), clock)
+        marked, trials = marked_settings(self.journal), self.journal.trials()
+        self.ended_by = (
+            spent(self._search, trials, [mine], marked=marked, reserve=False)
+            or hopeless(trials, marked, self._repeated)
+            or self._failed_fast()
+        )
+        # Runs of settings in progress may turn out to be unnecessary, so another one may begin once these are settled.
+        left = runs_left(self._search, trials, marked=marked)
+        self.reserved = self.ended_by is None and left is not None and left < self._search.seeds
+        return self.ended_by is None and not self.reserved
+
+    def _failed_fast(self) -> str | None:
+        if self.fail_fast and (self.failures or self._count_failed() > self._failed_before):
+            return "a run failed"
+        return None
+
+    # runs
+
+    def _job(self, working: Working) -> Job | None:
+        """Return the job of the next run of a setting, or None if it has ended already and was processed."""
+        run = working.runs[len(working.ended)]
+        path = job_path(self._path, run)
+        record, marker = (
+            JobRecord.read(with_suffix(path, ".json")),
+            Marker.read(with_suffix(path, ".running")),
+        )
+        attempts = max(
+            entry.attempt if entry is not None and entry.hash == run.hash else 0 for entry in (record, marker)
+        )
+        if record is not None and record.hash != run.hash:
+            record = None
+        if record is not None and self._is_out_of_reach(run, record):
+            logger.warning(
+                "run %s has ended, and its own store is gone: the next submission takes it in", run.uid
+            )
+            self._give_back(working)
+            return None
+        resume = None
+        if record is None or not self._has_ended(run, record):
+            finished, resume = self.stores.earlier(run)
+            record = None if finished is None else self.stores.record_of(run, finished)
+        if record is not None:
+            self._take_in(working, record)
+            return None
+        return self.start(run, attempts + 1, resume, self.reporting(working.setting, working.ended))
+
+    def _is_out_of_reach(self, run: PlannedRun, record: JobRecord) -> bool:
+        """Whether a run has recorded its results into a store that this process cannot read."""
+        if record.status not in _RECORDED or record.instance is None:
+            return False
+        return self.stores.location(run, record.instance) is None
+
+    def _has_ended(self, run: PlannedRun, record: JobRecord) -> bool:
+        """Whether a run with this record needs no further attempt."""
+        if record.status in _RECORDED and record.instance is not None:
+            return self.stores.has(run, record.instance)
+        # A run that failed by itself, and whose worker was killed before it could report that.
+        return record.status == "failed" and record.exit_code > 0
+
+    def start(self, run: PlannedRun, attempt: int, resume: str | None, reporting: Reporting | None) -> Job:
+        """Return the job of a run, which begins now.
+
+        Args:
+            run: the run.
+            attempt: the number of the attempt.
+            resume: the instance in the common store to resume; ``None``: there is none.
+            reporting: what the run reports while it goes on; ``None``: nothing.
+        """
+        own_store = self.stores.records_alone(run)
+        location = self.stores.own(run) if own_store else self._worker.store
+        assert location is not None
+        job = Job(
+            run.uid,
+            run.hash,
+            self._path / run.file,
+            job_path(self._path, run),
+            location,
+            attempt,
+            # With its own store, the process of the run checks for checkpoints there.
+            resume=None if own_store else resume,
+            checkpoint_every=self._settings.checkpoint_every,
+            own_store=own_store,
+            task=self._worker.task,
+            allow_modules=self._settings.allow_modules,
+            reporting=reporting,
+        )
+        self.started.append(job)
+        return job
+
+    def reporting(self, setting: Setting, ended: Sequence[EndedRun]) -> Reporting | None:
+        """Return what the next run of a setting reports after those that have ``ended``."""
+        if self._search.prune in ("none", "wilcoxon"):
+            return None
+        outcome = self.outcomes[0]
+        return Reporting(
+            self._path,
+            self.spec.uid,
+            direction(outcome),
+            setting.number,
+            outcome,
+            self._phase_index(setting),
+            self._search.prune,
+            tuple(run.outcomes[outcome.name] for run in ended),
+            ended[-1].reports if ended else 0,
+        )
+
+    def _phase_index(self, setting: Setting) -> int:
+        if self._phase is None:
+            values = self._growing.values(setting.unit)
+            schedule = self._growing.expansion.mapping(values, "", 0)["schedule"]
+            names = [name for phase in schedule for name in phase]
+            phase = self.outcomes[0].phase
+            self._phase = (
+                names.index(phase) if isinstance(phase, str) else len(names) - 1 if phase is None else phase
+            )
+        return self._phase
+
+    def _take_in(self, working: Working, record: JobRecord) -> bool:
+        """Record the end of a run; return whether this settles its setting."""
+        if record.status == "interrupted":
+            self.cancelled = True
+            return False
+        if record.status == "failed" and self._was_killed(record):
+            self._ready.append(working)
+            return False
+        outcomes, fault = self._outcomes_of(working, record)
+        self._note(working, record, outcomes)
+        if fault is not None:
+            self._settle(working, "FAIL", why=fault)
+        elif not self._settle_if_over(working):
+            self._ready.append(working)
+            return False
+        return True
+
+    def _was_killed(self, record: JobRecord) -> bool:
+        """Whether a run's process was killed from outside, and the run is to be restarted."""
+        if record.exit_code >= 0 or "time limit" in (record.error or ""):
+            return False
+        self._attempts[record.run] = self._attempts.get(record.run, 1) + 1
+        if self._attempts[record.run] > _ATTEMPTS:
+            return False
+        logger.warning("run %s: %s; it is begun again", record.run, record.error)
+        return True
+
+    def _outcomes_of(self, working: Working, record: JobRecord) -> tuple[dict[str, float], str | None]:
+        """Return the objectives of a run that has ended (none if it was pruned), and its fault or None."""
+        if record.status == "failed" or record.instance is None:
+            self.failures.append(record)
+            return {}, f"run {record.run}: {record.error or 'recorded nothing'}"
+        if record.status == "pruned":
+            return {}, None
+        run = working.runs[len(working.ended)]
+        try:
+            outcomes = self.stores.outcomes(run, record.instance, self.outcomes)
+        except StoreError as error:
+            return {}, str(error)
+        strange = [name for name, value in outcomes.items() if not is_number(value)]
+        return outcomes, f"run {record.run} has no finite {strange[0]}" if strange else None
+
+    def _note(self, working: Working, record: JobRecord, outcomes: dict[str, float]) -> None:
+        """Write the end of a run into the journal."""
+        run = working.runs[len(working.ended)]
+        steps = 0
+        if record.instance is not None:
+            with self.stores.of_instance(run, record.instance) as store:
+                steps = store.steps_across([record.instance])[record.instance]
+        number = working.number
+        id_ = self.journal.trial_id(number)
+        if self._search.prune == "wilcoxon" and all(map(is_number, outcomes.values())) and outcomes:
+            value = outcomes[self.outcomes[0].name]
+            self.journal.storage.set_trial_intermediate_value(id_, len(working.ended), value)
+        working.ended.append(
+            EndedRun(
+                record.run,
+                record.instance or "",
+                record.status,
+                steps,
+                record.started,
+                record.ended,
+                outcomes,
+                len(self.journal.trial(number).intermediate_values),
+            )
+        )
+        self.journal.storage.set_trial_user_attr(
+            id_, RUNS, [ended_run.plain() for ended_run in working.ended]
+        )
+
+    def _settle_if_over(self, working: Working) -> bool:
+        """Settle a setting without runs left to execute; return whether it is settled."""
+        ended = working.ended
+        if ended and ended[-1].status == "pruned":
+            self._settle(working, "PRUNED")
+            return True
+        if ended and not ended[-1].outcomes:
+            self._settle(working, "FAIL", why=f"run {ended[-1].run} {ended[-1].status}")
+            return True
+        if len(ended) == len(working.runs):
+            means = [sum(run.outcomes[o.name] for run in ended) / len(ended) for o in self.outcomes]
+            self._settle(working, "COMPLETE", means)
+            return True
+        if ended and self._is_stopped(working):
+            self._settle(working, "PRUNED")
+            return True
+        return False
+
+    def _is_stopped(self, working: Working) -> bool:
+        """Whether the pruner prevents the other seeds of a setting."""
+        trial = self.journal.trial(working.number)
+        if STOPPED in trial.user_attrs:
+            # The last report of the last run was the reason.
+            return True
+        if self._search.prune != "wilcoxon" or not asks_to_stop(self.journal, working.number, "wilcoxon"):
+            return False
+        report = len(working.ended) - 1
+        attribute = {"report": report, "value": trial.intermediate_values[report]}
+        self.journal.storage.set_trial_user_attr(self.journal.trial_id(working.number), STOPPED, attribute)
+        return True
+
+    def _settle(self, working: Working, state: str, values: list[float] | None = None, why: str = "") -> None:
+        self._tell(working.number, state, values, why)
+        # Unused runs of its budget are available for another setting.
+        self.reserved = False
+        del self._working[working.number]
+        working.claim.release()
+
+    def _give_back(self, working: Working) -> None:
+        """Release a setting that is not settled."""
+        self._claims.avoid(working.number)
+        self._working.pop(working.number, None)
+        with suppress(ValueError):
+            self._ready.remove(working)
+        working.claim.release()
+
+    def _tell(self, number: int, state: str, values: list[float] | None = None, why: str = "") -> None:
+        if why:
+            self.journal.storage.set_trial_user_attr(self.journal.trial_id(number), REASON, why)
+        with quiet():
+            study = optuna().load_study(
+                study_name=self.journal.study.study_name,
+                storage=self.journal.storage,
+                sampler=make_sampler(self.spec, number),
+            )
+            study.tell(number, values, state=getattr(optuna().trial.TrialState, state))
+
+
+def executed(search: Search, executor: Executor) -> Iterator[JobRecord]:
+    """Yield the records of the runs that ``executor`` executes, until there is nothing more to begin here.
+
+    The caller must return each record to the search (:meth:`Search.ended`) before it takes the next one.
+    """
+    left = 0
+    while True:
+        for record in executor.run(search):
+            yield record
+            for run in executor.left_out[left:]:
+                search.leave(run)
+            left = len(executor.left_out)
+            if search.cancelled:
+                executor.cancel()
+        for run in executor.left_out[left:]:
+            search.leave(run)
+        left = len(executor.left_out)
+        if executor.cancelled or not search.waiting:
+            return

@@ -1,0 +1,107 @@
+"""A setting of a search: its entries in the journal, and its work in this process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from palaestrai_mosaik.arsenai.design.folder import PlannedRun
+from palaestrai_mosaik.arsenai.design.growing import Setting
+from palaestrai_mosaik.arsenai.design.search_journal import RUNS, SETTING
+
+from .claims import Claim
+
+#: attribute of a trial: the workers that took it over
+TAKEN_OVER = "taken_over"
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """An ended run of a setting, as the journal stores it.
+
+    Attributes:
+        run: uid of the run.
+        instance: its uid in the store, or empty.
+        status: the status of its record.
+        steps: number of steps.
+        started: time of its start, in ISO 8601.
+        ended: time of its end, in ISO 8601.
+        outcomes: the objectives, by name.
+        reports: number of reports of the setting up to the end of the run.
+    """
+
+    run: str
+    instance: str
+    status: str
+    steps: int
+    started: str
+    ended: str
+    outcomes: dict[str, float]
+    reports: int
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> EndedRun:
+        """Create the run from the result of :meth:`plain`."""
+        return cls(**plain)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the run as plain data."""
+        return asdict(self)
+
+
+@dataclass
+class Working:
+    """A setting in progress in this process: its runs, the ended ones, and its claim."""
+
+    setting: Setting
+    runs: list[PlannedRun]
+    claim: Claim
+    ended: list[EndedRun] = field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """The number of the setting."""
+        return self.setting.number
+
+
+def setting_of(trial: Any) -> Setting | None:
+    """Return the setting of a trial, or None while it is being proposed."""
+    attributes = trial.user_attrs.get(SETTING)
+    if attributes is None:
+        return None
+    return Setting(
+        trial.number, tuple(attributes["unit"]), tuple(attributes["name"]), int(attributes["first"])
+    )
+
+
+def runs_of(trial: Any) -> list[EndedRun]:
+    """Return the runs of a trial that have ended."""
+    return [EndedRun.of(plain) for plain in trial.user_attrs.get(RUNS, ())]
+
+
+def first_of(trial: Any) -> int | None:
+    """Return the number of the first setting that equals that of a trial, or None while it is being proposed."""
+    # Called for all trials before each proposal, so it creates no objects.
+    number: int | None = trial.user_attrs.get(SETTING, {}).get("first")
+    return number
+
+
+def spans_of(trial: Any) -> list[tuple[float, float]]:
+    """Return the periods of work on a trial, in seconds: from its proposal to its end, or those of its runs.
+
+    A trial that was taken over, or is not settled yet, may have been idle between its runs.
+    """
+    if trial.datetime_complete is not None and TAKEN_OVER not in trial.user_attrs:
+        return [(trial.datetime_start.timestamp(), trial.datetime_complete.timestamp())]
+    return [
+        (datetime.fromisoformat(run.started).timestamp(), datetime.fromisoformat(run.ended).timestamp())
+        for run in runs_of(trial)
+    ]
+
+
+def is_number(value: float) -> bool:
+    """Whether an outcome can be compared."""
+    return math.isfinite(value)

@@ -1,0 +1,1 @@
+"""What every package uses: errors, seeding, files, importing, text, progress. Imports nothing else of ours."""

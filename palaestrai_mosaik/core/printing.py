@@ -1,0 +1,223 @@
+"""Printing: only this module writes to standard output and standard error.
+
+Names, messages and tracebacks come from documents, stores and other people's code. A terminal must not obey them:
+:func:`write` escapes control characters, and abridges long texts. Nor does a run fail
+because its output cannot be printed: a stream that is closed or full is reported once, and not used again.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, TextIO
+
+from palaestrai_mosaik.core.text import LONGEST_MESSAGE, abridge, escape_control_characters, one_line
+
+#: the bars that are hidden during other output
+_giving_way: list[Bar] = []
+
+
+class Printable(str):
+    """Text that is printed unchanged: it is escaped already, apart from our colours."""
+
+
+def printable(text: object) -> str:
+    """Escape ``text`` for a terminal; each line of a long text is abridged."""
+    if isinstance(text, Printable):
+        return text
+    string = str(text)
+    if len(string) > LONGEST_MESSAGE:
+        string = "\n".join(map(abridge, string.split("\n")))
+    return escape_control_characters(string)
+
+
+def write(text: object, stream: TextIO, *, end: str = "\n", needed: bool = False) -> None:
+    """Print ``text`` at once.
+
+    Args:
+        text: the text; all but :class:`Printable` is made printable.
+        stream: standard output or standard error.
+        end: appended to the text.
+        needed: the user has asked for this text. Otherwise a failure is reported once and has no other effect.
+
+    Raises:
+        OSError: the stream is closed or full, and the text is needed; its ``filename`` is the stream's name.
+    """
+    with _bars_hidden():
+        try:
+            stream.write(printable(text) + end)
+            stream.flush()
+        except (OSError, ValueError) as error:
+            _give_up(stream)
+            name = "standard output" if stream is sys.stdout else "standard error"
+            if needed and isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, name) from error
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+                why = error.strerror if isinstance(error, OSError) else error
+                write(f"warning: {name} cannot be written: {why}", sys.stderr)
+
+
+def _give_up(stream: TextIO) -> None:
+    """Redirect ``stream`` to the null device: its buffer would fail again, at the latest when Python exits."""
+    with suppress(OSError, ValueError):
+        use_null_device(stream.fileno())
+        stream.flush()
+
+
+def use_null_device(descriptor: int) -> None:
+    """Redirect the descriptor of a standard stream to the null device."""
+    null = os.open(os.devnull, os.O_WRONLY if descriptor else os.O_RDONLY)
+    os.dup2(null, descriptor)
+    os.close(null)
+
+
+def use_standard_streams() -> None:
+    """Make sure that the standard streams exist and take any text; for processes of this package, at their start.
+
+    The next opened file, such as a database, would get the descriptor of a closed stream, and all
+    printed text. Characters that the encoding of a stream lacks are escaped. Tracebacks that
+    Python prints by itself go through :func:`write`.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number and _is_closed(number):
+                os.dup2(handle, number)
+                os.close(handle)
+                handle = number
+            os.set_inheritable(handle, True)
+            mode = "w" if number else "r"
+            setattr(sys, name, os.fdopen(handle, mode, encoding="utf-8", errors="replace", closefd=False))
+        elif number and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.excepthook = _print_exception
+
+
+def _is_closed(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return True
+    return False
+
+
+def _print_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    write("".join(traceback.format_exception(kind, error, trace)), sys.stderr, end="")
+
+
+class LogPrinter(logging.Handler):
+    """Prints a log on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print ``record``."""
+        try:
+            write(self.format(record), sys.stderr)
+        except Exception:
+            # for example, a message that does not fit its arguments
+            self.handleError(record)
+
+
+@contextmanager
+def unclaimed_log_printed() -> Iterator[None]:
+    """Print warnings without a handler by :func:`write`, which Python would print by itself."""
+    before = logging.lastResort
+    logging.lastResort = LogPrinter(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.lastResort = before
+
+
+class Bar:
+    """A progress bar on a terminal, which follows its width.
+
+    Args:
+        stream: the terminal.
+        total: the number of units at the end; ``None``: unknown.
+        name: the text before the bar.
+        unit: the name of a unit.
+        gives_way: hide the bar during other output.
+        options: further options of tqdm.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        total: int | None,
+        name: str,
+        unit: str,
+        *,
+        gives_way: bool = False,
+        **options: Any,
+    ):
+        from tqdm import tqdm
+
+        self.tqdm: tqdm[Any] = tqdm(
+            total=total, desc=one_line(name), unit=unit, file=_Guarded(stream), dynamic_ncols=True, **options
+        )
+        if gives_way:
+            _giving_way.append(self)
+
+    def update(self, number: int | bool = 1, total: int | None = None) -> None:
+        """Count ``number`` more units; ``total`` is the new total."""
+        if total is not None:
+            self.tqdm.total = total
+        self.tqdm.update(int(number))
+
+    @property
+    def count(self) -> int:
+        """The number of units counted so far."""
+        return int(self.tqdm.n)
+
+    def say(self, text: str, *, refresh: bool = True) -> None:
+        """Show ``text`` behind the bar; without ``refresh``, at its next update."""
+        self.tqdm.set_postfix_str(one_line(text), refresh=refresh)
+
+    def close(self) -> None:
+        """End the bar."""
+        self.tqdm.close()
+        if self in _giving_way:
+            _giving_way.remove(self)
+
+
+class _Guarded:
+    """A terminal for tqdm that ignores errors: the work continues without its bar once the terminal is gone."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        """Write ``text``, which has the control characters of the bar."""
+        try:
+            self._stream.write(text)
+        except (OSError, ValueError):
+            _give_up(self._stream)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            _give_up(self._stream)
+
+
+@contextmanager
+def _bars_hidden() -> Iterator[None]:
+    """Hide bars during other output."""
+    for bar in _giving_way:
+        bar.tqdm.clear()
+    try:
+        yield
+    finally:
+        for bar in _giving_way:
+            bar.tqdm.refresh()

@@ -1,0 +1,1 @@
+"""palaestrAI, Gymnasium, PettingZoo and mosaik scripts: their parts here, and ours there."""

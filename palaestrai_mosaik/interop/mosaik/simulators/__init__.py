@@ -1,0 +1,1 @@
+"""The simulators that :mod:`palaestrai_mosaik.simulators` offers."""

@@ -1,0 +1,600 @@
+"""Pictures of a run: objective and rewards, and chosen columns over time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from textwrap import fill, wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError, did_you_mean
+from palaestrai_mosaik.core.text import escape_control_characters
+from palaestrai_mosaik.store import BodyChoice
+
+from .curves import means, means_of, percentiles, span_of, thinned
+from .groups import find_groups, learning_title
+from .learning import MOST_LINES, Fold, LearningChoice, learning_panels
+from .limits import Limit, Limits, in_sight
+from .series import (
+    TIME,
+    Curve,
+    Panel,
+    episode_panels,
+    find_moment,
+    objective_panels,
+    time_panels,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from palaestrai_mosaik.store import Store
+
+FORMATS = (".png", ".svg", ".pdf")
+
+# The palette of Okabe and Ito (2008), distinguishable for colour-blind people, without its yellow, which is too pale
+# for lines. The last five are for panels of many lines: there is a colour for each line.
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
+    *("#882255", "#999933", "#8A63D2", "#8B4513", "#8C8C8C"),
+)
+# Lines of few points also differ in their dashes, so that coinciding lines all remain visible.
+_DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
+_LIMIT_COLOURS = {"limit": "#B00020", "bound": "#5A6570"}
+WIDTH, _PANEL = 7.6, 2.35
+# Inches of a legend: a line of an entry, a line of its title, and the space around it.
+_ENTRY, _NOTE, _AROUND = 0.185, 0.125, 0.35
+# Inches beside an entry's text, for the y axis with its labels, and for a character in texts of 7 to 8 points.
+_HANDLE, _Y_AXIS, _CHARACTER = 0.6, 0.75, 0.067
+# Points from one row of names of phases to the next, and the maximum number of rows.
+_ROW, _MOST_ROWS = 9.0, 6
+_MOST_TICKS = 9
+_MARKED_POINTS = 40
+_DENSE = 150
+_LABEL_WIDTH = 34
+# Labels are drawn in full, up to this many lines.
+_LABEL_LINES = 8
+_NOTE_WIDTH = 30
+_Y_LABEL_WIDTH = 32
+_PANEL_TITLE_WIDTH = 72
+_TITLE_WIDTH = 85
+GREY = "#5A6570"
+
+_ALL_BODIES = BodyChoice()
+_EVERYTHING = LearningChoice()
+
+STYLE: Any = {
+    # Names given by users may contain dollar signs.
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E3E6E9",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    # Long enough to see dashes behind a marker.
+    "legend.handlelength": 3.4,
+    "svg.hashsalt": "palaestrai-mosaik",
+}
+
+
+def run_figure(  # noqa: PLR0913  (independent choices)
+    store: Store,
+    run: str,
+    *,
+    phase: int | str | None = None,
+    choice: BodyChoice = _ALL_BODIES,
+    sensors: Sequence[str] = (),
+    episode: int | None = None,
+    fold: Fold | None = None,
+    limits: Limits = True,
+) -> Figure:
+    """Draw objective and rewards of a run.
+
+    The values are per episode, or per step if there is only one episode and ``fold`` is not set. Several bodies are
+    drawn as their mean, with a band from the lowest to the highest.
+
+    Args:
+        store: the open store.
+        run: the run, as :meth:`Store.find_run` takes it.
+        phase: number or name of a phase; ``None``: all, and the last one for ``sensors``.
+        choice: the bodies to draw; the default: all.
+        sensors: patterns (``*``, ``?``) of columns. Each gets a panel that shows the matching columns over an
+            episode; columns of other units or of another order of magnitude have further panels.
+        episode: the episode for ``sensors``; ``None``: the last one.
+        fold: how to reduce an episode to one value, ``"sum"`` or ``"mean"``; ``None``: the mean.
+        limits: lines in the panels of ``sensors``: ``[(0.9, 1.1)]`` in all, or a pair for each pattern;
+            ``True``: 0.95 and 1.05 for voltages (``vm_pu``), 100 % for loadings, and for other sensors the bounds
+            of their space, if they are in sight; ``False``: none.
+
+    Returns:
+        The figure.
+
+    Raises:
+        StoreError: the run, phase, episode or a column does not exist, or there is nothing to plot.
+        PalaestraiMosaikError: the limits are invalid.
+    """
+    uid = store.find_run(run)
+    panels = episode_panels(store, uid, phase, choice, fold or "mean")
+    single = all(len(curve.x) < 2 for panel in panels for curve in panel.curves)
+    if not panels or (single and fold is None):
+        moment = find_moment(store, uid, phase, episode)
+        panels = objective_panels(store, uid, moment, choice) or panels
+    if sensors:
+        moment = find_moment(store, uid, phase, episode)
+        panels += time_panels(store, uid, moment, choice, sensors, limits)
+    if not panels:
+        raise StoreError(f"the run {uid} has recorded nothing that could be plotted")
+    return draw_panels(panels, _title(store, uid))
+
+
+def plot_run(store: Store, run: str, path: str | Path, **options: Any) -> Path:
+    """Draw objective and rewards of a run into a file.
+
+    Args:
+        store: the open store.
+        run: the run, as :meth:`Store.find_run` takes it.
+        path: the file; its suffix selects the format.
+        options: those of :func:`run_figure`.
+
+    Returns:
+        The path.
+
+    Raises:
+        StoreError: the run, phase, episode or a column does not exist, or there is nothing to plot.
+        PalaestraiMosaikError: the format is unknown, or the file cannot be written.
+    """
+    path = _checked(path)
+    return save_figure(run_figure(store, run, **options), path)
+
+
+def learning_figure(store: Store, runs: Sequence[str], choice: LearningChoice = _EVERYTHING) -> Figure:
+    """Draw the learning curves of runs.
+
+    The objective of each agent over training episodes is a line; evaluations are points. Runs of one document
+    that differ only in ``uid`` and ``seed`` become one curve with a band; others are drawn side by side.
+
+    Args:
+        store: the open store.
+        runs: uids of instances.
+        choice: phases, bodies and statistics to draw; the default: all phases and bodies, no statistics.
+
+    Returns:
+        The figure.
+
+    Raises:
+        StoreError: a run, phase or body does not exist, or no objective or statistic was recorded.
+    """
+    uids = list(dict.fromkeys(store.find_run(run) for run in runs))
+    panels = learning_panels(store, uids, choice)
+    groups = find_groups(store, uids)
+    drawn = [run for group in groups for run in group.runs]
+    title = _title(store, drawn[0]) if len(drawn) == 1 else learning_title(groups)
+    return draw_panels(panels, title)
+
+
+def plot_learning(
+    store: Store, runs: Sequence[str], path: str | Path, choice: LearningChoice = _EVERYTHING
+) -> Path:
+    """Draw the learning curves of runs (:func:`learning_figure`) into a file.
+
+    Args:
+        store: the open store.
+        runs: uids of instances.
+        path: the file; its suffix selects the format.
+        choice: phases, bodies and statistics to draw; the default: all phases and bodies, no statistics.
+
+    Returns:
+        The path.
+
+    Raises:
+        StoreError: a run, phase or body does not exist, or no objective or statistic was recorded.
+        PalaestraiMosaikError: the format is unknown, or the file cannot be written.
+    """
+    path = _checked(path)
+    return save_figure(learning_figure(store, runs, choice), path)
+
+
+def _checked(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        hint = did_you_mean(path.suffix, FORMATS)
+        raise PalaestraiMosaikError(f"cannot draw {path}{hint}: the name must end with {', '.join(FORMATS)}")
+    return path
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        try:
+            with files.writing(path) as stream:
+                figure.savefig(stream, format=path.suffix[1:].lower(), dpi=200, metadata=_metadata(path))
+        except OSError as error:
+            raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
+    return path
+
+
+def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
+    """Draw the panels one below the other, with legends beside them, into a figure that notebooks can show."""
+    import matplotlib as mpl
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from .notebook import NotebookFigure
+
+    with mpl.rc_context(STYLE):
+        layout = ConstrainedLayoutEngine(h_pad=0.09)
+        title = _wrapped(title, _TITLE_WIDTH, 3)
+        heights = [_height(panel) for panel in panels]
+        size = (WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights))
+        figure = NotebookFigure(figsize=size, layout=layout)
+        figure.suptitle(escape_control_characters(title), x=0.01, ha="left", fontsize=10.5)
+        rows = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
+        for axes, panel in zip(rows[:, 0], panels, strict=True):
+            _draw(axes, _escaped_panel(panel))
+    return figure
+
+
+def _escaped_panel(panel: Panel) -> Panel:
+    """Escape the control characters in the texts of ``panel``."""
+    # matplotlib shows no label that begins with an underscore
+    curves = (
+        replace(
+            curve,
+            label=("\N{THIN SPACE}" if curve.label.startswith("_") else "")
+            + escape_control_characters(curve.label),
+        )
+        for curve in panel.curves
+    )
+    return replace(
+        panel,
+        title=escape_control_characters(panel.title),
+        x_label=escape_control_characters(panel.x_label),
+        y_label=escape_control_characters(panel.y_label),
+        curves=tuple(curves),
+        marks=tuple((x, escape_control_characters(name)) for x, name in panel.marks),
+        note=escape_control_characters(panel.note),
+    )
+
+
+def _height(panel: Panel) -> float:
+    """Return the height of a panel in inches, with enough space for its legend."""
+    lines = 3 if _are_many(panel) else sum(1 + _label(c).count("\n") for c in panel.curves if not c.faint)
+    lines += len({limit.name for limit in _limits_of(panel)})
+    # Drawing may add two more lines of notes.
+    notes = 2 + len(wrap(panel.note, _NOTE_WIDTH))
+    above = _ROW / 72 * max(0, len(set(_rows_of_names(panel).values())) - 1)
+    above += 0.15 * _panel_title(panel).count("\n")
+    return max(_PANEL, _AROUND + _ENTRY * lines + _NOTE * notes) + above
+
+
+def _limits_of(panel: Panel) -> list[Limit]:
+    return in_sight(panel.limits, [curve.y for curve in panel.curves])
+
+
+def _are_many(panel: Panel) -> bool:
+    """Whether to draw percentiles instead of lines. Learning curves always stay lines."""
+    return len(panel.curves) > MOST_LINES and panel.curves[0].colour is None
+
+
+def _draw(axes: Axes, panel: Panel) -> None:
+    axes.set(xlabel=_x_label(panel), ylabel=_wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
+    rows = _rows_of_names(panel)
+    above = 10 + _ROW * max(rows.values()) if rows else 0
+    axes.set_title(_panel_title(panel), pad=6 + above)
+    notes = [panel.note] if panel.note else []
+    if _are_many(panel):
+        notes.append(_draw_percentiles(axes, panel.curves))
+    else:
+        notes += _draw_lines(axes, panel.curves)
+    _draw_limits(axes, panel)
+    _mark_phases(axes, panel, rows)
+    _tidy(axes, panel)
+    legend = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0.2, alignment="left")
+    legend.set_title(fill("; ".join(notes), _NOTE_WIDTH))
+    legend.get_title().set(color=GREY, fontsize=7)
+
+
+def _panel_title(panel: Panel) -> str:
+    return _wrapped(panel.title, _PANEL_TITLE_WIDTH, 3)
+
+
+def _x_label(panel: Panel) -> str:
+    """Return the label of the x axis; for a time axis, with the days that it shows."""
+    if panel.x_label != TIME or not panel.curves:
+        return panel.x_label
+    dates = [np.datetime64(end(curve.x), "D") for curve in panel.curves for end in (np.min, np.max)]
+    first, last = min(dates), max(dates)
+    return f"{TIME}, {first}" if first == last else f"{TIME}, {first} to {last}"
+
+
+def _draw_limits(axes: Axes, panel: Panel) -> None:
+    limits = _limits_of(panel)
+    for name, colour in _LIMIT_COLOURS.items():
+        values = sorted({limit.value for limit in limits if limit.name == name})
+        label = f"{name}{'s' if len(values) > 1 else ''} {' and '.join(f'{value:g}' for value in values)}"
+        for value in values:
+            axes.axhline(value, color=colour, lw=0.9, linestyle=(0, (8, 4)), zorder=1.5, label=label)
+            label = "_nolegend_"
+
+
+def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
+    notes = []
+    for i, curve in enumerate(curves):
+        number = i if curve.colour is None else curve.colour
+        colour = COLOURS[number % len(COLOURS)]
+        if curve.faint:
+            _draw_faint(axes, curve, colour)
+        elif curve.points:
+            _draw_points(axes, curve, colour)
+        elif span := _draw_line(axes, curve, number, bands=len(curves) <= 3):
+            band = "; band: lowest to highest" if len(curves) <= 3 else ""
+            notes = [means_of(curve.x, span) + band]
+    return notes
+
+
+def _draw_line(axes: Axes, curve: Curve, number: int, *, bands: bool) -> int:
+    """Draw a curve with its band; return the number of values that a point is the mean of, 0 for single ones.
+
+    Args:
+        axes: the axes of the panel.
+        curve: the curve.
+        number: number of the curve's colour.
+        bands: whether the means of a long curve have bands.
+    """
+    colour = COLOURS[number % len(COLOURS)]
+    if curve.raw is not None:
+        _draw_raw(axes, curve.x, curve.raw, colour)
+    line, span = thinned(curve)
+    dense = len(line.x) > _DENSE
+    # Dashes also distinguish the second round of colours.
+    style = _DASHES[(number // len(COLOURS) + (0 if dense else number)) % len(_DASHES)]
+    few = len(line.x) <= _MARKED_POINTS and not line.steps
+    # A line of one point would be invisible.
+    alone = _alone(line.y)
+    axes.plot(
+        line.x,
+        line.y,
+        label=_label(curve),
+        color=colour,
+        linestyle=style,
+        linewidth=0.9 if dense else 1.4,
+        drawstyle="steps-post" if line.steps else "default",
+        marker="o" if few or len(alone) else None,
+        markevery=None if few else alone.tolist(),
+        markersize=3,
+    )
+    if line.low is not None and line.high is not None and (bands or not span):
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, lw=0)
+        if len(alone):
+            ends = (line.x[alone], line.low[alone], line.high[alone])
+            axes.vlines(*ends, color=colour, alpha=0.3, lw=2.5)
+    return span
+
+
+def _alone(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the indices of isolated values, without neighbours to draw a line to."""
+    finite = np.concatenate([[False], np.isfinite(y), [False]])
+    return np.flatnonzero(finite[1:-1] & ~finite[:-2] & ~finite[2:])
+
+
+def _draw_raw(axes: Axes, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], colour: str) -> None:
+    """Draw the raw values behind their moving average."""
+    span = span_of(x)
+    if span:
+        low, high = (means(y, span, fold) for fold in (np.fmin, np.fmax))
+        axes.fill_between(x[::span][: len(low)], low, high, color=colour, alpha=0.15, lw=0)
+    else:
+        axes.plot(x, y, color=colour, alpha=0.3, linewidth=0.6)
+
+
+def _draw_faint(axes: Axes, curve: Curve, colour: str) -> None:
+    """Draw a single repetition over the episodes without a mean."""
+    if curve.points:
+        axes.plot(curve.x, curve.y, color=colour, linestyle="none", marker="D", markersize=2, alpha=0.5)
+    else:
+        line, _ = thinned(curve)
+        axes.plot(line.x, line.y, color=colour, linewidth=0.7, alpha=0.6)
+
+
+def _draw_points(axes: Axes, curve: Curve, colour: str) -> None:
+    bars = None
+    if curve.low is not None and curve.high is not None:
+        bars = (curve.y - curve.low, curve.high - curve.y)
+    axes.errorbar(
+        curve.x,
+        curve.y,
+        yerr=bars,
+        label=_label(curve),
+        color=colour,
+        linestyle=(0, (1, 2)) if len(curve.x) <= _MARKED_POINTS else "none",
+        linewidth=0.8,
+        marker="D",
+        markersize=3.5 if len(curve.x) <= _MARKED_POINTS else 2,
+        markerfacecolor="white",
+        elinewidth=0.8,
+        zorder=3,
+    )
+
+
+def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
+    """Draw percentiles of curves that are too many to be distinguished."""
+    x, (low, quarter, median, three, high) = percentiles(curves, (5, 25, 50, 75, 95))
+    times, span = x, span_of(x)
+    if span:
+        parts = [means(part, span) for part in (low, quarter, median, three, high)]
+        low, quarter, median, three, high = parts
+        x = x[::span][: len(median)]
+    blue = COLOURS[0]
+    axes.fill_between(x, low, high, color=blue, alpha=0.15, lw=0, label="5 to 95 %")
+    axes.fill_between(x, quarter, three, color=blue, alpha=0.3, lw=0, label="25 to 75 %")
+    if len(x) == 1:
+        axes.vlines(x, low, high, color=blue, alpha=0.15, lw=6)
+        axes.vlines(x, quarter, three, color=blue, alpha=0.3, lw=6)
+    axes.plot(x, median, color=blue, label="median", marker="o" if len(x) == 1 else None, markersize=3)
+    thinner = f"; {means_of(times, span)}" if span else ""
+    return f"{len(curves):,} curves: percentiles over them{thinner}"
+
+
+def _span_of(panel: Panel) -> tuple[float, float]:
+    """Return both ends of the axis of episodes, with half an episode of padding."""
+    ends = [float(np.max(curve.x)) for curve in panel.curves if len(curve.x)]
+    return panel.marks[0][0], max([*ends, panel.marks[-1][0] + 0.5]) + 0.5
+
+
+def _axes_width(panel: Panel) -> float:
+    """Estimate the width in inches that the legend leaves for the axes."""
+    texts = [line for curve in panel.curves for line in _label(curve).split("\n") if not curve.faint]
+    longest = max([len(text) for text in texts] + [_NOTE_WIDTH if panel.note else 0])
+    return max(1.0, WIDTH - _Y_AXIS - _HANDLE - _CHARACTER * longest)
+
+
+def _rows_of_names(panel: Panel) -> dict[int, int]:
+    """Return the row above the axes for the name of each phase, by its index; empty for a single phase.
+
+    The last name is in the lowest row, so that the lines below names cross few others. Names that do not fit into
+    the rows are left out.
+    """
+    if len(panel.marks) < 2:
+        return {}
+    first, last = _span_of(panel)
+    inch = (last - first) / _axes_width(panel)
+    free = [math.inf] * _MOST_ROWS
+    rows = {}
+    for i in reversed(range(len(panel.marks))):
+        position, name = panel.marks[i]
+        end = position + (len(name) + 1) * _CHARACTER * inch
+        row = next((k for k, start in enumerate(free) if end <= start), None)
+        if row is not None:
+            rows[i] = row
+            free[row] = position
+    return rows
+
+
+def _mark_phases(axes: Axes, panel: Panel, rows: dict[int, int]) -> None:
+    for start, end in panel.shades:
+        axes.axvspan(start, end, color="#EEF0F2", lw=0, zorder=0)
+    if len(panel.marks) < 2:
+        return
+    for i, (position, name) in enumerate(panel.marks):
+        axes.axvline(position, color="#8A949E", lw=0.8, zorder=1)
+        if i not in rows:
+            continue
+        axes.annotate(
+            name,
+            (position, 1),
+            (2, 3 + _ROW * rows[i]),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            fontsize=7,
+            color=GREY,
+            # Lines to names above it end at this one, and continue below.
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            zorder=3,
+        )
+        if rows[i]:
+            # A line from the axes up to the name.
+            axes.annotate(
+                "",
+                (position, 1),
+                (0, 3 + _ROW * (rows[i] + 0.7)),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                zorder=2,
+                arrowprops={"arrowstyle": "-", "color": "#8A949E", "lw": 0.8, "shrinkA": 0, "shrinkB": 0},
+            )
+
+
+def _tidy(axes: Axes, panel: Panel) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.ticker import MaxNLocator
+
+    axes.margins(x=0.02)
+    if panel.x_label == TIME:
+        locator = AutoDateLocator(maxticks=9)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
+    elif len(panel.marks) > 1:
+        axes.set_xlim(_span_of(panel))
+        ticks = _ticks_of_phases(panel)
+        axes.set_xticks([position for position, _ in ticks], [text for _, text in ticks])
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        first, last = axes.get_xlim()
+        if last - first < 1:
+            # Padding around a single episode.
+            axes.set_xlim(first - 0.5, last + 0.5)
+    # Show 1.001 to 1.080 as such, not as offsets from 1.
+    axes.ticklabel_format(axis="y", useOffset=False)
+
+
+def _ticks_of_phases(panel: Panel) -> list[tuple[int, str]]:
+    """Return ticks for an axis of several phases: positions, and the numbers of the episodes within their phase."""
+    first, last = _span_of(panel)
+    inch = (last - first) / _axes_width(panel)
+    least = (last - first) / _MOST_TICKS
+    step = next(n * 10**k for k in range(20) for n in (1, 2, 5) if n * 10**k >= least)
+    starts = [math.ceil(position) for position, _ in panel.marks]
+    ticks: list[tuple[int, str]] = []
+    free = -math.inf
+    for start, end in zip(starts, [*starts[1:], math.ceil(last)], strict=True):
+        for position in range(start, end, step):
+            half = _CHARACTER * (len(str(position - start)) + 1) / 2 * inch
+            if position - half >= free:
+                ticks.append((position, str(position - start)))
+                free = position + half
+    return ticks
+
+
+def _title(store: Store, uid: str) -> str:
+    run = store.runs(uid).iloc[0]
+    started = run["started"].to_pydatetime().astimezone()
+    return f"{run['document']}, run of {started:%Y-%m-%d %H:%M:%S}, {run['status']}"
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    # Without a date, the same results give the same file.
+    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
+
+
+def _label(curve: Curve) -> str:
+    """Return the curve's label for the legend, wrapped but not shortened."""
+    return _wrapped(curve.label, _LABEL_WIDTH, _LABEL_LINES) or " "
+
+
+def _wrapped(text: str, width: int, most: int) -> str:
+    """Wrap ``text`` to at most ``most`` lines of ``width`` characters."""
+    lines = [
+        part
+        for line in wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        for part in _broken(line, width)
+    ]
+    if len(lines) > most:
+        lines[most - 1 :] = [f"{lines[most - 1][: width - 4]} ..."]
+    return "\n".join(lines)
+
+
+def _broken(word: str, width: int) -> list[str]:
+    """Break an overlong word, preferably after dots, colons, slashes, dashes and underscores."""
+    lines = [""]
+    for piece in re.findall(r"[^.:,/_-]*[.:,/_-]|[^.:,/_-]+", word):
+        if len(lines[-1]) + len(piece) > width and lines[-1]:
+            lines.append("")
+        whole = lines.pop() + piece
+        lines += [whole[i : i + width] for i in range(0, len(whole), width)]
+    return lines

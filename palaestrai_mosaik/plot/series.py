@@ -1,0 +1,540 @@
+"""The data of plots: curves and bodies, read from the store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError
+from palaestrai_mosaik.experiment import only_modules, resolve
+from palaestrai_mosaik.experiment.class_names import named_modules
+from palaestrai_mosaik.store import BodyChoice
+from palaestrai_mosaik.store.query.trajectories import NUMBERS
+from palaestrai_mosaik.types.arrays import FloatVector
+
+from .columns import (
+    Clock,
+    Moment,
+    RowSource,
+    bare,
+    clock_of,
+    matching,
+    nothing_matches,
+    sources_of,
+    unit_of,
+)
+from .limits import Limit, Limits, Pair, bounds_of, limits_of, pairs_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from palaestrai_mosaik.store import Store
+
+#: base class of conditions
+_CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
+
+
+def has_many_bodies(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> set[str]:
+    """Return the agents that must be queried body by body, because they have several bodies, or some are selected."""
+    bodies = store.bodies(run, phase, choice.agent, **choice.filters)
+    if choice:
+        return set(bodies["agent"])
+    counts = bodies.groupby(["phase", "agent"], as_index=False)["count"].sum()
+    return set(counts.loc[counts["count"] > 1, "agent"])
+
+
+def body_outcomes(
+    store: Store, run: str, phase: int | str | None, choice: BodyChoice, evaluation: bool | None = False
+) -> pd.DataFrame:
+    """Return the outcomes of each body in each episode of the phase, in the form of ``Store.outcomes``.
+
+    Columns: ``phase``, ``worker``, ``body``, ``episode``, ``evaluation``, ``agent``, ``kind``,
+    ``name``, ``sum`` and ``mean`` (over the steps with a value, of all episodes that the body's
+    environment had within that of the phase).
+    """
+    import pandas as pd
+
+    keys = ["phase", "worker", "body", "episode", "evaluation", "agent"]
+    rows = store.body_episodes(
+        *(run, phase, choice.agent),
+        evaluation=evaluation,
+        **choice.filters,
+        counts=True,
+    )
+    values = [str(name).removesuffix("_sum") for name in rows if str(name).endswith("_sum")]
+    counted = [f"{name}_{what}" for name in values for what in ("sum", "count")]
+    grouped = rows.groupby(keys, sort=False)[counted].sum(min_count=1).reset_index()
+    parts = []
+    for name in values:
+        reward = name.removeprefix("reward.") if name != "objective" else ""
+        part = grouped[keys].assign(kind="reward" if reward else "objective", name=reward)
+        total, count = grouped[f"{name}_sum"], grouped[f"{name}_count"]
+        parts.append(part.assign(sum=total, mean=total / count.where(count > 0)))
+    result = pd.concat(parts, ignore_index=True)
+    # Agents have no part in the rewards of other agents' environments.
+    return result[result["sum"].notna() | (result["kind"] == "objective")]
+
+
+def phases_that_restart(store: Store, run: str) -> set[int]:
+    """Return the numbers of the phases in which environments restart on their own."""
+    document = store.document(run)
+    always = _restarts(document.get("run_config", {}))
+    phases = [phase for entry in document.get("schedule", []) for phase in entry.values()]
+    return {i for i, phase in enumerate(phases) if always or _restarts(phase.get("simulation", {}))}
+
+
+def _restarts(section: Mapping[str, Any]) -> bool:
+    conditions = list(section.get("conditions") or [])
+    conditions += [section["condition"]] if section.get("condition") else []
+    return any(_resets(str(condition["name"]), condition.get("params") or {}) for condition in conditions)
+
+
+def _resets(name: str, params: Mapping[str, Any]) -> bool:
+    """Whether a condition lets environments restart.
+
+    The class of the condition is asked if it is in this package, or if its module has been imported already.
+    Results may come from others, so showing them must not import modules that their documents name.
+    """
+    try:
+        with only_modules(module for module in named_modules(name) if module in sys.modules):
+            condition_class = resolve(name, "condition")
+        if not any(
+            f"{base.__module__}:{base.__qualname__}" == _CONDITION for base in condition_class.__mro__
+        ):
+            return False
+        condition = condition_class(**deepcopy(dict(params)))
+    except (PalaestraiMosaikError, TypeError):
+        # The class may not be installed here, or may differ from the one that ran.
+        return bool(params.get("when") == "all")
+    return bool(getattr(condition, "environments_reset", False))
+
+
+def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: int | None) -> pd.DataFrame:
+    """Return the episodes of the bodies' environments, in the order in which they ended.
+
+    Columns: ``agent``, ``phase``, ``worker``, ``episode``, ``evaluation``, ``after``, ``sum`` and
+    ``mean`` of the objective. Interrupted episodes are left out. ``after`` is the number of training
+    episodes that the worker had finished. An evaluation, which ran after ``every`` episodes of the
+    phase, comes after the episodes that had ended before it.
+    """
+    frame = store.body_episodes(
+        *(run, phase, choice.agent),
+        evaluation=None,
+        **choice.filters,
+    )
+    frame = frame[frame["complete"].astype(bool)].reset_index(drop=True)
+    frame = frame.rename(columns={"objective_sum": "sum", "objective_mean": "mean"})
+    trained = frame[~frame["evaluation"].astype(bool)]
+    after = trained.groupby(["agent", "worker"]).cumcount() + 1
+    frame["after"] = after.reindex(frame.index)
+    for i, row in frame[frame["after"].isna()].iterrows():
+        before = (trained["agent"] == row["agent"]) & (trained["worker"] == row["worker"])
+        before &= trained["episode"] < (row["episode"] + 1) * (every or 1)
+        frame.loc[i, "after"] = int(before.sum())
+    columns = ["agent", "phase", "worker", "episode", "evaluation", "after", "sum", "mean"]
+    return frame[columns].astype({"after": int})
+
+
+# Quantities with a natural scale: a line of 2 % must look small beside one of 80 %.
+_NATURAL = {"p.u.", "%"}
+# Curves that are smaller than others by this factor would look flat beside them.
+_FLAT, _MOST_SCALES = 10.0, 3
+#: the label of an axis of dates
+TIME = "time"
+#: note on curves of several bodies
+BODY_BAND = "mean over the bodies; band: lowest to highest"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of a panel.
+
+    Attributes:
+        label: text in the legend.
+        x: (points,) numbers or dates.
+        y: (points,) values.
+        low: (points,) lower end of the band over workers, if there are several.
+        high: (points,) upper end of the band.
+        steps: whether each value holds until the next point.
+        raw: (points,) the values that ``y`` is a moving average of.
+        points: whether to draw markers instead of a line.
+        colour: number of the colour; curves with the same number belong together.
+        faint: whether to draw a thin line without an entry in the legend.
+    """
+
+    label: str
+    x: Any
+    y: FloatVector
+    low: FloatVector | None = None
+    high: FloatVector | None = None
+    steps: bool = False
+    raw: FloatVector | None = None
+    points: bool = False
+    colour: int | None = None
+    faint: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves that share their axes.
+
+    Attributes:
+        title: title of the panel.
+        x_label: label of the x axis.
+        y_label: label of the y axis.
+        curves: the curves.
+        marks: positions and names of phases, half an episode before their first one. If there are
+            several, episodes are counted from 0 in each phase.
+        note: explanation in the legend.
+        shades: intervals of x with a shaded background.
+        limits: horizontal lines, drawn if they are in sight.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    marks: tuple[tuple[float, str], ...] = ()
+    note: str = ""
+    shades: tuple[tuple[float, float], ...] = ()
+    limits: tuple[Limit, ...] = ()
+
+
+def by_scale(curves: Sequence[Curve], most: int = _MOST_SCALES) -> list[tuple[float, list[Curve]]]:
+    """Split curves into at most ``most`` groups, because in one panel the smaller ones would look flat.
+
+    Curves of one ``colour`` stay together. Curves of zeros are in the last group.
+
+    Returns:
+        The largest value of each group and its curves, in descending order.
+    """
+    sizes: dict[object, float] = {}
+    keys = [("curve", i) if c.colour is None else ("colour", c.colour) for i, c in enumerate(curves)]
+    for key, curve in zip(keys, curves, strict=True):
+        magnitudes = np.abs(curve.y[np.isfinite(curve.y)])
+        sizes[key] = max(sizes.get(key, 0.0), float(magnitudes.max(initial=0.0)))
+    order = sorted({size for size in sizes.values() if size > 0})
+    steps = [(b / a, b) for a, b in pairwise(order) if b / a >= _FLAT]
+    lowest = sorted((b for _, b in sorted(steps, reverse=True)[: most - 1]), reverse=True)
+    groups: dict[int, list[Curve]] = {}
+    largest: dict[int, float] = {}
+    for key, curve in zip(keys, curves, strict=True):
+        size = sizes[key]
+        index = next((k for k, edge in enumerate(lowest) if size >= edge), len(lowest))
+        groups.setdefault(index, []).append(curve)
+        largest[index] = max(largest.get(index, 0.0), size)
+    return [(largest[index], groups[index]) for index in sorted(groups)]
+
+
+def split_by_scale(panel: Panel) -> list[Panel]:
+    """Split the panel if some of its curves would look flat beside others."""
+    groups = by_scale(panel.curves)
+    if len(groups) == 1:
+        return [panel]
+    return [
+        replace(panel, title=f"{panel.title}: up to {size:.2g}", curves=tuple(curves))
+        for size, curves in groups
+    ]
+
+
+def episode_panels(
+    store: Store, run: str, phase: int | str | None, choice: BodyChoice, fold: str = "mean"
+) -> list[Panel]:
+    """Return panels of objective and rewards per episode, with the phases one after the other on one axis.
+
+    Each point is the mean or sum (``fold``) of an episode. With several workers or bodies it is the
+    mean over them, with a band from the lowest to the highest.
+    """
+    import pandas as pd
+
+    outcomes = store.outcomes(run, phase, choice.agent).assign(body=0)
+    by_body = has_many_bodies(store, run, phase, choice)
+    if by_body:
+        of_bodies = body_outcomes(store, run, phase, choice)
+        kept = outcomes[~outcomes["agent"].isin(by_body)]
+        outcomes = pd.concat([kept, of_bodies[of_bodies["agent"].isin(by_body)]], ignore_index=True)
+    if outcomes.empty:
+        return []
+    phases = store.phases(run).set_index("phase")
+    starts: dict[int, int] = {}
+    total = 0
+    for number, last in outcomes.groupby("phase")["episode"].max().items():
+        starts[int(str(number))] = total
+        total += int(last) + 1
+    marks = tuple((start - 0.5, str(phases.loc[number, "name"])) for number, start in starts.items())
+    label = "episode" if len(starts) == 1 else "episode, counted in each phase"
+    means = [
+        f"the {name}"
+        for name, key in (("workers", "worker"), ("bodies", "body"))
+        if outcomes[key].nunique() > 1
+    ]
+    note = f"mean over {' and '.join(means)}; band: lowest to highest" if means else ""
+    # A point without a value between two phases interrupts the lines.
+    positions = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
+    panels = []
+    for kind in ("objective", "reward"):
+        curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], fold, starts, positions))
+        if curves:
+            what, of, distinct = _shared(curves)
+            title = f"{fold.capitalize()} of the {kind} in each episode{what}"
+            y_label = f"{fold} of the {kind}"
+            panels += split_by_scale(Panel(title, label, y_label, distinct, marks, _notes(of, note)))
+    return panels
+
+
+def _episode_curves(
+    outcomes: pd.DataFrame, fold: str, starts: dict[int, int], positions: Sequence[float]
+) -> Iterable[Curve]:
+    for (agent, name), rows in outcomes.groupby(["agent", "name"], sort=False):
+        position = rows["episode"] + rows["phase"].map(starts)
+        grouped = rows.groupby(position)[fold].agg(["mean", "min", "max"])
+        if grouped["mean"].notna().any():
+            # Episodes without a part of this agent are gaps.
+            whole = grouped.reindex(np.array(positions))
+            x, y, low, high = whole.index.to_numpy(), *(whole[c].to_numpy(float) for c in whole)
+            several = rows["worker"].max() > 0 or rows["body"].nunique() > 1
+            label = f"{agent}: {name}" if name else str(agent)
+            yield Curve(label, x, y, low if several else None, high if several else None)
+
+
+def _shared(curves: Sequence[Curve]) -> tuple[str, str, tuple[Curve, ...]]:
+    """Return the name that all labels share, the agents that all labels share, and the distinct curves.
+
+    Labels are ``agent`` or ``agent: name``. Agents of one environment often have the same reward.
+    """
+    labels = [curve.label.partition(": ") for curve in curves]
+    names = {name for _, _, name in labels}
+    curves_by_value: dict[tuple[bytes, str], list[tuple[Curve, str]]] = {}
+    for curve, (agent, _, name) in zip(curves, labels, strict=True):
+        curves_by_value.setdefault((curve.y.tobytes(), name), []).append((curve, agent))
+    owners = [[agent for _, agent in same] for same in curves_by_value.values()]
+    who = [
+        ", ".join(names_of_agents) if len(names_of_agents) <= 3 else f"{len(names_of_agents)} agents"
+        for names_of_agents in owners
+    ]
+    shared = len(names) > 1 and len({tuple(names_of_agents) for names_of_agents in owners}) == 1
+    result = []
+    for ((_, name), same), names_of_agents in zip(curves_by_value.items(), who, strict=True):
+        label = names_of_agents if len(names) == 1 else name if shared else f"{names_of_agents}: {name}"
+        result.append(replace(same[0][0], label=label))
+    what = f" ({names.pop()})" if len(names) == 1 and "" not in names else ""
+    return what, f"of {who[0]}" if shared else "", tuple(result)
+
+
+def _notes(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+def find_moment(store: Store, run: str, phase: int | str | None, episode: int | None) -> Moment:
+    """Select an episode, by default the last one of the last phase.
+
+    Raises :class:`StoreError` if nothing was recorded, or not that episode.
+    """
+    phases = store.phases(run)
+    if phase is not None:
+        phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
+    row: Any
+    for row in phases.iloc[::-1].itertuples(index=False):
+        episodes = store.environment_states(run, row.phase, worker=0, columns=[])
+        if episodes.empty:
+            continue
+        last = int(episodes["episode"].max())
+        if episode is not None and episode not in set(episodes["episode"]):
+            raise StoreError(f"phase {row.phase} {row.name!r} has no episode {episode}: it has 0 to {last}")
+        return Moment(int(row.phase), str(row.name), 0, last if episode is None else episode)
+    raise StoreError(f"nothing was recorded of the run {run!r} that could be plotted over time")
+
+
+def time_panels(
+    store: Store,
+    run: str,
+    moment: Moment,
+    choice: BodyChoice,
+    patterns: Sequence[str],
+    limits: Limits = True,
+) -> list[Panel]:
+    """Return the panels of each pattern: the matching columns over an episode.
+
+    Columns of different units have panels of their own, and so have those that would look flat beside others.
+
+    A pattern is compared with full column names (``setpoint.grid.sgen-3.q_mvar``) and,
+    for readings, also with bare ones (``grid.bus-3.vm_pu``). Readings are those of the
+    environments, unless an agent is selected; set-points and objectives are those of the
+    agents. Several bodies or incarnations are drawn as their mean, with a band from the lowest to
+    the highest.
+    """
+    limits_by_pattern = pairs_of(limits, len(patterns))
+    around = _Around(
+        moment,
+        sources_of(store, run, moment.phase, choice),
+        clock_of(store, run, moment.phase),
+        bounds_of(store, run, moment.phase),
+    )
+    return [
+        panel
+        for pattern, pattern_limits in zip(patterns, limits_by_pattern, strict=True)
+        for panel in _time_panels(around, pattern, pattern_limits)
+    ]
+
+
+@dataclass(frozen=True)
+class _Around:
+    """The data that all panels of one episode share."""
+
+    moment: Moment
+    sources: Sequence[RowSource]
+    clock: Clock | None
+    bounds: Mapping[str, Pair]
+
+
+def matching_curves(
+    sources: Sequence[RowSource],
+    moment: Moment,
+    pattern: str,
+    clock: Clock | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+) -> list[tuple[Curve, str]]:
+    """Return the curves of the columns that match a pattern over an episode, with the names of the columns.
+
+    Args:
+        sources: the sources to search.
+        moment: the episode.
+        pattern: compared with names of columns, with and without ``reading.``.
+        clock: converts ticks to dates; ``None``: x is ticks.
+        start: the first tick; ``None``: from the beginning.
+        stop: the tick before which the curves end; ``None``: to the end.
+
+    Raises:
+        StoreError: no column matches.
+    """
+    curves: list[tuple[Curve, str]] = []
+    names: list[str] = []
+    offered = list(dict.fromkeys(name for source in sources for name in source.columns))
+    meant = matching(offered, pattern)
+    for source in sources:
+        # Readings of an environment that several agents have are drawn once.
+        new_columns = [
+            c for c in source.columns if c in meant and not (c in names and c.startswith("reading."))
+        ]
+        if new_columns:
+            names += new_columns
+            new_curves = _time_curves(moment, source, new_columns, clock, start, stop)
+            curves += zip(new_curves, new_columns, strict=True)
+    if not names:
+        raise nothing_matches(moment, pattern, offered)
+    return curves
+
+
+def by_unit(named: Iterable[tuple[Curve, str]]) -> list[list[tuple[Curve, str]]]:
+    """Group curves and their columns by unit; columns without a unit by kind."""
+    kinds: dict[str, list[tuple[Curve, str]]] = {}
+    for curve, name in named:
+        kinds.setdefault(unit_of(name) or name.partition(".")[0], []).append((curve, name))
+    return list(kinds.values())
+
+
+def y_label_of(columns: Iterable[str]) -> str:
+    """Return the label of the y axis for columns of one unit, such as ``reading (p.u.)``."""
+    kinds: dict[str, None] = {}
+    unit = None
+    for name in columns:
+        kinds[name.partition(".")[0]] = None
+        unit = unit or unit_of(name)
+    return " / ".join(kinds) + (f" ({unit})" if unit else "")
+
+
+def has_natural_scale(column: str) -> bool:
+    """Whether small values of a column must look small: voltages in p.u., loadings in percent."""
+    return unit_of(column) in _NATURAL
+
+
+def _time_panels(around: _Around, pattern: str, limits: bool | Pair) -> Iterator[Panel]:
+    curves = matching_curves(around.sources, around.moment, pattern, around.clock)
+    missing = sum(not np.isfinite(curve.y).any() for curve, _ in curves)
+    left_out = f"{missing} without any value left out" if missing else ""
+    for same_unit in by_unit(curves):
+        yield from _unit_panels(around, pattern, limits, same_unit, left_out)
+        left_out = ""
+
+
+def _unit_panels(
+    around: _Around, pattern: str, limits: bool | Pair, named: Sequence[tuple[Curve, str]], left_out: str
+) -> Iterator[Panel]:
+    """Yield the panels of curves with one unit; ``left_out`` is a note in the first one."""
+    unit = unit_of(named[0][1])
+    y_label = y_label_of(name for _, name in named)
+    columns = {id(curve): name for curve, name in named}
+    drawn = [curve for curve, _ in named if np.isfinite(curve.y).any()]
+    natural = has_natural_scale(named[0][1])
+    groups = [(0.0, drawn)] if natural else by_scale(drawn) or [(0.0, drawn)]
+    several = len(groups) > 1
+    for size, group in groups:
+        title = f"{pattern}, {around.moment}"
+        title += f": up to {size:.2g}{f' {unit}' if unit else ''}" if several else ""
+        band = any(c.low is not None for c in group)
+        note = _notes(BODY_BAND if band else "", left_out)
+        names_in_group = [columns[id(curve)] for curve in group]
+        lines = limits_of(names_in_group, around.bounds, limits, several=several)
+        yield Panel(title, _x_label(around.clock), y_label, tuple(group), note=note, limits=lines)
+        left_out = ""
+
+
+def _time_curves(
+    moment: Moment,
+    source: RowSource,
+    columns: Sequence[str],
+    clock: Clock | None,
+    start: int | None = None,
+    stop: int | None = None,
+) -> Iterable[Curve]:
+    frame = source.read(**moment.rows, columns=columns, start=start, stop=stop)
+    several = any(name in frame and frame[name].nunique() > 1 for name in NUMBERS)
+    x: Any = np.unique(frame["time"].to_numpy()) if several else frame["time"].to_numpy()
+    if clock is not None:
+        x = clock.dates(x)
+    for name in columns:
+        # A reading is labelled by its uid, a set-point or objective also by its agent.
+        label = bare(name) if name.startswith("reading.") else f"{source.owner}: {bare(name)}"
+        steps = name.startswith("setpoint.")
+        if several:
+            mean, low, high = (
+                frame.groupby("time")[name].agg(how).to_numpy(float) for how in ("mean", "min", "max")
+            )
+            yield Curve(label, x, mean, low, high, steps)
+        else:
+            yield Curve(label, x, frame[name].to_numpy(float), steps=steps)
+
+
+def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[Panel]:
+    """Return panels of objective and rewards of one episode, step by step."""
+    panels = []
+    sources = [
+        stream for stream in sources_of(store, run, moment.phase, choice) if "objective" in stream.columns
+    ]
+    clock = clock_of(store, run, moment.phase)
+    for title, prefix in (("objective", "objective"), ("reward", "reward.")):
+        curves: list[Curve] = []
+        for source in sources:
+            columns = [name for name in source.columns if name.startswith(prefix)]
+            if columns:
+                curves += _time_curves(moment, source, columns, clock)
+        curves = [curve for curve in curves if np.isfinite(curve.y).any()]
+        if curves:
+            what, of, distinct = _shared(
+                [replace(c, label=c.label.removesuffix(": objective")) for c in curves]
+            )
+            heading = f"{title.capitalize()} of each step{what}, {moment}"
+            note = BODY_BAND if any(c.low is not None for c in distinct) else ""
+            panels += split_by_scale(Panel(heading, _x_label(clock), title, distinct, note=_notes(of, note)))
+    return panels
+
+
+def _x_label(clock: Clock | None) -> str:
+    return "time (ticks)" if clock is None else TIME
