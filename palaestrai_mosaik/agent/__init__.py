@@ -1,12 +1,10 @@
 """Agents: a brain that learns, muscles that act, an objective, and their memory."""
 
-from .batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from .brain import BodyInformation, Brain, is_update
 from .dumper import BrainDumper, FileBrainDumper, dump_arrays, load_arrays
 from .filter import Filter, FilterChain
 from .memory import Experience, Memory, MemoryShard
-from .muscle import Muscle
-from .objective import Objective
+from .muscle import BatchMuscle, BatchObjective, BatchReadings, BatchRows, Muscle, Objective
 
 __all__ = [
     "BatchMuscle",

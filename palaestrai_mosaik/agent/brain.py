@@ -17,7 +17,7 @@ from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from .dumper import BrainDumper
 from .filter import Filter
 from .memory import Memory, MemoryShard
-from .statistics import StatisticsMixin
+from .muscle import StatisticsMixin
 
 
 def is_update(answer: Any) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import BrainDumpError, did_you_mean
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 
 #: longest file name; file systems allow 255 bytes, and a prefix and a suffix are added
 _LONGEST = 180

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,28 +11,47 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik.arsenai.analysis.comparison.robustness import METRIC_TITLES
+from palaestrai_mosaik.arsenai.analysis.discovery.discover import (
+    box_table,
+    limit_table,
+    setting_table,
+    trajectory_table,
+)
+from palaestrai_mosaik.arsenai.analysis.discovery.figure import plot_discovery
+from palaestrai_mosaik.arsenai.analysis.lost_runs import executed_text
 from palaestrai_mosaik.arsenai.design.folder import ANALYSIS, REPORT
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.core.printing import count, joined
 from palaestrai_mosaik.core.progress import ProgressCallback
-from palaestrai_mosaik.core.text import count, joined
 
-from .answers import answer
 from .common import find_folder, store_option
-from .output import count_progress, say, say_unless_quiet, wants_json, warn
-from .tables import byte_size, interval, table
+from .output import (
+    answer,
+    byte_size,
+    count_progress,
+    interval,
+    number,
+    say,
+    say_unless_quiet,
+    table,
+    wants_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from palaestrai_mosaik.arsenai.analysis.beside import Beside
     from palaestrai_mosaik.arsenai.analysis.comparison.robustness import Robustness
-    from palaestrai_mosaik.arsenai.analysis.discovery import Discovery
+    from palaestrai_mosaik.arsenai.analysis.discovery import Discovery, FoundBox
     from palaestrai_mosaik.arsenai.analysis.report import ReportData, SearchData
     from palaestrai_mosaik.arsenai.analysis.results import Results
     from palaestrai_mosaik.arsenai.analysis.sensitivity import SensitivityResult
     from palaestrai_mosaik.arsenai.design.model import DesignSpec
     from palaestrai_mosaik.arsenai.search.result import SearchResult
+
 
 # maximum number of printed pairs, the strongest ones; the file has all
 _MOST_PAIRS = 10
@@ -66,8 +85,6 @@ def analyse(
     """
     from palaestrai_mosaik.arsenai.analysis.results import Results
     from palaestrai_mosaik.arsenai.analysis.sensitivity import choose_outcomes
-
-    from .beside import beside_of
 
     with outcome_progress() as progress:
         results = Results(find_folder(folder), store, progress)
@@ -132,9 +149,6 @@ def _analysed(
 
 def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
     """Yield the printed parts of an analysis."""
-    from .beside import beside_lines
-    from .discovery import discovery_lines
-    from .robustness import robustness_lines
 
     yield from ("\n".join(_sensitivity_lines(entry)) for entry in analysis.indices)
     if not analysis.indices and not analysis.boxes_only and results.spec.search is None:
@@ -150,9 +164,6 @@ def _analysis_blocks(results: Results, analysis: _Analysis) -> Iterator[str]:
 def _write_analysis(results: Results, analysis: _Analysis, directory: Path) -> list[Path]:
     """Write the tables of an analysis as CSV; return the files."""
     from palaestrai_mosaik.arsenai.analysis.sensitivity import tidy
-
-    from .discovery import write_discoveries
-    from .robustness import write_robustness
 
     written = [write_table(results.table(), directory / "outcomes.csv")]
     if analysis.search is not None:
@@ -185,9 +196,6 @@ def _analysis_warnings(results: Results, analysis: _Analysis) -> Iterator[str]:
 
 
 def _analysis_data(results: Results, names: Sequence[str], analysis: _Analysis) -> dict[str, Any]:
-    from .beside import beside_data
-    from .discovery import discovery_data
-    from .robustness import robustness_data
 
     methods = [
         {
@@ -303,7 +311,7 @@ def next_step(folder: Path, store: str | None) -> str:
 
 def runs_line(results: Results, names: Sequence[str]) -> str:
     """Return a line with the numbers of runs, executed runs, and lost runs by reason."""
-    from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs, executed_text
+    from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs, executed_text
 
     lost = count_missing_runs(results.outcomes(), names)
     parts = [executed_text(lost["runs"] - lost["missing"], lost["executed"])]
@@ -313,7 +321,7 @@ def runs_line(results: Results, names: Sequence[str]) -> str:
 
 
 def design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
-    from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs
+    from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs
 
     counted = count_missing_runs(results.outcomes(), names)
     runs = {name: counted[name] for name in ("runs", "executed", "failed", "missing")}
@@ -332,7 +340,7 @@ def _outcome_table(results: Results, names: Sequence[str]) -> str:
 
 def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the moments of each outcome's values."""
-    from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs
+    from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs
 
     frame = results.outcomes()
     lost = count_missing_runs(frame, names)
@@ -351,7 +359,7 @@ def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _sensitivity_lines(result: SensitivityResult) -> Iterator[str]:
-    from palaestrai_mosaik.arsenai.analysis.missing_runs import used_text
+    from palaestrai_mosaik.arsenai.analysis.lost_runs import used_text
 
     used = used_text(result.used, result.executed, result.lost)
     yield f"{result.outcome} by {result.method} ({used})"
@@ -424,8 +432,6 @@ def report(
     from palaestrai_mosaik.arsenai.analysis.report.verdict import count_tests, lost_runs
     from palaestrai_mosaik.arsenai.analysis.results import Results
 
-    from .beside import beside_of
-
     with (
         outcome_progress() as progress,
         resample_progress("analyse") as analysing,
@@ -472,7 +478,7 @@ def _write_theatres(
     """Write runs as single files to the location expected by the report in ``directory``; return the files."""
     if not choices:
         return []
-    from palaestrai_mosaik.arsenai.analysis.report.extremes import chosen_runs
+    from palaestrai_mosaik.arsenai.analysis.report.best import chosen_runs
     from palaestrai_mosaik.arsenai.analysis.report.page import THEATRE, files_of_report
     from palaestrai_mosaik.web.theatre import run_page
 
@@ -495,3 +501,228 @@ def _write_theatres(
     except OSError as error:
         raise PalaestraiMosaikError(f"cannot write into {folder}: {error.strerror or error}") from error
     return written
+
+
+def beside_of(results: Results, folder: str, store: str | None) -> Beside:
+    """Combine the importances of a search with Sobol' indices of the same factors.
+
+    One of the two is from ``results``, the other from the design in ``folder``. With ``store``, both are read from
+    there.
+    """
+    from palaestrai_mosaik.arsenai.analysis.beside import indices_beside
+    from palaestrai_mosaik.arsenai.analysis.results import Results
+    from palaestrai_mosaik.arsenai.search.result import search_result
+
+    other = Results(find_folder(folder), store)
+    searches = [results_of for results_of in (results, other) if results_of.spec.search is not None]
+    if len(searches) != 1:
+        fault = "both are searches" if searches else "neither is a search"
+        raise PalaestraiMosaikError(
+            f"--beside takes a search and a design with Sobol' indices together: {fault} ({results.folder.path} and "
+            f"{other.folder.path})"
+        )
+    (search,) = searches
+    shares = search_result(search.spec, search.folder.path, store).importances
+    with count_progress("analyse", "drawn", "resample") as progress:
+        return indices_beside(search.spec, shares, other if search is results else results, progress)
+
+
+def beside_lines(beside: Beside) -> Iterator[str]:
+    """Yield the printed lines: a table for each outcome, and an explanation."""
+    for outcome, frame in beside.tables.items():
+        yield f"{outcome}: what matters among the best ({beside.search}) and everywhere ({beside.other})"
+        rows = [
+            (
+                *(row["factor"], row["importance"], row["importance_rank"]),
+                *(
+                    cell
+                    for index in ("S1", "ST")
+                    for cell in (
+                        row[index],
+                        interval(row[f"{index}_low"], row[f"{index}_high"]),
+                        row[f"{index}_rank"],
+                    )
+                ),
+            )
+            for row in frame.to_dict("records")
+        ]
+        yield table(("factor", "importance", "rank", "S1", "", "rank", "ST", "", "rank"), rows, indent="  ")
+    yield "  importance (PED-ANOVA): how much a factor decides whether a setting is among the best that the search has tried"
+    yield "  S1, ST (Sobol'): its share of the variance over the whole ranges, alone and with all interactions"
+    yield from (f"  {note}" for note in beside.notes)
+
+
+def beside_data(beside: Beside) -> dict[str, Any]:
+    """Return the data for ``--json``."""
+    return {
+        "search": beside.search,
+        "sobol": beside.other,
+        "confidence": beside.confidence,
+        "outcomes": dict(beside.tables),
+        "notes": beside.notes,
+    }
+
+
+#: by file name, the function that creates its table
+TABLES = {
+    "discovery-boxes.csv": box_table,
+    "discovery-limits.csv": limit_table,
+    "discovery-trajectory.csv": trajectory_table,
+    "discovery-settings.csv": setting_table,
+}
+
+
+def write_discoveries(
+    discoveries: Sequence[Discovery], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
+) -> list[Path]:
+    """Write the tables of all discoveries, and a picture of each; return the files.
+
+    Outdated pictures of an earlier analysis are removed.
+    """
+    written = [write(make(discoveries), directory / name) for name, make in TABLES.items()]
+    for position, discovery in enumerate(discoveries, start=1):
+        file = directory / f"discovery-{position}.png"
+        if discovery.boxes:
+            written.append(plot_discovery(discovery, file))
+        else:
+            files.remove(file, missing_ok=True)
+    position = len(discoveries) + 1
+    while (file := directory / f"discovery-{position}.png").exists():
+        files.remove(file, missing_ok=True)
+        position += 1
+    return written
+
+
+def discovery_lines(discovery: Discovery) -> Iterator[str]:
+    """Yield the printed lines of a discovery."""
+    yield discovery.title
+    if discovery.refused:
+        yield f"  no box: {discovery.refused}"
+    if discovery.nothing_found:
+        yield f"  {discovery.nothing_found}"
+    for box in discovery.boxes:
+        yield ""
+        yield f"  {box.method} box {box.number}: {box.rule}"
+        yield f"    {_figures(box)}"
+        yield f"    {_sizes(box)}"
+        yield table(
+            ("factor", "limit", "value", "quasi-p", "in resamples", "interval"),
+            [_limit(row) for row in box.limits.to_dict("records")],
+            indent="    ",
+        )
+    yield from (f"  {note}" for note in discovery.notes)
+
+
+def _figures(box: FoundBox) -> str:
+    parts = []
+    for name in ("coverage", "density"):
+        limits = interval(box.figures[f"{name}_low"], box.figures[f"{name}_high"])
+        parts.append(f"{name} {number(box.figures[name])}{'' if limits is None else f' {limits}'}")
+    parts.append(f"mass {number(box.figures['mass'])}")
+    parts.append(f"overlap with resamples {number(box.figures['overlap'])}")
+    return ", ".join(parts)
+
+
+def _sizes(box: FoundBox) -> str:
+    figures = {name: int(value) for name, value in box.figures.items() if name in _COUNTS}
+    executed = executed_text(figures["runs"], figures["executed"])
+    parts = [
+        f"{count(figures['runs'], 'run')}{f' ({executed})' * bool(executed)}, the condition holds in {figures['holds']:,}"
+    ]
+    if figures["settings"] < figures["executed"]:
+        partly = figures["settings_some"]
+        parts.append(
+            f"{count(figures['settings'], 'setting')}: in {figures['settings_all']:,} with all seeds, "
+            f"in {partly:,} with some"
+        )
+    if figures["lost"]:
+        parts.append(f"{figures['lost']:,} lost")
+    return "; ".join(parts)
+
+
+_COUNTS = ("runs", "executed", "holds", "settings", "settings_all", "settings_some", "lost")
+
+
+def _limit(row: dict[Any, Any]) -> tuple[Any, ...]:
+    value = row["quasi_p"]
+    quasi_p = "<0.001" if value < 0.001 else f"{value:.3f}"
+    present = f"{100 * row['present']:.0f} %"
+    return row["factor"], row["limit"], row["value"], quasi_p, present, interval(row["low"], row["high"])
+
+
+def discovery_data(discovery: Discovery) -> dict[str, Any]:
+    """Return the data of a discovery for ``--json``."""
+    return {
+        "condition": discovery.condition,
+        "holds": discovery.holds,
+        "runs": len(discovery.runs.holds),
+        "lost": len(discovery.runs.lost),
+        "refused": discovery.refused or None,
+        "nothing_found": discovery.nothing_found or None,
+        "notes": discovery.notes,
+        "boxes": [
+            {
+                **{"method": box.method, "box": box.number, "rule": box.rule, **box.figures},
+                "limits": box.limits,
+                "trajectory": box.trajectory,
+            }
+            for box in discovery.boxes
+        ],
+    }
+
+
+#: marks the best level of each metric
+_BEST = "*"
+
+
+def names_of(texts: Sequence[str]) -> list[str]:
+    """Split names at commas (``load,delay``)."""
+    return [name for text in texts for name in text.split(",") if name]
+
+
+def robustness_lines(robustness: Robustness) -> Iterator[str]:
+    """Yield a table with a row per level and a column per metric with its interval; a star marks the best."""
+    better = f" ({robustness.better} is better)" if robustness.better else ""
+    yield f"{robustness.title}{better}, intervals with confidence {robustness.confidence:.4g}"
+    metrics = list(dict.fromkeys(robustness.table["metric"]))
+    headers = ["level", "scenarios"]
+    for metric in metrics:
+        headers += [METRIC_TITLES.get(metric, metric), "", ""]
+    cells: dict[str, list[Any]] = {}
+    for row in robustness.table.to_dict("records"):
+        cell = cells.setdefault(row["level"], [row["level"], row["scenarios"]])
+        cell += [row["value"], _BEST if row["best"] else "", interval(row["low"], row["high"])]
+    yield table(headers, list(cells.values()), indent="  ")
+    lost = int(robustness.table["lost"].max())
+    if lost:
+        yield f"  {count(lost, 'scenario')} left out"
+
+
+def write_robustness(
+    entries: Sequence[Robustness], directory: Path, write: Callable[[pd.DataFrame, Path], Path]
+) -> list[Path]:
+    """Write metrics and scenarios of all entries as tables; return the files."""
+    from palaestrai_mosaik.arsenai.analysis.comparison.robustness import robustness_table
+
+    return [
+        write(robustness_table(entries, name), directory / file)
+        for name, file in (("table", "robustness.csv"), ("scenarios", "robustness-scenarios.csv"))
+    ]
+
+
+def robustness_data(robustness: Robustness) -> dict[str, Any]:
+    """Return the data of an entry for ``--json``."""
+    return {
+        **{
+            "what": robustness.what,
+            "by": robustness.by,
+            "over": robustness.over,
+            "better": robustness.better,
+        },
+        **{
+            "confidence": robustness.confidence,
+            "metrics": robustness.table,
+            "scenarios": robustness.scenarios,
+        },
+        "warnings": robustness.warnings,
+    }

@@ -388,7 +388,7 @@ def _add_analysis_commands(command: Command) -> None:
 
     theatre = command(
         "theatre",
-        lazy("theatre", "theatre_of_design", one_thread=True),
+        lazy("serve", "theatre_of_design", one_thread=True),
         "write a design as one HTML file that needs no network: states, outcomes, indices, best and worst runs",
     )
     _add_folder(theatre)

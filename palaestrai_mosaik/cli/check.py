@@ -16,7 +16,7 @@ from palaestrai_mosaik.core.errors import (
     PalaestraiMosaikError,
     Problem,
 )
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.experiment import (
     PartialDocument,
     PhaseSpec,
@@ -29,15 +29,25 @@ from palaestrai_mosaik.experiment import (
 )
 from palaestrai_mosaik.experiment.paths import Overrides, parse
 
-from .answers import answer, problems_data
 from .common import named_after, print_problems
-from .output import compose, note, say, say_unless_quiet, status, verbose, wants_json, warn
+from .output import (
+    answer,
+    compose,
+    note,
+    problems_data,
+    say,
+    say_unless_quiet,
+    status,
+    verbose,
+    wants_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.analysis import Fold, LearningChoice
     from palaestrai_mosaik.plot.limits import Limits
     from palaestrai_mosaik.store import BodyChoice
-    from palaestrai_mosaik.store.location import StoreLocation
+    from palaestrai_mosaik.store.store import StoreLocation
 
 
 def check(documents: Sequence[str], *, environments: bool, settings: Sequence[str] = ()) -> int:
@@ -96,8 +106,8 @@ def _find_problems(
     document: RunDocument | PartialDocument, earlier: Sequence[Problem], environments: bool
 ) -> tuple[Sequence[Problem], Sequence[Problem]]:
     """Return all problems, including the ``earlier`` ones, and the warnings."""
-    from palaestrai_mosaik.runner.agent_check import check_document
     from palaestrai_mosaik.runner.factory import BASES, class_of
+    from palaestrai_mosaik.runner.preflight import check_document
 
     if environments:
         return check_document(document, earlier)
@@ -140,8 +150,7 @@ def graph(
     """Draw the world of a phase of a document, or print it as text without an ``output``."""
     from palaestrai_mosaik.runner import inspect
     from palaestrai_mosaik.runner.factory import BASES, class_of
-    from palaestrai_mosaik.simulation.world_data import graph_data
-    from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, world_graph
+    from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_data, graph_text, world_graph
 
     loaded = load(document, parse(settings))
     problems = check_classes(loaded, BASES, class_of)

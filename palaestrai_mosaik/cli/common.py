@@ -30,8 +30,7 @@ from palaestrai_mosaik.core.errors import (
 )
 from palaestrai_mosaik.core.importing import COMMANDS, CONNECTIONS, check_modules, only_modules
 from palaestrai_mosaik.core.installation import neighbours
-from palaestrai_mosaik.core.printing import Printable, printable, use_standard_streams, write
-from palaestrai_mosaik.core.text import abridge, listed
+from palaestrai_mosaik.core.printing import Printable, abridge, listed, printable, use_standard_streams, write
 
 from .output import Options, fail, print_traceback, say, using, wants_json, warn
 
@@ -220,7 +219,7 @@ def _refuse_deleted_directory() -> None:
 def _answer_error(error: object, problems: Sequence[Problem] = ()) -> None:
     """Print the error as JSON with ``--json``."""
     if wants_json():
-        from .answers import answer, problems_data
+        from .output import answer, problems_data
 
         answer({"error": str(error), "problems": problems_data(problems)})
 

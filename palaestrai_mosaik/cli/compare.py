@@ -11,18 +11,19 @@ from palaestrai_mosaik.core.errors import FINISHED
 
 from .analyse import (
     design_data,
+    names_of,
     next_step,
     outcome_progress,
     resample_progress,
+    robustness_data,
+    robustness_lines,
     runs_line,
     write_digits,
+    write_robustness,
     write_table,
 )
-from .answers import answer
 from .common import find_folder
-from .output import say, say_unless_quiet, wants_json, warn
-from .robustness import names_of, robustness_data, robustness_lines, write_robustness
-from .tables import interval, number, table
+from .output import answer, interval, number, say, say_unless_quiet, table, wants_json, warn
 
 if TYPE_CHECKING:
     import pandas as pd

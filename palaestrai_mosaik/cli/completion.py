@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.core.errors import FINISHED
-from palaestrai_mosaik.core.locations import default_store
+from palaestrai_mosaik.core.installation import default_store
 
 from .output import say
 

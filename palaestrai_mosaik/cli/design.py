@@ -19,12 +19,23 @@ from palaestrai_mosaik.arsenai.design.search import sought
 from palaestrai_mosaik.arsenai.design.vocabulary import design_schema
 from palaestrai_mosaik.core.errors import FINISHED, UNSOUND, DocumentError, ExecutionError, Problem
 from palaestrai_mosaik.core.importing import only_modules
-from palaestrai_mosaik.core.text import count, listed
+from palaestrai_mosaik.core.printing import count, listed
 
-from .answers import answer, problems_data
 from .common import print_problems
-from .output import count_progress, say, say_unless_quiet, wants_json, warn
-from .tables import byte_size, duration, first_line, number, table
+from .output import (
+    answer,
+    byte_size,
+    count_progress,
+    duration,
+    first_line,
+    number,
+    problems_data,
+    say,
+    say_unless_quiet,
+    table,
+    wants_json,
+    warn,
+)
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.execution.design_check import Extent

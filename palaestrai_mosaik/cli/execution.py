@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from palaestrai_mosaik.arsenai.design.folder import CONFIRM, RESULTS, STORES, SUBMISSIONS, DesignFolder
-from palaestrai_mosaik.arsenai.design.rounds import Rounds
+from palaestrai_mosaik.arsenai.design.folder import (
+    CONFIRM,
+    RESULTS,
+    STORES,
+    SUBMISSIONS,
+    DesignFolder,
+    Rounds,
+)
 from palaestrai_mosaik.arsenai.execution import (
     Settings,
     StoreLocation,
@@ -23,30 +29,33 @@ from palaestrai_mosaik.arsenai.execution.runs import RunsToExecute
 from palaestrai_mosaik.arsenai.execution.settings import user_settings
 from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError
-from palaestrai_mosaik.core.printing import Printable
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import Printable, count
 
-from .answers import answer
 from .common import find_folder, store_option
 from .output import (
+    answer,
     compose,
     count_progress,
+    duration,
     say,
     say_unless_quiet,
     status,
     wants_json,
     without_progress,
 )
-from .run_lists import arguments, factors_of, print_failures, print_left_out, short_path
-from .submissions import (
+from .run_lists import (
+    arguments,
     dry_lines,
+    factors_of,
     job_numbers,
     print_collected,
     print_collection,
+    print_failures,
+    print_left_out,
+    short_path,
     submission_data,
     submitted_lines,
 )
-from .tables import duration
 
 
 def run(  # noqa: PLR0913 (one parameter for each option)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
-from palaestrai_mosaik.core.locations import DEFAULT_STORE, STORE_VARIABLE, default_store
+from palaestrai_mosaik.core.installation import DEFAULT_STORE, STORE_VARIABLE, default_store
 
 from . import arsenai
 from .common import (
@@ -75,7 +75,7 @@ def _of_store(module: str, name: str) -> Callable[..., int]:
     command = lazy(module, name)
 
     def function(*, store: str | None, files: str | None, **options: Any) -> int:
-        from palaestrai_mosaik.store.location import StoreLocation
+        from palaestrai_mosaik.store.store import StoreLocation
 
         return command(location=StoreLocation(store_of(store), files), **options)
 
@@ -93,7 +93,7 @@ def _export(*, body: Any, directory: str | None, output: str | None, **options: 
 
 
 def _serve(*, store: str | None, files: str | None, **options: Any) -> int:
-    from palaestrai_mosaik.store.location import StoreLocation
+    from palaestrai_mosaik.store.store import StoreLocation
 
     location = StoreLocation(store_of(store), files)
     return lazy("serve", "serve", one_thread=True)(location=location, **options)
@@ -410,7 +410,7 @@ def _add_page_command(command: Command) -> None:
 def _add_theatre(command: Command) -> None:
     theatre = command(
         "theatre",
-        _of_store("theatre", "theatre"),
+        _of_store("serve", "theatre"),
         "write a run as one HTML file that needs no network; several are compared, without any all runs are listed",
     )
     theatre.add_argument(

@@ -1,4 +1,4 @@
-"""Output of commands: results and summaries on standard output; warnings, errors and progress on standard error.
+"""Output of commands: results on standard output as text, tables or JSON; warnings, errors and progress on standard error.
 
 The common options are handled here. ``--quiet`` suppresses summaries and progress, ``--json`` suppresses progress, and
 ``--verbose`` prints the package's log and tracebacks on standard error. On a terminal, statuses, errors and warnings
@@ -7,17 +7,35 @@ are coloured.
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import date, datetime
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.core.printing import LogPrinter, Printable, printable, unclaimed_log_printed, write
+from palaestrai_mosaik.core.errors import Problem
+from palaestrai_mosaik.core.printing import (
+    LogPrinter,
+    Printable,
+    one_line,
+    printable,
+    shorten,
+    unclaimed_log_printed,
+    write,
+)
 from palaestrai_mosaik.core.progress import CountProgress, ProgressCallback
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 _PACKAGE = "palaestrai_mosaik"
 #: ANSI colour codes
@@ -168,3 +186,161 @@ def _logging(level: int) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+
+
+#: printed for missing values
+NOTHING = "-"
+
+
+def table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    indent: str = "",
+    *,
+    statuses: str | None = None,
+    error: bool = False,
+) -> Printable:
+    """Format rows as aligned columns below their headers, with numbers to the right and text to the left.
+
+    Cells are formatted by :func:`text`. Columns without values are omitted. Cells of the column ``statuses`` are
+    coloured if the table goes to a terminal, on standard error with ``error``.
+    """
+    lines = [list(row) for row in rows]
+    columns = []
+    for i, header in enumerate(headers):
+        values = [row[i] for row in lines]
+        if all(map(missing, values)):
+            continue
+        cells = [text(header), *map(text, values)]
+        right = all(isinstance(value, Real) or missing(value) or value == "" for value in values)
+        width = max(map(len, cells))
+        filled = [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
+        if header == statuses:
+            coloured = (status(*pair, error=error) for pair in zip(filled[1:], cells[1:], strict=True))
+            filled = [filled[0], *coloured]
+        columns.append(filled)
+    return Printable("\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)))
+
+
+def text(value: Any) -> str:
+    """Format ``value`` as a cell, with few digits, local times, and ``-`` for missing values."""
+    if missing(value):
+        return NOTHING
+    if isinstance(value, bool | str):
+        # cells must not contain line breaks
+        return one_line(str(value))
+    if isinstance(value, datetime):
+        return f"{value.astimezone():%Y-%m-%d %H:%M:%S}" if value.tzinfo else f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    if isinstance(value, Real):
+        return number(float(value))
+    return str(value)
+
+
+def number(value: float) -> str:
+    """Format ``value`` with five significant digits, without trailing zeros."""
+    if math.isnan(value):
+        return NOTHING
+    if value and math.isfinite(value) and not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.4g}"
+    digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
+    digits_text = f"{value:,.{digits}f}"
+    return digits_text.rstrip("0").rstrip(".") if "." in digits_text else digits_text
+
+
+def interval(low: float, high: float) -> str | None:
+    """Format an interval: ``[0.1, 0.25]``, or return ``None`` if a limit is NaN."""
+    limits = number(low), number(high)
+    return None if NOTHING in limits else f"[{', '.join(limits)}]"
+
+
+def duration(seconds: float | None) -> str:
+    """Format a duration with at most two units: ``0.41 s``, ``3 min 12 s``, ``2 h 05 min``."""
+    if seconds is None or math.isnan(seconds):
+        return NOTHING
+    if seconds < 59.95:
+        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
+    minutes, remainder = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {remainder:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours:02d} h"
+
+
+def byte_size(size: float) -> str:
+    """Format a size: ``512 bytes``, ``12 MB``, ``1.25 GB``."""
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{number(size) if size < 10 else round(size)} {unit}"
+        size /= 1000
+    return f"{number(size)} GB"
+
+
+def first_line(value: str, width: int) -> str:
+    """Return the first line of ``value``, truncated to ``width`` characters."""
+    return shorten(value.strip().split("\n")[0], width)
+
+
+def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
+    """Yield the rows as named tuples with cells of type ``Any``, more precise than in pandas' stubs."""
+    yield from frame.itertuples(index=False)
+
+
+def missing(value: Any) -> bool:
+    """Return whether ``value`` is missing: ``None``, NaN, or pandas' NA and NaT."""
+    # pandas' NA is detected by type, because its comparison with itself is NA
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def answer(data: Any) -> None:
+    """Print ``data`` as JSON. Frames become lists of rows, and non-finite numbers ``null``."""
+    text = json.dumps(_plain(data), indent=2, allow_nan=False)
+    # json escapes all terminal control characters except this one
+    write(Printable(text.replace("\x7f", "\\u007f")), sys.stdout, needed=True)
+
+
+def problems_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """Return distinct problems as mappings: ``file``, ``line`` and ``column`` (from 1), ``path``, ``message``."""
+    from palaestrai_mosaik.experiment.yaml_text import columns_of
+
+    each = list(dict.fromkeys(problems))
+    return [
+        {
+            "file": problem.file or None,
+            "line": problem.line,
+            "column": column,
+            "path": problem.path or None,
+            "message": problem.message,
+        }
+        for problem, column in zip(each, columns_of(each), strict=True)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Convert ``value`` to types that JSON supports."""
+    plain: Any
+    if missing(value) or (isinstance(value, float) and not math.isfinite(value)):
+        plain = None
+    elif isinstance(value, str | int | float):
+        plain = value
+    elif isinstance(value, Mapping):
+        plain = {str(key): _plain(item) for key, item in value.items()}
+    elif isinstance(value, date):
+        plain = value.isoformat()
+    elif isinstance(value, os.PathLike):
+        plain = os.fspath(value)
+    elif hasattr(value, "to_json"):
+        # a data frame
+        plain = json.loads(value.to_json(orient="records", date_format="iso", double_precision=15))
+    elif hasattr(value, "tolist"):
+        # a NumPy number or array
+        plain = _plain(value.tolist())
+    else:
+        plain = [_plain(item) for item in value]
+    return plain

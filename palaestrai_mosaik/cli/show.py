@@ -9,20 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.core.errors import FINISHED
-from palaestrai_mosaik.core.printing import Printable
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import Printable, count
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 
-from .answers import answer
-from .output import compose, count_progress, say, say_unless_quiet, status, wants_json
-from .tables import byte_size, duration, first_line, rows_of, table
+from .output import (
+    answer,
+    byte_size,
+    compose,
+    count_progress,
+    duration,
+    first_line,
+    rows_of,
+    say,
+    say_unless_quiet,
+    status,
+    table,
+    wants_json,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.store.location import StoreLocation
+    from palaestrai_mosaik.store.store import StoreLocation
 
 # maximum number of printed episodes in a phase, half of them from its end
 _EPISODES = 12

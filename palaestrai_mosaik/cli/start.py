@@ -26,9 +26,8 @@ from palaestrai_mosaik.core.errors import (
     describe,
     format_traceback,
 )
-from palaestrai_mosaik.core.locations import default_store
-from palaestrai_mosaik.core.printing import Printable
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.installation import default_store
+from palaestrai_mosaik.core.printing import Printable, count
 from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.experiment.paths import Overrides, parse
 from palaestrai_mosaik.runner import Progress, earlier_run, execute, make_progress
@@ -37,19 +36,22 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
 
-from .answers import answer, problems_data
 from .common import print_problems, store_option
 from .output import (
+    answer,
     compose,
+    duration,
+    number,
+    problems_data,
     say,
     say_unless_quiet,
     status,
+    table,
     verbose,
     wants_json,
     warn,
     without_progress,
 )
-from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
 _PACKAGE = Path(__file__).parents[1]

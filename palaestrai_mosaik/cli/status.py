@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.arsenai.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder
-from palaestrai_mosaik.arsenai.design.rounds import Rounds
+from palaestrai_mosaik.arsenai.design.folder import CONFIRM, MANIFEST, RESULTS, DesignFolder, Rounds
 from palaestrai_mosaik.arsenai.design.search import sought
-from palaestrai_mosaik.arsenai.design.settings_table import (
+from palaestrai_mosaik.arsenai.design.settings import (
     SettingRecord,
     count_failed,
     failure_reasons,
@@ -30,13 +29,11 @@ from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, S
 from palaestrai_mosaik.arsenai.execution.job import JobRecord
 from palaestrai_mosaik.arsenai.execution.status import RunState, job_path
 from palaestrai_mosaik.core.errors import FINISHED
-from palaestrai_mosaik.core.text import count, listed
+from palaestrai_mosaik.core.printing import count, listed
 
-from .answers import answer
 from .common import find_folder
-from .output import say, wants_json
+from .output import answer, duration, number, say, table, wants_json
 from .run_lists import arguments, factors_of, list_runs, reason_lines, short_path
-from .tables import duration, number, table
 from .tune import MOST_FILES, failed_settings, lost_line, retry_lines
 
 if TYPE_CHECKING:
@@ -287,7 +284,7 @@ def _search(
     if spec.search is None or lost is None:
         names = ("search", "settings", "failed_settings", "retried", "to_retry")
         return dict.fromkeys((*names, "best", "front", "search_over", "confirm"))
-    from palaestrai_mosaik.arsenai.search.ending import search_over
+    from palaestrai_mosaik.arsenai.search.budget import search_over
     from palaestrai_mosaik.arsenai.search.ranking import ranked
 
     journal = states.journal

@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.core.printing import count, listed
 from palaestrai_mosaik.core.progress import PartsProgress
-from palaestrai_mosaik.core.text import count, listed
 from palaestrai_mosaik.interop.palaestrai.results import Imported, import_results
 from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.deletion import delete_runs
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.merge import delete_runs
 from palaestrai_mosaik.store.query.lookup import INSTANCES
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.verify import Verified, instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 
-from .answers import answer
-from .output import compose, count_progress, say, say_unless_quiet, status, wants_json
-from .tables import rows_of
+from .output import answer, compose, count_progress, rows_of, say, say_unless_quiet, status, wants_json
 
 # maximum number of printed runs without files
 _LISTED = 5

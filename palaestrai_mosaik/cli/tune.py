@@ -15,13 +15,32 @@ from palaestrai_mosaik.arsenai.execution import RunStatus, Settings
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.settings import user_settings
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
-from palaestrai_mosaik.core.text import count, listed
+from palaestrai_mosaik.core.printing import count, listed
 
-from .answers import answer
-from .output import compose, say, say_unless_quiet, status, wants_json, warn, without_progress
-from .run_lists import arguments, factor_value, print_failures, reason_lines, short_path
-from .submissions import dry_lines, print_collection, submission_data, submitted_lines
-from .tables import duration, number, table
+from .output import (
+    answer,
+    compose,
+    duration,
+    number,
+    say,
+    say_unless_quiet,
+    status,
+    table,
+    wants_json,
+    warn,
+    without_progress,
+)
+from .run_lists import (
+    arguments,
+    dry_lines,
+    factor_value,
+    print_collection,
+    print_failures,
+    reason_lines,
+    short_path,
+    submission_data,
+    submitted_lines,
+)
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.arsenai.design.model import DesignSpec

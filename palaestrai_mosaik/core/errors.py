@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from palaestrai_mosaik.core.text import abridge
+from palaestrai_mosaik.core.printing import abridge
 
 #: exit codes of commands and of processes that execute runs, also in the records of runs
 FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130

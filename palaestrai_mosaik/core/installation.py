@@ -1,4 +1,4 @@
-"""Commands that install an extra of this package, and checks for other packages that conflict with it.
+"""This installation: the default store, the commands that install an extra, and other packages in the way.
 
 All messages that advise to install something use these commands, so that they fit a checkout as well as an
 installed wheel, and the environment of the running interpreter. Arguments are in double quotes, which sh, PowerShell
@@ -15,6 +15,17 @@ import sys
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
+
+#: the environment variable with another default location
+STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
+#: a folder in the working directory
+DEFAULT_STORE = "palaestrai-results"
+
+
+def default_store() -> str:
+    """Return the folder or URL of the default store."""
+    return os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+
 
 #: the name of the distribution; ``palaestrai-mosaik`` is another package on the registry
 DISTRIBUTION = "mosaik-agents"

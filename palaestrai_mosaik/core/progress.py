@@ -8,8 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from palaestrai_mosaik.core.printing import Bar, write
-from palaestrai_mosaik.core.text import one_line
+from palaestrai_mosaik.core.printing import Bar, one_line, write
 
 #: called with the number of things done, and the total
 ProgressCallback = Callable[[int, int], object]

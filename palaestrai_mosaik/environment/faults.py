@@ -10,7 +10,7 @@ import numpy as np
 
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.core.importing import class_name
-from palaestrai_mosaik.core.text import count, listed, shorten
+from palaestrai_mosaik.core.printing import count, listed, shorten
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Space
 
 from .environment import EnvironmentBaseline, EnvironmentState

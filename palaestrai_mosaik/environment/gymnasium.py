@@ -27,8 +27,17 @@ from palaestrai_mosaik.core.installation import install_extra
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
-from .farama_frames import try_to_render, with_render_mode
-from .farama_spaces import Action, actuators_of, gained, parts_of, plain_info, rewards_of, sensors_of
+from .farama import (
+    Action,
+    actuators_of,
+    gained,
+    parts_of,
+    plain_info,
+    rewards_of,
+    sensors_of,
+    try_to_render,
+    with_render_mode,
+)
 
 try:
     import gymnasium

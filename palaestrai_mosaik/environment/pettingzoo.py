@@ -32,8 +32,7 @@ from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState
-from .farama_frames import try_to_render, with_render_mode
-from .farama_spaces import (
+from .farama import (
     Action,
     Part,
     actuators_of,
@@ -43,6 +42,8 @@ from .farama_spaces import (
     plain_info,
     rewards_of,
     sensors_of,
+    try_to_render,
+    with_render_mode,
 )
 
 try:

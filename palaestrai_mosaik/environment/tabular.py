@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.core.errors import ContractError
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.types import Discrete, Space
 from palaestrai_mosaik.types.arrays import BoolVector, FloatVector, IndexVector
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from palaestrai_mosaik.core.errors import NameResolutionError, did_you_mean
 from palaestrai_mosaik.core.importing import COMMANDS, refusal
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.types.control import Mode
 
 from .cascade import RANDOM_STREAMS, CascadedPhase, Definitions, Entry, shared_streams

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palaestrai_mosaik.core.errors import did_you_mean
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 
 from .class_names import SHORT_NAMES, default_uid
 from .fields import CLASS_NAME, FLAG, TEXT, Findings, Located, Section, items_of, show, unquoted

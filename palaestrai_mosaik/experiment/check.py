@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from palaestrai_mosaik.core.errors import did_you_mean
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.types.control import Mode
 
 from .build import load_section, points_before_the_first, snapshot_section

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from palaestrai_mosaik.core.errors import NameResolutionError, Problem, did_you_mean
 from palaestrai_mosaik.core.importing import limit
-from palaestrai_mosaik.core.text import count, listed
+from palaestrai_mosaik.core.printing import count, listed
 
 from .class_names import SHORT_NAMES, full_name, name_fault, preset, refusals
 from .model import UNREAD, ClassSpec, Place, join

@@ -14,7 +14,7 @@ from typing import Any
 
 from palaestrai_mosaik.core import collector, files
 from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 
 from .build import ModelBuilder, header, run_config_of
 from .canonical import canonical_document, digest, plain_data

@@ -14,12 +14,11 @@ import numpy as np
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError, did_you_mean
-from palaestrai_mosaik.core.text import escape_control_characters
+from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.store import BodyChoice
 
 from .curves import means, means_of, percentiles, span_of, thinned
-from .groups import find_groups, learning_title
-from .learning import MOST_LINES, Fold, LearningChoice, learning_panels
+from .learning import MOST_LINES, Fold, LearningChoice, find_groups, learning_panels, learning_title
 from .limits import Limit, Limits, in_sight
 from .series import (
     TIME,

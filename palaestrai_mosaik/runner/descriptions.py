@@ -8,10 +8,9 @@ from typing import Any
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
-from palaestrai_mosaik.simulation.batch_handle import BatchHandle
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, Names, place_bodies
-from palaestrai_mosaik.simulation.channels import Channels
-from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
+from palaestrai_mosaik.simulation.connections import Channels
+from palaestrai_mosaik.simulation.environment_handle import BatchHandle, EnvironmentHandle
 from palaestrai_mosaik.store import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from palaestrai_mosaik.types.vectors import Layout
 

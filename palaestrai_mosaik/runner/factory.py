@@ -18,12 +18,11 @@ from palaestrai_mosaik.environment.environment import EnvironmentStateTransforme
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
 from palaestrai_mosaik.interop.palaestrai import adapted
 from palaestrai_mosaik.simulation.batch_body import BatchBody
-from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
-from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
-from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
+from palaestrai_mosaik.simulation.connections import Channels
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle, open_handle
 from palaestrai_mosaik.simulation.learner import ExperienceSink
 from palaestrai_mosaik.simulation.remote_environment import RemoteEnvironment
 from palaestrai_mosaik.types import Mode

@@ -14,7 +14,7 @@ from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.simulation.body_placement import BodyGroup
-from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.connections import Channels
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
@@ -30,7 +30,7 @@ from .factory import (
     muscle_classes,
     muscle_uid,
 )
-from .replay import ReplayContext, find_instance, replay
+from .recorded_sessions import ReplayContext, find_instance, replay
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store

@@ -28,8 +28,7 @@ from palaestrai_mosaik.types import Mode, SimulationFlowControl
 from .brains import BrainKeeper, Dumpers, brain_keeper
 from .factory import WorkerPlan, all_conditions, call_all
 from .learners import expects_updates, make_learner, refused_update_warning, store_model
-from .recorded_sessions import StoredSessions
-from .replay import ReplayContext
+from .recorded_sessions import ReplayContext, StoredSessions
 from .worker import EpisodeReport, EpisodeTask
 from .worker_pool import LocalWorkerPool, ProcessWorkerPool, RunContext, WorkerPool
 

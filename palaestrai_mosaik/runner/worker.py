@@ -256,7 +256,7 @@ class Worker:
         """Record the phase's world."""
         if self.recording is not None:
             # imported here because later episodes do not need it
-            from palaestrai_mosaik.simulation.world_data import graph_of, world_data
+            from palaestrai_mosaik.simulation.world_graph import graph_of, world_data
 
             self.recording.world(world_data(graph_of(world, self.plan.phase)))
 

@@ -17,8 +17,12 @@ from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import ContractError, format_traceback
 from palaestrai_mosaik.core.importing import only_modules
-from palaestrai_mosaik.core.printing import unclaimed_log_printed, use_null_device, use_standard_streams
-from palaestrai_mosaik.core.text import abridge
+from palaestrai_mosaik.core.printing import (
+    abridge,
+    unclaimed_log_printed,
+    use_null_device,
+    use_standard_streams,
+)
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_process
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.agent.filter import FilterChain
-from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
+from palaestrai_mosaik.types.arrays import AgentRows, EnvironmentRows
 
 from .factory import WorkerPlan
 from .worker import EpisodeReport, EpisodeTask

@@ -16,17 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Experience
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
+from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.core.importing import class_name
-from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, FloatVector, IndexVector, IntVector
-from palaestrai_mosaik.types.rows import AgentRows
+from palaestrai_mosaik.types.arrays import (
+    AgentRows,
+    BoolVector,
+    FloatMatrix,
+    FloatVector,
+    IndexVector,
+    IntVector,
+)
 from palaestrai_mosaik.types.vectors import Layout
 
-from .batch_handle import BatchHandle
 from .body import BaseBody, BodyIdentity
 from .connections import STATES, EnvironmentPlans, MosaikConnection
-from .environment_handle import EnvironmentHandle, places
+from .environment_handle import BatchHandle, EnvironmentHandle, places
 from .learner import ExperienceSink, check_statistics
 
 _NO_REWARDS = np.empty(0)

@@ -12,16 +12,15 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from palaestrai_mosaik.agent import Experience, Memory, Muscle, Objective
-from palaestrai_mosaik.agent.answers import objective_value, proposal
 from palaestrai_mosaik.agent.filter import FilterChain
+from palaestrai_mosaik.agent.muscle import objective_value, proposal
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.core.importing import class_name
 from palaestrai_mosaik.types import ActuatorInformation, Mode
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
-from .channels import Channels
-from .connections import STATES, EnvironmentPlans, MosaikConnection, OutputWire, wire_actuators
+from .connections import STATES, Channels, EnvironmentPlans, MosaikConnection, OutputWire, wire_actuators
 from .environment_handle import AgentStream, EnvironmentHandle
 from .learner import ExperienceSink, check_statistics
 

@@ -8,16 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective
+from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchObjective
 from palaestrai_mosaik.core.errors import did_you_mean
 from palaestrai_mosaik.experiment import resolve
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, AgentSpec, BodySpec
 
 from .batch_body import BatchChannels
-from .batch_handle import BatchHandle
 from .body import BodyIdentity
-from .channels import Channels
-from .environment_handle import EnvironmentHandle, is_pattern, match_all, means_all
+from .connections import Channels
+from .environment_handle import BatchHandle, EnvironmentHandle, is_pattern, match_all, means_all
 
 #: names of sensors, and of actuators
 Names = tuple[tuple[str, ...], tuple[str, ...]]

@@ -26,11 +26,10 @@ from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from .batch_handle import BatchHandle
 from .body import AnyBody, Packet
 from .connections import STATES, InputWire, read
 from .coordinator import EpisodeCoordinator
-from .environment_handle import EnvironmentHandle
+from .environment_handle import BatchHandle, EnvironmentHandle
 from .scheduler import only_questions
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]

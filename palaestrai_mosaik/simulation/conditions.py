@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.core.importing import class_name
-from palaestrai_mosaik.core.text import shorten
+from palaestrai_mosaik.core.printing import shorten
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 

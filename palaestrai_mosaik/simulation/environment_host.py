@@ -43,7 +43,7 @@ from palaestrai_mosaik.core.importing import (
     only_modules,
     raised_at,
 )
-from palaestrai_mosaik.core.text import abridge
+from palaestrai_mosaik.core.printing import abridge
 from palaestrai_mosaik.environment.environment import Environment, World
 from palaestrai_mosaik.environment.faults import baseline_faults, refusal, step_size_faults
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.environment.environment import World
-from palaestrai_mosaik.types.rows import EnvironmentRows
+from palaestrai_mosaik.types.arrays import EnvironmentRows
 
 from .environment_handle import EnvironmentHandle, EnvironmentStream
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.core.importing import class_name
-from palaestrai_mosaik.core.text import count as counted
+from palaestrai_mosaik.core.printing import count as counted
 from palaestrai_mosaik.environment.environment import Reward, World
 from palaestrai_mosaik.types import Box, RewardInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
-from palaestrai_mosaik.types.value_rules import ValueRules
+from palaestrai_mosaik.types.vectors import ValueRules
 
 #: number of states that are compared with their spaces together
 _ROOM = 256

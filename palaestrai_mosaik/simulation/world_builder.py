@@ -22,12 +22,11 @@ from palaestrai_mosaik.environment.cosimulation import (
     SimulatorSpec,
     WorldPlan,
 )
+from palaestrai_mosaik.environment.described import seeded
 from palaestrai_mosaik.environment.environment import Environment
-from palaestrai_mosaik.environment.seed_placeholder import seeded
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from . import mosaik_internals as internals
-from .batch_handle import BatchHandle
 from .body import AnyBody, Body
 from .bridge import (
     CLOCK,
@@ -50,7 +49,7 @@ from .connections import (
     wire_sensors,
 )
 from .coordinator import EpisodeCoordinator
-from .environment_handle import EnvironmentHandle
+from .environment_handle import BatchHandle, EnvironmentHandle
 from .instance_function import adopt
 from .mosaik_internals import new_sid, starter
 from .scheduler import GeneralSchedule, Schedule, schedule

@@ -25,9 +25,8 @@
         checkpoints/<number>/                     the newest two, until the run has finished
 """
 
-from .phase_recorder import PhaseRecorder
 from .query.members import BodyChoice
-from .recorder import InstanceRecorder
+from .recorder import InstanceRecorder, PhaseRecorder
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from .store import Store
 from .streams import AgentStream, EnvironmentStream

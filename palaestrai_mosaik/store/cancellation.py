@@ -10,9 +10,8 @@ from sqlalchemy import select
 from palaestrai_mosaik.core.errors import StoreError
 
 from .models import Instance
-from .process import terminate
+from .process import LOCK, recording_process, terminate
 from .query.runs import START_TOLERANCE, status_of
-from .run_lock import LOCK, recording_process
 
 if TYPE_CHECKING:
     from .store import Store

@@ -1,39 +1,60 @@
-"""Merging: copies instances from one store into another, their files and their SQL rows with new ids.
-
-The order allows for a kill at any moment, and for readers of the target
-meanwhile. Files come first, under another name, and the complete folder is renamed; then
-the rows of an instance are inserted in one transaction, so that rows always have files. If an instance
-has changed since it was copied, its rows are deleted before its files are exchanged. After an
-interruption, another merge leads to the same result.
-"""
+"""Copies instances from one store into another, and deletes them."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Table, bindparam, create_engine, delete, func, insert, select, text
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Table,
+    bindparam,
+    create_engine,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    text,
+)
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 
 from .database import Database
-from .models import Base, Description, Experiment, Instance, Phase, RunDocument
+from .models import (
+    Base,
+    Description,
+    Environment,
+    Experiment,
+    Instance,
+    Phase,
+    RunDocument,
+    SharedDescription,
+    description_ids,
+    document_id,
+    experiment_id,
+)
 from .parts import part_files
-from .phase_recorder import digests_of
 from .query.lookup import INSTANCES, in_chunks, inside
-from .recorder import MARKER
+from .query.runs import status_of
+from .recorder import MARKER, digests_of
 from .schema import HEAD
-from .shared import SharedDescription, description_ids, document_id, experiment_id
 from .sqlite_files import TIMEOUT, check_sqlite
 from .verify import marker_damage
+
+if TYPE_CHECKING:
+    from .store import Store
+
 
 #: the status of an instance whose process ended without recording an end
 LOST = "lost"
@@ -435,3 +456,45 @@ def _check_streams(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         count = len(part_files(folder))
         if row["parts"] is not None and count < row["parts"]:
             raise DamagedStore(f"{folder} is damaged: of {row['parts']} part files, {count} are there")
+
+
+def delete_runs(
+    store: Store, runs: Iterable[str], progress: ProgressCallback | None = None
+) -> tuple[str, ...]:
+    """Delete runs with all their rows and files.
+
+    The rows of all runs are deleted in one transaction, then the folders: if the process is killed in between,
+    unreferenced folders are left. Run documents, experiments and descriptions that no other run uses are deleted, too.
+
+    Args:
+        store: the store.
+        runs: which runs, as :meth:`Store.find_run` takes them.
+        progress: called with the number of deleted folders, and the total.
+
+    Returns:
+        The uids of the instances.
+
+    Raises:
+        StoreError: there is no such run, or it is running, on any machine. Then nothing is deleted.
+    """
+    uids = tuple(dict.fromkeys(store.find_run(run) for run in runs))
+
+    def remove(session: Session) -> None:
+        for uid in uids:
+            instance = session.scalar(select(Instance).where(Instance.uid == uid))
+            if instance is not None and status_of(instance) == "running":
+                raise StoreError(f"run {uid} is running; end it first. Nothing was deleted")
+        for uid in uids:
+            remove_rows(session, uid)
+        for owner, key in ((RunDocument, Instance.run_document_id), (Experiment, Instance.experiment_id)):
+            session.execute(delete(owner).where(~exists().where(key == owner.id)))
+        used = (Environment.topology_id, Phase.world_id)
+        unused = [~exists().where(key == Description.id) for key in used]
+        session.execute(delete(Description).where(*unused))
+
+    store.database.write(remove)
+    counted = PartsProgress(progress, len(uids))
+    for uid in uids:
+        files.remove_tree(store.instance_directory(uid))
+        counted.end()
+    return uids

@@ -1,33 +1,13 @@
-"""The tables of the store.
-
-::
-
-    experiments            a named group of runs
-    run_documents          one row per document hash: canonical form, text, and the hash of its computation
-    descriptions           topologies of environments and worlds of phases; one row each, shared by all runs
-    instances              one row per execution of a run document
-    ├── phases             one row per executed phase
-    │   ├── environments
-    │   ├── agents
-    │   ├── bodies         groups of identical bodies of the agents, one row each
-    │   ├── channels       sensors, actuators and rewards (of an environment or an agent's bodies)
-    │   ├── streams        the folders with the rows of bodies or an environment, and their digests
-    │   └── episodes       one row per worker and episode, of training or evaluation
-    │       └── outcomes   sum, mean, min, max of the objective and of each reward
-    ├── brains             dumps of brains that are kept in the database, too
-    ├── errors             failures with their tracebacks
-    └── warnings
-
-Per-step data lies in Parquet files, in the folders of ``streams``.
-Times are UTC. A change of these tables needs a new revision in ``migrations/versions``.
-"""
+"""The tables of the store, and the rows of them that runs share."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -39,13 +19,16 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     LargeBinary,
     MetaData,
+    Select,
     String,
     Text,
     TypeDecorator,
     UniqueConstraint,
     false,
+    select,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from palaestrai_mosaik.core.errors import StoreError
 
@@ -376,3 +359,59 @@ class Warned(Base):
     instance_id: Mapped[int] = mapped_column(ForeignKey("instances.id"), index=True)
     text: Mapped[str]
     time: Mapped[datetime]
+
+
+#: the kinds of descriptions
+TOPOLOGY, WORLD = "topology", "world"
+
+
+class SharedDescription(NamedTuple):
+    """A static description that runs share; ``hash`` covers kind and content."""
+
+    kind: str
+    hash: str
+    content: Any
+
+    @classmethod
+    def of(cls, kind: str, content: Any) -> SharedDescription:
+        """Hash ``content``, plain data, as a description of this kind."""
+        return cls(kind, hashlib.sha256(f"{kind}\n{to_json(content)}".encode()).hexdigest(), content)
+
+
+def document_id(
+    session: Session, uid: str, document: Any, text: str, hash: str, content: str | None = None
+) -> int:
+    """Return the row id of the run document with this hash; insert it if it is missing."""
+    row = RunDocument(uid=uid, document=document, text=text, hash=hash, content=content)
+    return _id_of(session, select(RunDocument.id).where(RunDocument.hash == hash), row)
+
+
+def experiment_id(session: Session, uid: str) -> int:
+    """Return the row id of the experiment ``uid``; insert it if it is missing."""
+    return _id_of(session, select(Experiment.id).where(Experiment.uid == uid), Experiment(uid=uid))
+
+
+def description_ids(session: Session, descriptions: Iterable[SharedDescription]) -> dict[str, int]:
+    """Return the row ids of descriptions by hash; insert those that are missing."""
+    ids: dict[str, int] = {}
+    # in the same order everywhere, to avoid deadlocks in PostgreSQL
+    for hash, description in sorted({description.hash: description for description in descriptions}.items()):
+        statement = select(Description.id).where(Description.hash == hash)
+        ids[hash] = _id_of(
+            session, statement, Description(kind=description.kind, hash=hash, content=description.content)
+        )
+    return ids
+
+
+def _id_of(session: Session, statement: Select[Any], row: Base) -> int:
+    """Return the id that ``statement`` selects; insert ``row`` first if it is missing."""
+    row_id: int | None = session.scalar(statement)
+    if row_id is None:
+        try:
+            with session.begin_nested():
+                session.add(row)
+        except IntegrityError:  # another process was faster (cannot happen with SQLite)
+            pass
+        row_id = session.scalar(statement)
+    assert row_id is not None
+    return row_id

@@ -1,19 +1,16 @@
-"""Open parts: the rows recorded since the last part file, for readers of a run in progress.
-
-Writing a part file takes milliseconds of CPU time, too much to do it every second. An open part has the number
-of the part that will replace it, and is a stream of Arrow record batches: it only ever grows, by rows in their
-memory layout (``rows``: packed records, described in the schema's metadata), which costs a tenth or less.
-Readers use its complete batches. Anything after them is still being written, or was when the process was killed.
-"""
+"""Open parts: the rows recorded since the last part file, for readers of a run in progress."""
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import monotonic, thread_time
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +18,133 @@ import numpy.typing as npt
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError
 
-from .arrow_columns import arrow_column, columns_of_rows
-
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+#: the first columns of each row of an agent or an environment
+KEYS = ("worker", "episode", "step", "time")
+
+
+def arrow_column(values: npt.NDArray[Any]) -> pa.Array:
+    """Wrap a contiguous numpy vector as an Arrow array.
+
+    Numbers are not copied. ``pa.array`` would import pandas.
+    """
+    import pyarrow as pa
+
+    if values.dtype == np.bool_:
+        bits = np.packbits(values, bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def text_column(values: Iterable[str | None]) -> pa.Array:
+    """Encode optional texts as an Arrow array."""
+    import pyarrow as pa
+
+    encoded = [None if v is None else v.encode("utf-8", "backslashreplace") for v in values]
+    offsets = np.cumsum([0, *(0 if v is None else len(v) for v in encoded)], dtype=np.int32)
+    present = np.packbits(np.array([v is not None for v in encoded], dtype=np.bool_), bitorder="little")
+    data = b"".join(v for v in encoded if v is not None)
+    buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def binary_column(values: Sequence[bytes]) -> pa.Array:
+    """Join byte strings into an Arrow array."""
+    import pyarrow as pa
+
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def columns_of_rows(
+    heads: npt.NDArray[Any],
+    owners: Mapping[str, pa.Array],
+    values: npt.NDArray[np.float64],
+    names: Sequence[str],
+) -> dict[str, pa.Array]:
+    """Split packed rows into the columns of a part.
+
+    Args:
+        heads: the rows' headers, a structured vector (n,).
+        owners: further columns with each row's owner.
+        values: the floats (n, k).
+        names: the names of the floats.
+    """
+    columns = {name: arrow_column(heads[name].copy()) for name in KEYS}
+    columns |= owners
+    transposed = np.ascontiguousarray(values.T)
+    columns |= {name: arrow_column(row) for name, row in zip(names, transposed, strict=True)}
+    remaining = [name for name in heads.dtype.names or () if name not in KEYS]
+    return columns | {name: arrow_column(heads[name].copy()) for name in remaining}
+
+
+#: seconds between two updates, if they are cheap
+SECONDS = 0.5
+#: the maximum share of time that updates take (as CPU time): with many wide rows, they become rarer
+SHARE = 1 / 200
+#: seconds of CPU time allowed beyond that share: a single slow update does not delay the next ones
+ALLOWANCE = 0.1
+
+
+class Shown(Protocol):
+    """A stream with an open part."""
+
+    def show(self) -> None:
+        """Write rows that are only in memory to the open part."""
+
+
+Streams = Callable[[], Iterable[Shown]]
+
+
+class OpenPartUpdates:
+    """Calls ``show`` of all streams repeatedly, until it is stopped.
+
+    Args:
+        streams: a method that returns the current streams. Its object is not kept alive; without it, the
+            updates end.
+    """
+
+    def __init__(self, streams: Streams):
+        self._stopped = threading.Event()
+        arguments = (weakref.WeakMethod(streams), self._stopped)
+        self._thread = threading.Thread(target=_update, args=arguments, name="open parts", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        # Every part needs it. In the thread, the import would take longer than some hundred updates, and a process
+        # that is forked meanwhile could never import it.
+        import pyarrow  # noqa: F401
+
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread; nothing is written afterwards."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+
+def _update(reference: weakref.WeakMethod[Streams], stopped: threading.Event) -> None:
+    left, looked = ALLOWANCE, monotonic()
+    pause = SECONDS
+    while not stopped.wait(pause):
+        streams = reference()
+        if streams is None:
+            return
+        before = thread_time()
+        for stream in streams():
+            stream.show()
+        del streams
+        now = monotonic()
+        left = min(ALLOWANCE, left + SHARE * (now - looked)) - (thread_time() - before)
+        looked = now
+        pause = max(SECONDS, -left / SHARE)
+
 
 #: the suffix of an open part (Arrow's for its stream format)
 SUFFIX = ".arrows"

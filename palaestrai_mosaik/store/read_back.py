@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from palaestrai_mosaik.core.errors import StoreError
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 
 from .database import Database
 from .merge import check_rows, instance_states

@@ -1,29 +1,512 @@
-"""The recorder of one execution of a run document; each phase has its own recorder."""
+"""Records a run: its phases, episodes, rows, brains, errors and warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError, format_traceback
-from palaestrai_mosaik.core.text import abridge
+from palaestrai_mosaik.core.printing import abridge
 
 from .database import reads
-from .models import Failure, Instance, Phase, Warned, to_json, utc_now
+from .models import (
+    TOPOLOGY,
+    WORLD,
+    Agent,
+    Body,
+    Channel,
+    Environment,
+    Episode,
+    Failure,
+    Instance,
+    Outcome,
+    Phase,
+    SafeText,
+    SharedDescription,
+    Stream,
+    Warned,
+    description_ids,
+    to_json,
+    utc_now,
+)
+from .open_parts import OpenPartUpdates
 from .parts import write_text
-from .phase_recorder import PhaseRecorder, digests_of
-from .records import AgentRecord, EnvironmentRecord
-from .run_lock import RunLock
+from .process import RunLock
+from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
+from .streams import (
+    TRAJECTORIES,
+    AgentStream,
+    AnyStream,
+    EnvironmentStream,
+    FrameStream,
+    StreamSet,
+    is_digested,
+)
 
 if TYPE_CHECKING:
     from .database import Database
-    from .stream_resume import Kept
+    from .resume import Kept
+
+
+# Episodes are committed together: a commit costs about a millisecond, a short episode less.
+_EPISODES_PER_COMMIT = 200
+_SECONDS_PER_COMMIT = 1.0
+_MOMENTS = ("sum", "mean", "min", "max")
+_EPISODE_KEY = ("phase_id", "worker", "episode", "evaluation")
+
+
+class PhaseRecorder:
+    """Records one phase. Made by :meth:`InstanceRecorder.begin_phase`."""
+
+    def __init__(
+        self,
+        database: Database,
+        directory: Path,
+        index: int,
+        environments: Sequence[EnvironmentRecord],
+        agents: Sequence[AgentRecord],
+    ):
+        self.row_id = 0
+        self.finished = False
+        self.database = database
+        self._environment_records = environments
+        self._agent_records = agents
+        self._directory = directory
+        self._index = index
+        self._training = self._make_streams(evaluation=False)
+        self._evaluation: StreamSet | None = None
+        self._agent_ids: dict[str, int] = {}
+        self._episodes: list[dict[str, Any]] = []
+        self._outcomes: list[dict[str, Any]] = []
+        #: a world that is not in the database yet
+        self._world: SharedDescription | None = None
+        # The numbers of episodes and outcomes in a commit that has not returned.
+        self._sent: tuple[int, int] | None = None
+        self._committed = float("-inf")
+        self._begun = monotonic()
+        self._updates = OpenPartUpdates(self._all_streams)
+
+    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
+        """Return the stream of a group of bodies of an agent, always the same object.
+
+        Args:
+            name: name of the agent.
+            evaluation: the stream of the evaluation episodes, which is separate.
+            group: number of the group.
+
+        Raises:
+            StoreError: there is no such agent or group.
+        """
+        return self._streams_of(evaluation).agent(name, group)
+
+    def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
+        """Return the stream of an environment, always the same object.
+
+        Args:
+            uid: uid of the environment.
+            evaluation: the stream of its evaluation episodes.
+
+        Raises:
+            StoreError: there is no such environment.
+        """
+        return self._streams_of(evaluation).environment(uid)
+
+    def frames(self, uid: str, evaluation: bool = False) -> FrameStream:
+        """Return the stream of frames of an environment, always the same object.
+
+        Args:
+            uid: uid of the environment.
+            evaluation: the stream of its evaluation episodes.
+
+        Raises:
+            StoreError: there is no such environment with frames.
+        """
+        return self._streams_of(evaluation).frames(uid)
+
+    def statistic(
+        self,
+        agent: str,
+        worker: int,
+        episode: int,
+        step: int,
+        key: str,
+        value: float,
+        evaluation: bool = False,
+    ) -> None:
+        """Record the value of a statistic that an agent reported.
+
+        Args:
+            agent: name of the agent.
+            worker: number of the worker.
+            episode: number of the episode.
+            step: number of the step after which it was reported.
+            key: name of the statistic.
+            value: its value.
+            evaluation: the episode is an evaluation episode.
+        """
+        self._streams_of(evaluation).statistics.append(agent, worker, episode, step, key, value)
+
+    def world(self, data: Mapping[str, Any]) -> None:
+        """Record the world of the phase: plain data, which runs with the same world share.
+
+        It is committed with the first episodes, or after a second if the first takes longer.
+
+        Args:
+            data: the graph of the world's simulators, entities and connections.
+        """
+        self._world = SharedDescription.of(WORLD, dict(data))
+
+    def episode(  # noqa: PLR0913  (the episode's row)
+        self,
+        worker: int,
+        episode: int,
+        *,
+        steps: int,
+        ticks: int,
+        ended_by: str,
+        flow: str,
+        duration: float,
+        agents: Mapping[str, Mapping[str, Any]],
+        evaluation: bool = False,
+    ) -> None:
+        """Record the end of an episode and the agents' outcomes. Episodes are committed about once a second.
+
+        Args:
+            worker: number of the worker.
+            episode: number of the episode; every worker counts its episodes from 0, evaluation episodes separately.
+            steps: number of steps.
+            ticks: duration in mosaik ticks.
+            ended_by: what ended the episode.
+            flow: name of the simulation flow control at its end.
+            duration: in seconds.
+            agents: maps each name to ``{"objective": m, "rewards": {name: m, ...}}``, where ``m`` has the keys
+                ``sum``, ``mean``, ``min`` and ``max``.
+            evaluation: this is an evaluation episode.
+
+        Raises:
+            StoreError: there is no such agent, or the database cannot be written to.
+        """
+        key = {"phase_id": self.row_id, "worker": worker, "episode": episode, "evaluation": evaluation}
+        outcomes = [
+            {**key, **row} for name, results in agents.items() for row in self._outcome_rows(name, results)
+        ]
+        row = {"steps": steps, "ticks": ticks, "ended_by": ended_by, "flow": flow, "duration": duration}
+        self._episodes.append(key | row | {"ended": utc_now()})
+        self._outcomes += outcomes
+        # the next episode may take as long as this one
+        late = monotonic() + duration - self._committed >= _SECONDS_PER_COMMIT
+        if late or len(self._episodes) >= _EPISODES_PER_COMMIT:
+            self._commit_episodes()
+
+    def finish(self, reason: str) -> None:
+        """Write all that is still in memory, and record the end of the phase.
+
+        Args:
+            reason: why the phase ended.
+
+        Raises:
+            StoreError: the phase is finished already, or the data cannot be written.
+        """
+        if self.finished:
+            raise StoreError(f"phase {self._index} is finished already")
+        self.finished = True
+        self._updates.stop()
+        problem: StoreError | None = None
+        for _, stream in self._streams():
+            try:
+                stream.flush()
+            except StoreError as error:  # the other streams may still be saved
+                problem = problem or error
+        self._commit_episodes()
+        ended = {"ended": utc_now(), "reason": reason}
+
+        def write(session: Session) -> None:
+            for folder, stream in self._streams():
+                whole = stream.rows == stream.rows_written
+                written = {
+                    "rows": stream.rows_written,
+                    "parts": stream.parts,
+                    "digest": stream.digest() if whole else None,
+                }
+                where = (Stream.phase_id == self.row_id, Stream.folder == folder)
+                session.execute(update(Stream).where(*where).values(written))
+            session.execute(update(Phase).where(Phase.id == self.row_id).values(ended))
+
+        self.database.write(write)
+        if problem is not None:
+            raise problem
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of every stream that has rows: ``{"phase-0/agent-a": "..."}``."""
+        return digests_of(self._stream_states())
+
+    def mark(self) -> dict[str, Any]:
+        """Flush the memory, and return the state of the recording as plain JSON data.
+
+        ``streams`` has ``rows``, ``parts`` and ``digest`` by folder; ``episodes`` lists
+        whether an evaluation, worker, last episode and number of episodes.
+        """
+        if not self.finished:
+            for _, stream in self._streams():
+                stream.flush()
+            self._commit_episodes()
+        return {
+            "phase": self._index,
+            "finished": self.finished,
+            "evaluation": self._evaluation is not None,
+            "streams": self._stream_states(),
+            "episodes": self._count_episodes(),
+        }
+
+    @reads
+    def _count_episodes(self) -> list[list[Any]]:
+        key = (Episode.evaluation, Episode.worker)
+        counted = select(*key, func.max(Episode.episode), func.count()).group_by(*key).order_by(*key)
+        with self.database.reading() as session:
+            return [list(row) for row in session.execute(counted.where(Episode.phase_id == self.row_id))]
+
+    def _stream_states(self) -> dict[str, dict[str, Any]]:
+        return {
+            folder: {"rows": stream.rows, "parts": stream.parts, "digest": stream.digest()}
+            for folder, stream in self._streams()
+        }
+
+    def _go_on(self, row_id: int, mark: Mapping[str, Any], kept: Mapping[str, Kept]) -> None:
+        """Continue the phase that was open at ``mark``."""
+        self.row_id = row_id
+        agents, uids = self._members()
+        recorded = {"agents": list(agents), "environments": uids}
+        current = {
+            "agents": [record.name for record in self._agent_records],
+            "environments": [record.uid for record in self._environment_records],
+        }
+        for kind, names in recorded.items():
+            same = list(map(self._as_stored, current[kind]))
+            if names != same:
+                raise StoreError(
+                    f"phase {self._index} was recorded with the {kind} {', '.join(names)}; "
+                    f"now they are {', '.join(same)}"
+                )
+        self._agent_ids = dict(zip(current["agents"], agents.values(), strict=True))
+        if mark["evaluation"]:
+            self._evaluation = self._make_streams(evaluation=True)
+        for folder, stream in self._streams():
+            kept[folder].restore(stream)
+        self._updates.start()
+
+    @reads
+    def _members(self) -> tuple[dict[str, int], list[str]]:
+        """Select the ids of the agents by name, and the uids of the environments, with names as stored."""
+        with self.database.reading() as session:
+            agents = select(Agent.name, Agent.id).where(Agent.phase_id == self.row_id).order_by(Agent.id)
+            uids = select(Environment.uid).where(Environment.phase_id == self.row_id).order_by(Environment.id)
+            return dict(session.execute(agents).all()), list(session.scalars(uids))
+
+    def _as_stored(self, name: str) -> str:
+        """Escape a name as the database does."""
+        return str(SafeText().process_bind_param(name, self.database.engine.dialect))
+
+    def _begin(self, row: Mapping[str, Any]) -> None:
+        """Insert the phase's ``row``, and the rows of its members."""
+
+        topologies = [
+            None if record.topology is None else SharedDescription.of(TOPOLOGY, record.topology.to_data())
+            for record in self._environment_records
+        ]
+
+        def write(session: Session) -> int:
+            ids = description_ids(
+                session, [description for description in topologies if description is not None]
+            )
+            phase = Phase(**row)
+            session.add(phase)
+            session.flush()
+            environments = [
+                Environment(
+                    phase_id=phase.id,
+                    start=record.start.isoformat() if record.start else None,
+                    topology_id=None if topology is None else ids[topology.hash],
+                    **_fields(record, "uid", "name", "params", "world_model", "step_size", "incarnations"),
+                )
+                for record, topology in zip(self._environment_records, topologies, strict=True)
+            ]
+            agents = [
+                Agent(phase_id=phase.id, **_fields(record, "name", "brain", "muscle", "objective"))
+                for record in self._agent_records
+            ]
+            session.add_all([*environments, *agents])
+            session.flush()
+            channels: list[dict[str, Any]] = []
+            for environment, record in zip(environments, self._environment_records, strict=True):
+                owner = {"phase_id": phase.id, "environment_id": environment.id, "agent_id": None}
+                channels += _channel_rows(
+                    owner | {"body_group": 0}, record.sensors, record.actuators, record.rewards
+                )
+            bodies: list[dict[str, Any]] = []
+            for agent, described in zip(agents, self._agent_records, strict=True):
+                owner = {"phase_id": phase.id, "environment_id": None, "agent_id": agent.id}
+                for body in described.bodies:
+                    bodies.append(_body_row(phase.id, agent.id, body))
+                    rewards = [ChannelRecord(name, "", 1) for name in body.rewards]
+                    channels += _channel_rows(
+                        owner | {"body_group": body.group}, body.sensors, body.actuators, rewards
+                    )
+            if bodies:
+                session.execute(insert(Body), bodies)
+            if channels:
+                session.execute(insert(Channel), channels)
+            session.execute(insert(Stream), self._training.table(phase.id))
+            return phase.id
+
+        def written(session: Session) -> int | None:
+            numbered = (Phase.instance_id == row["instance_id"], Phase.number == row["number"])
+            return session.scalar(select(Phase.id).where(*numbered))
+
+        self.row_id = self.database.write(write, written)
+        ids = self._members()[0].values()
+        self._agent_ids = dict(zip((record.name for record in self._agent_records), ids, strict=True))
+        self._updates.start()
+
+    def _make_streams(self, *, evaluation: bool) -> StreamSet:
+        return StreamSet(
+            self._directory,
+            self._index,
+            self._environment_records,
+            self._agent_records,
+            self._commit_late,
+            evaluation=evaluation,
+        )
+
+    def _streams_of(self, evaluation: bool) -> StreamSet:
+        if not evaluation:
+            return self._training
+        if self._evaluation is None:
+            streams = self._make_streams(evaluation=True)
+
+            def write(session: Session) -> int:
+                session.execute(insert(Stream), streams.table(self.row_id))
+                return self.row_id
+
+            def written(session: Session) -> int | None:
+                of_them = (Stream.phase_id == self.row_id, Stream.evaluation)
+                return session.scalar(select(Stream.phase_id).where(*of_them).limit(1))
+
+            self.database.write(write, written)
+            self._evaluation = streams
+        return self._evaluation
+
+    def _streams(self) -> Iterator[tuple[str, AnyStream]]:
+        yield from self._training
+        if self._evaluation is not None:
+            yield from self._evaluation
+
+    def _all_streams(self) -> list[AnyStream]:
+        return [stream for _, stream in self._streams()]
+
+    def _outcome_rows(self, name: str, outcome: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        if name not in self._agent_ids:
+            self._training.agent(name)  # raises an error that lists the names
+        results = [("objective", "", outcome["objective"])]
+        results += [("reward", reward, moments) for reward, moments in outcome["rewards"].items()]
+        for kind, reward, moments in results:
+            yield {
+                "agent_id": self._agent_ids[name],
+                "kind": kind,
+                "name": reward,
+                **{moment: float(moments[moment]) for moment in _MOMENTS},
+            }
+
+    def _commit_late(self) -> None:
+        """Commit if results have waited for a second, while an episode goes on."""
+        waits = self._episodes or self._world is not None
+        if waits and monotonic() - max(self._committed, self._begun) >= _SECONDS_PER_COMMIT:
+            self._commit_episodes()
+
+    def _commit_episodes(self) -> None:
+        if self._sent is not None:
+            self._forget_sent(*self._sent)
+        world = self._world
+        if self._episodes or world is not None:
+            self._sent = (len(self._episodes), len(self._outcomes)) if self._episodes else None
+
+            def write(session: Session) -> bool:
+                if world is not None:
+                    ids = description_ids(session, [world])
+                    statement = update(Phase).where(Phase.id == self.row_id).values(world_id=ids[world.hash])
+                    session.execute(statement)
+                if self._episodes:
+                    session.execute(insert(Episode), self._episodes)
+                if self._outcomes:
+                    session.execute(insert(Outcome), self._outcomes)
+                return True
+
+            self.database.write(write, lambda session: self._have_arrived(session) or None)
+            self._episodes, self._outcomes, self._sent, self._world = [], [], None, None
+        self._committed = monotonic()
+
+    def _forget_sent(self, episodes: int, outcomes: int) -> None:
+        # The last commit failed or was interrupted by Ctrl-C: before it was done, or after.
+        def look(_: bool) -> bool:
+            with self.database.reading() as session:
+                return self._have_arrived(session)
+
+        if self.database.repeat(look):
+            del self._episodes[:episodes]
+            del self._outcomes[:outcomes]
+        self._sent = None
+
+    def _have_arrived(self, session: Session) -> bool:
+        """Whether the database has the first of the episodes in memory; then it has all that were sent."""
+        if not self._episodes:
+            return False
+        first = self._episodes[0]
+        return session.get(Episode, tuple(first[key] for key in _EPISODE_KEY)) is not None
+
+
+def digests_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the digests of all streams with rows but frames: ``{"phase-0/agent-a": "..."}``."""
+    start = len(TRAJECTORIES) + 1
+    return {
+        folder[start:]: state["digest"]
+        for folder, state in streams.items()
+        if state["rows"] and is_digested(folder)
+    }
+
+
+def _fields(record: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def _body_row(phase: int, agent: int, body: BodyRecord) -> dict[str, Any]:
+    row: dict[str, Any] = {"phase_id": phase, "agent_id": agent, "body_group": body.group}
+    row["incarnations"] = None if body.incarnations is None else list(body.incarnations)
+    columns = ("name", "first", "count", "number", "environment", "muscle", "objective", "proposed")
+    return row | _fields(body, *columns)
+
+
+def _channel_rows(
+    owner: Mapping[str, int | None],
+    sensors: Sequence[ChannelRecord],
+    actuators: Sequence[ChannelRecord],
+    rewards: Sequence[ChannelRecord],
+) -> Iterator[dict[str, Any]]:
+    for kind, channels in (("sensor", sensors), ("actuator", actuators), ("reward", rewards)):
+        for position, channel in enumerate(channels):
+            yield {
+                **owner,
+                "kind": kind,
+                "position": position,
+                "uid": channel.uid,
+                "space": channel.space or None,
+                "size": channel.size,
+            }
 
 
 #: the file in an instance's directory that marks that the run has ended, whatever its status

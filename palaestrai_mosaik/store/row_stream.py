@@ -1,20 +1,16 @@
-"""Streams of rows: rows are collected in a block, and written as part files from time to time.
-
-The block is allocated once. A row in it is a packed record: integers and flags first, then
-all floats. So appending a row is one ``struct.pack_into`` and a slice assignment for each
-vector, appending many is a slice assignment for each column, and the digest of a stream is
-taken over the block's bytes. The row's owner (body or incarnation) and the episode of its
-environment are in separate columns, because most streams have rows of a single owner.
-"""
+"""Streams of rows: rows are collected in memory, hashed, and written as part files from time to time."""
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +18,111 @@ import numpy.typing as npt
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.types.arrays import Array
 
-from .arrow_columns import arrow_column, columns_of_rows
-from .digests import Packed, RowDigest
-from .open_parts import OpenPart, layout_of, packed
+from .models import to_json
+from .open_parts import OpenPart, arrow_column, columns_of_rows, layout_of, packed
 from .parts import PartWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Line = tuple[str, int, int, int, str, float]
+
+# Offsets of the keys of separate hashes: of rows by body, and of environment episodes. A row with
+# body 0 and episode 0 has the same digest as in releases without bodies.
+_BODY = 2**16
+_EPISODES = 2**48
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows of a stream: ``block`` (n, width) with ``heads`` (n,), a view of each row's header.
+
+    ``owners`` (n,) are their bodies or incarnations, ``episodes`` (n,) their episodes of the
+    environment.
+    """
+
+    block: npt.NDArray[np.float64]
+    heads: npt.NDArray[Any]
+    owners: npt.NDArray[np.int32]
+    episodes: npt.NDArray[np.int32]
+
+
+class Digest:
+    """The digest of rows of several workers, each in its order."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, Any] = {}
+
+    def copy(self) -> Self:
+        """Copy the digest's state."""
+        other = type(self)()
+        other._hashes = {key: hashed.copy() for key, hashed in self._hashes.items()}
+        return other
+
+    def _of(self, key: int) -> Any:
+        hashed = self._hashes.get(key)
+        if hashed is None:
+            hashed = self._hashes[key] = hashlib.sha256()
+        return hashed
+
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of all rows so far as hex digits."""
+        hashes = (self._hashes[worker].digest() for worker in sorted(self._hashes))
+        return hashlib.sha256(b"".join(hashes)).hexdigest()
+
+
+class RowDigest(Digest):
+    """The digest of rows of an agent or an environment."""
+
+    def add(self, rows: Packed, states: Mapping[int, str]) -> None:
+        """Update the digest with ``rows``; ``states`` has the JSON of some rows, in their order."""
+        keys = rows.heads["worker"] + rows.owners.astype(np.int64) * _BODY
+        later = np.flatnonzero(rows.episodes)
+        self._add(keys, rows.block)
+        if len(later):
+            marks = np.empty(len(later), dtype=[("step", "<i8"), ("episode", "<i4")])
+            marks["step"], marks["episode"] = rows.heads["step"][later], rows.episodes[later]
+            self._add(keys[later] + _EPISODES, marks)
+        for row, text in states.items():
+            data = text.encode()
+            hashed = self._of(-1 - int(keys[row]))
+            hashed.update(rows.heads[row].tobytes() + struct.pack("<q", len(data)) + data)
+
+    def _add(self, keys: npt.NDArray[np.int64], data: npt.NDArray[Any]) -> None:
+        """Hash rows of ``data`` with equal keys together, in their order."""
+        if not len(keys):
+            return
+        if (keys != keys[0]).any():
+            order = np.argsort(keys, kind="stable")
+            keys, data = keys[order], data[order]
+        starts = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(keys)]
+        content = data.view(np.uint8).reshape(len(keys), -1)
+        for start, end in pairwise(starts):
+            self._of(int(keys[start])).update(content[start:end].data)
+
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of all rows so far as hex digits."""
+        total = hashlib.sha256()
+        for key in sorted(self._hashes):
+            total.update(struct.pack("<q", key) + self._hashes[key].digest())
+        return total.hexdigest()
+
+
+class StatisticsDigest(Digest):
+    """The digest of the statistics that agents reported."""
+
+    def add(self, lines: Iterable[Line]) -> None:
+        """Update the digest with lines of (agent, worker, episode, step, key, value)."""
+        for agent, worker, episode, step, key, value in lines:
+            text = to_json([_as_written(agent), episode, step, _as_written(key)])
+            self._of(worker).update(text.encode() + struct.pack("<d", value))
+
+
+def _as_written(text: str) -> str:
+    # The text as it will be read back from a part, for the same digest.
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
 
 #: the number of rows in a full part
 PART_ROWS = 20_000
@@ -290,3 +384,113 @@ class RowStream:
                     raise ValueError(f"{name} {column.tolist()} are no whole numbers of 32 bits")
         except (struct.error, AttributeError, ValueError) as error:
             raise StoreError(f"{self._writer.folder.name}: cannot record these rows: {error}") from error
+
+
+R = TypeVar("R")
+
+
+class ListDigest(Protocol):
+    """The digest of a stream's records."""
+
+    def add(self, records: Iterable[Any], /) -> None:
+        """Update the digest with ``records``."""
+
+    def copy(self) -> Self:
+        """Copy the digest's state."""
+
+    def hexdigest(self) -> str:
+        """Return the digest as hex digits."""
+
+
+class ListStream(Generic[R]):
+    """Base class of streams of single records; a subclass has ``append`` and ``_columns``.
+
+    Args:
+        writer: writes the parts.
+        capacity: the number of records in a full part.
+        digest: an empty digest.
+        on_look: called after each check whether a part is due.
+    """
+
+    def __init__(self, writer: PartWriter, capacity: int, digest: ListDigest, on_look: Callable[[], None]):
+        self._writer = writer
+        self._on_look = on_look
+        self._pace = FlushPolicy(capacity)
+        # see RowStream
+        self._open = OpenPart(writer.folder)
+        self._writing = threading.Lock()
+        self._shown = 0
+        self._records: list[R] = []
+        self._rows_written = 0
+        self._digest = digest
+        #: the number of parts written so far
+        self.parts = 0
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the parts."""
+        return self._writer.folder
+
+    @property
+    def rows(self) -> int:
+        """The number of records appended so far."""
+        return self._rows_written + len(self._records)
+
+    @property
+    def rows_written(self) -> int:
+        """The number of records that are in complete parts."""
+        return self._rows_written
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all records so far, worker by worker, as hex digits."""
+        return self._whole_digest().hexdigest()
+
+    def restore(self, rows: int, parts: int, digest: ListDigest) -> None:
+        """Continue after the first ``parts`` parts, which hold ``rows`` records; ``digest`` is theirs."""
+        self._rows_written, self.parts, self._digest = rows, parts, digest
+
+    def flush(self) -> None:
+        """Write the records that are still in memory, if any, as a part."""
+        if not self._records:
+            return
+        with self._writing:
+            self._writer.write(self.parts, self._columns(self._records))
+            self._shown = 0
+            self._open.discard()
+            digest = self._whole_digest()
+            written = self.rows
+            self._pace.written()
+            # As in RowStream.flush, nothing is called from here on.
+            self._digest = digest
+            self._rows_written = written
+            self._records = []
+            self.parts += 1
+
+    def show(self) -> None:
+        """Write records that are still in memory to the open part; see :meth:`.RowStream.show`."""
+        with self._writing:
+            start, records = self._shown, self._records[self._shown :]
+            if not records:
+                return
+            try:
+                self._open.extend(self._writer.path(self.parts), self._columns(records), first=start == 0)
+                self._shown = start + len(records)
+            except StoreError:
+                self._open.discard()
+                self._shown = 0
+
+    def _look(self, full: bool = False) -> None:
+        """Write a part if one is due, or ``full``; the clock is read only every so many records."""
+        count = len(self._records)
+        if full or count >= self._pace.next_look:
+            if full or self._pace.due(count, self.parts):
+                self.flush()
+            self._on_look()
+
+    def _columns(self, records: Sequence[R]) -> dict[str, pa.Array]:
+        raise NotImplementedError
+
+    def _whole_digest(self) -> ListDigest:
+        digest = self._digest.copy()
+        digest.add(self._records)
+        return digest

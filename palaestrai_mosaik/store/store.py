@@ -11,6 +11,7 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial, wraps
 from html import escape
@@ -25,28 +26,24 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError
-from palaestrai_mosaik.core.locations import DEFAULT_STORE, default_store
+from palaestrai_mosaik.core.installation import DEFAULT_STORE, default_store
 from palaestrai_mosaik.core.pages import HEIGHT, Page
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import count
 
 from .database import Database, MissingStoreError
-from .models import Instance
+from .models import Instance, document_id, experiment_id
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
 from .query.brains import BrainQueries
-from .query.descriptions import DescriptionQueries
 from .query.export import Export
-from .query.frames import FrameQueries
 from .query.lookup import INSTANCES, Lookup
 from .query.many_runs import ManyRunsQueries
-from .query.members import Members
-from .query.pace import PaceQueries
-from .query.run_rows import RunRowQueries
+from .query.members import DescriptionQueries, Members
+from .query.run_rows import PaceQueries, RunRowQueries
 from .query.runs import RunQueries
-from .query.trajectories import Trajectories
+from .query.trajectories import FrameQueries, Trajectories
 from .recorder import InstanceRecorder
 from .resume import resume
-from .shared import document_id, experiment_id
 from .sqlite_files import Journal
 from .urls import absolute, is_database, shown
 
@@ -393,3 +390,50 @@ def package_versions() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreLocation:
+    """The location of a store: a folder or database, and a database's folder of files.
+
+    ``location`` may contain a password, so use it only to open the store; print and write
+    :attr:`shown` instead.
+    """
+
+    location: str
+    directory: str | None = None
+
+    @classmethod
+    def of(cls, results: Path, store: str | Path | None = None) -> Self:
+        """Locate ``store``, or else the folder ``results``, which also holds the files of a database.
+
+        ``store`` is as for :class:`Store`.
+        """
+        files = str(results.absolute())
+        if store is None:
+            return cls(files)
+        if isinstance(store, str) and is_database(store):
+            # it may be opened from another working directory
+            return cls(absolute(store), files)
+        return cls(str(Path(store).absolute()))
+
+    def __repr__(self) -> str:
+        return f"StoreLocation({self.shown!r}, {self.directory!r})"
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the store; ``None`` for a database."""
+        return None if is_database(self.location) else Path(self.location)
+
+    @property
+    def shown(self) -> str:
+        """The location without a password."""
+        return shown(self.location)
+
+    def open(self, *, create: bool = False, journal: Journal = "wal") -> Store:
+        """Open the store; a new one gets ``journal``. Raises :class:`~palaestrai_mosaik.core.errors.StoreError`."""
+        return Store(self.location, directory=self.directory, create=create, journal=journal)
+
+    def look(self) -> Store:
+        """Open the store read-only. Raises :class:`~palaestrai_mosaik.core.errors.StoreError`."""
+        return Store(self.location, directory=self.directory, read_only=True)

@@ -41,17 +41,16 @@ from .models import (
     Phase,
     RunDocument,
     SafeText,
+    SharedDescription,
     StoredBrain,
     to_json,
     utc_now,
 )
 from .parts import UnreadableError, columns_of, read_parts, wall_folder, whole_parts, write_text
-from .phase_recorder import digests_of
 from .query.lookup import inside
 from .query.runs import status_of
-from .recorder import MARKER, put_marker, read_marker
-from .shared import SharedDescription
-from .stream_resume import count_rows, read_kept
+from .recorder import MARKER, digests_of, put_marker, read_marker
+from .resume import count_rows, read_kept
 
 if TYPE_CHECKING:
     from .store import Store

@@ -10,8 +10,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Memory, Muscle, Objective, is_update
-from palaestrai_mosaik.agent.answers import objective_value, proposal
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
+from palaestrai_mosaik.agent.muscle import (
+    BatchMuscle,
+    BatchObjective,
+    BatchReadings,
+    BatchRows,
+    objective_value,
+    proposal,
+)
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation

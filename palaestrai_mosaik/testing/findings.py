@@ -14,7 +14,7 @@ from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.core.importing import broken_overrides
 from palaestrai_mosaik.environment.faults import channel_faults
-from palaestrai_mosaik.types.value_rules import ValueRules
+from palaestrai_mosaik.types.vectors import ValueRules
 
 T = TypeVar("T")
 

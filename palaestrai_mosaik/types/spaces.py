@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.core.errors import SpaceError, did_you_mean
-from palaestrai_mosaik.core.text import shorten
+from palaestrai_mosaik.core.printing import shorten
 
 from .arrays import FloatVector
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from palaestrai_mosaik.core.locations import DEFAULT_STORE
+from palaestrai_mosaik.core.installation import DEFAULT_STORE
 from palaestrai_mosaik.runner.user_key import sign
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.urls import database_url, masked
 
 #: a header ``Host``: a name or an address, and an optional port

@@ -1,13 +1,16 @@
-"""The resources that a page in one file carries, by address, within a size limit."""
+"""The resources that a page in one file carries, within a size limit, and the parts of a run among them."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
+from palaestrai_mosaik.core.errors import StoreError
+
 from .data import get
+from .data.episodes import episode_query
 from .encoding import to_json
 from .resources import Source, address
 
@@ -74,3 +77,77 @@ def reserved(carried: Carried, size: int) -> Iterator[None]:
         yield
     finally:
         carried.limit = before
+
+
+#: size limits in bytes of a run's data over time, its log and the picture of its world
+TIME, _LOG, _WORLD = 600_000, 60_000, 150_000
+#: facts that identify the machine that executed a run
+_PLACE = ("host", "pid")
+
+
+def add_overview(carried: Carried, uid: str, *, statistics: bool = True) -> None:
+    """Carry the curves of a run; without ``statistics``, the agents' statistics are left out."""
+    carried.add(_overview(carried, uid, statistics))
+
+
+def add_overview_if_small(carried: Carried, uid: str) -> bool:
+    """Carry the curves of a run if the file stays small; return whether it did."""
+    return carried.add_if_small(_overview(carried, uid, True))
+
+
+def _overview(carried: Carried, uid: str, statistics: bool) -> dict[str, object]:
+    path = f"run/{uid}/curves"
+    # the page in one file always requests the resource without a query
+    return {path: carried.get(path, None if statistics else {"statistics": "0"})}
+
+
+def add_record(carried: Carried, uid: str) -> None:
+    """Carry the record of a run: document, failures, warnings, versions and digests; log and world if small.
+
+    The machine of the run and the location of its store are left out, because they are private.
+    """
+    path = f"run/{uid}"
+    record = carried.get(f"{path}/record")
+    facts = {name: value for name, value in record["facts"].items() if name not in _PLACE}
+    carried.add({f"{path}/record": {**record, "facts": facts, "again": None}})
+    carried.add_if_small({f"{path}/log": carried.get(f"{path}/log")}, _LOG)
+    world = carried.get(f"{path}/world")
+    if world is not None:
+        carried.add_if_small({f"{path}/world": world}, _WORLD)
+
+
+def add_time(carried: Carried, uid: str, episodes: Mapping[int, Mapping[str, Any]]) -> Collection[int]:
+    """Carry a run over simulated time: the default panels, phase by phase, while they are small.
+
+    Args:
+        carried: the resources of the file.
+        uid: uid of the run.
+        episodes: the episodes of phases that the file's other views show; the newest episode of other phases is
+            carried.
+
+    Returns:
+        The numbers of the phases that the file has.
+    """
+    path = f"run/{uid}"
+    choices = carried.get(f"{path}/time")
+    limit = min(carried.limit, carried.size + TIME)
+    added: list[int] = []
+    # newest phases first, because the page opens with one of them
+    for phase in sorted((int(entry["phase"]) for entry in choices["phases"]), reverse=True):
+        query = {"phases": str(phase), "patterns": "\n".join(choices["patterns"])}
+        if phase in episodes:
+            query |= episode_query(episodes[phase])
+        try:
+            series = carried.get(f"{path}/series", query)
+        except StoreError:  # none of it was recorded
+            continue
+        if not series["panels"]:
+            continue
+        # a pattern without columns in this phase may have some in another phase
+        answer = {address(f"{path}/series", {"phases": str(phase)}): {**series, "problems": []}}
+        with reserved(carried, carried.limit - limit):
+            added += [phase] if carried.add_if_small(answer) else []
+    if added:
+        entries = [entry for entry in choices["phases"] if int(entry["phase"]) in added]
+        carried.add({f"{path}/time": {**choices, "phases": entries, "suggestions": []}})
+    return sorted(added)

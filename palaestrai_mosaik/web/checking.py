@@ -22,7 +22,7 @@ from palaestrai_mosaik.experiment import describe, loads
 from palaestrai_mosaik.experiment.paths import parse
 from palaestrai_mosaik.experiment.vocabulary import TOP
 from palaestrai_mosaik.experiment.yaml_text import columns_of, read
-from palaestrai_mosaik.runner.agent_check import check_document
+from palaestrai_mosaik.runner.preflight import check_document
 
 
 def check_text(

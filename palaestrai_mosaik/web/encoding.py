@@ -1,4 +1,4 @@
-"""Encodes values as JSON for browsers: long arrays as base64 of their bytes, NaN as ``null``."""
+"""Encodes data for browsers: JSON with arrays as bytes, long lines with fewer points, and compact matrices."""
 
 from __future__ import annotations
 
@@ -13,6 +13,82 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
+
+#: approximate maximum number of points of a line that is sent
+MOST_POINTS = 2000
+
+
+def places_of_extremes(
+    low: FloatVector, high: FloatVector | None = None, most: int = MOST_POINTS
+) -> npt.NDArray[np.intp]:
+    """Return the indices of the points to draw, in order: all of them, or ``most`` and at most two more.
+
+    The line is cut into equal spans. The lowest and the highest point of each span are kept, and the line's first and
+    last point. A span without values keeps one point, so that the gap stays visible.
+
+    Args:
+        low: values of shape (points,); NaN for missing values.
+        high: the upper edge of a band with the lower edge ``low``; ``None``: the same values.
+        most: the number of points, at least 2.
+    """
+    count = len(low)
+    if count <= most:
+        return np.arange(count)
+    upper = low if high is None else high
+    spans = most // 2
+    width = -(-count // spans)
+    spans = -(-count // width)
+
+    def in_spans(values: FloatVector, missing: float) -> FloatVector:
+        padded = np.full(spans * width, missing)
+        padded[:count] = np.where(np.isfinite(values), values, missing)
+        return padded.reshape(spans, width)
+
+    starts = np.arange(spans) * width
+    lowest = starts + in_spans(low, np.inf).argmin(axis=1)
+    highest = starts + in_spans(upper, -np.inf).argmax(axis=1)
+    places: npt.NDArray[np.intp] = np.unique(np.concatenate([[0, count - 1], lowest, highest]))
+    return places
+
+
+#: the largest value of a column in quanta
+_QUANTA = 1_000_000
+_BYTE = 8
+
+
+def compact(values: FloatMatrix) -> dict[str, Any]:
+    """Encode a matrix; ``decode`` of ``data.js`` restores it, row after row.
+
+    Args:
+        values: shape ``(rows, columns)``. Infinite values become NaN.
+
+    Returns:
+        ``rows``, ``quantum`` (of each distinct column), ``of`` (the index of the distinct column for each column),
+        ``planes`` (bytes of the zigzag-coded changes, lowest first), and ``missing`` (1 for missing values; ``None`` if
+        no value is missing).
+    """
+    rows, count = values.shape
+    columns = np.where(np.isfinite(values), values, np.nan).T
+    unique, of = np.unique(columns, axis=0, return_inverse=True, equal_nan=True) if count else (columns, [])
+    missing = np.isnan(unique)
+    whole = np.where(missing, 0.0, unique)
+    quantum = np.abs(whole).max(axis=1, initial=0.0) / _QUANTA
+    quantum[quantum == 0.0] = 1.0
+    rounded = np.rint(whole / quantum[:, None]).astype(np.int64)
+    changes = np.diff(rounded, axis=1, prepend=0)
+    coded = np.where(changes < 0, -2 * changes - 1, 2 * changes).astype(np.uint32)
+    largest = int(coded.max(initial=0)).bit_length()
+    planes = [(coded >> shift).astype(np.uint8).ravel() for shift in range(0, max(largest, 1), _BYTE)]
+    return {
+        "rows": rows,
+        "quantum": quantum.tolist(),
+        "of": np.asarray(of, dtype=np.int64).ravel().tolist(),
+        "planes": planes,
+        "missing": missing.astype(np.uint8).ravel() if missing.any() else None,
+    }
+
 
 #: shorter arrays become plain lists, which are readable
 _SHORT = 32

@@ -12,18 +12,16 @@ import numpy as np
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.pages import HEIGHT, Page
+from palaestrai_mosaik.core.printing import joined
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
-from palaestrai_mosaik.core.text import joined
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 
-from .carried import Carried, reserved
+from .carried import TIME, Carried, add_overview, add_overview_if_small, add_record, add_time, reserved
 from .data.design_analysis import analysis_of
-from .films import Films
-from .motions import EpisodeChoice, Motions, phase_number, phases_in_motion
+from .motions import EpisodeChoice, Films, Motions, phase_number, phases_in_motion
 from .page import single_file
 from .resources import ResourceError, Source
-from .run_parts import TIME, add_overview, add_overview_if_small, add_record, add_time
 
 #: maximum number of runs, newest first, with small curves in the page of a store
 _MOST_CURVES = 2_000

@@ -19,8 +19,8 @@ from typing import Any
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
-from palaestrai_mosaik.core.locations import DEFAULT_STORE
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.core.installation import DEFAULT_STORE
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.urls import FILE, VARIABLE, is_database
 
 #: folder for documents and logs of started processes, beside the folders of the runs

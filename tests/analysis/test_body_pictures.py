@@ -28,7 +28,7 @@ from palaestrai_mosaik.store import (
     EnvironmentRecord,
     Store,
 )
-from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
+from palaestrai_mosaik.types.arrays import AgentRows, EnvironmentRows
 
 LENGTHS = np.array([2, 3])
 TICKS = 7

@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from palaestrai_mosaik.arsenai.analysis.comparison import aggregates, resampling
+from palaestrai_mosaik.arsenai.analysis.comparison import aggregates
+from palaestrai_mosaik.arsenai.analysis.comparison import aggregates as resampling
+from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import Sample, UnpairedRuns, tail
 from palaestrai_mosaik.arsenai.analysis.comparison.compare import profile, scores
 from palaestrai_mosaik.arsenai.analysis.comparison.pairs import by_seed
-from palaestrai_mosaik.arsenai.analysis.comparison.resampling import Sample, UnpairedRuns, tail
 from palaestrai_mosaik.arsenai.analysis.comparison.studentized import (
     cohens_dz,
     improvement,

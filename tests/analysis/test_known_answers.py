@@ -17,7 +17,7 @@ import yaml
 from sqlalchemy import text
 from support.factors import function_design as design
 
-from palaestrai_mosaik.arsenai.analysis.missing_runs import keep
+from palaestrai_mosaik.arsenai.analysis.lost_runs import keep
 from palaestrai_mosaik.arsenai.analysis.results import Results
 from palaestrai_mosaik.arsenai.analysis.sensitivity import sensitivity, tidy
 from palaestrai_mosaik.arsenai.design import from_mapping

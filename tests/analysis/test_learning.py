@@ -13,8 +13,7 @@ from palaestrai_mosaik.arsenai.analysis import LearningChoice, plot_learning
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.plot.figures import STYLE, draw_panels
-from palaestrai_mosaik.plot.groups import find_groups, learning_title
-from palaestrai_mosaik.plot.learning import learning_panels
+from palaestrai_mosaik.plot.learning import find_groups, learning_panels, learning_title
 from palaestrai_mosaik.store import AgentRecord, BodyChoice, Store
 from palaestrai_mosaik.store.query.runs import short_ids
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support.documents import document
 
-from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs, keep
+from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs, keep
 from palaestrai_mosaik.arsenai.analysis.sensitivity import COLUMNS, sensitivity, tidy
 from palaestrai_mosaik.arsenai.design import from_mapping
 from palaestrai_mosaik.arsenai.design.decode import decode

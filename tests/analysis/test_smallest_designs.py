@@ -15,12 +15,11 @@ from support.factors import design, levels, number
 from palaestrai_mosaik.arsenai.analysis.comparison import compare_design
 from palaestrai_mosaik.arsenai.analysis.discovery import discover_design
 from palaestrai_mosaik.arsenai.analysis.sensitivity import choose_methods, sensitivity
-from palaestrai_mosaik.arsenai.design.before_runs import PlannedAnalysis
 from palaestrai_mosaik.arsenai.design.decode import decode
 from palaestrai_mosaik.arsenai.design.few import FEWEST_SETTINGS
 from palaestrai_mosaik.arsenai.design.methods import METHODS
 from palaestrai_mosaik.arsenai.design.model import DesignSpec, OutcomeSpec
-from palaestrai_mosaik.arsenai.design.rules import check_sampler, fits
+from palaestrai_mosaik.arsenai.design.rules import PlannedAnalysis, check_sampler, fits
 from palaestrai_mosaik.arsenai.design.samplers import SAMPLERS, sample
 
 #: adaptive has no method, and given points are drawn as those of random

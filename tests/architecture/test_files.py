@@ -89,17 +89,17 @@ JUDGED: dict[str, dict[str, str]] = {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
     },
     "printing.py": {"os.open": "the null device"},
-    "cli/answers.py": {".to_json": "gives text"},
+    "cli/output.py": {".to_json": "gives text"},
     "interop/palaestrai/brain.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
         "zipfile.ZipFile": "into memory, and from it",
         ".extractall": "into such a folder; names that lead out of it are made harmless",
     },
     "interop/rl/driver.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
-    "runner/agent_check.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "runner/preflight.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "runner/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "cli/serve.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
-    "web/source.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "web/resources.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "simulation/world_graph.py": {".savefig": "into a file that files.writing gives"},
     "interop/mosaik/simulators/power_flow.py": {".to_json": "gives text"},
     "store/query/export.py": {

@@ -33,7 +33,7 @@ from palaestrai_mosaik.arsenai.analysis.discovery.surrogate import Relabelling
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.design.load import from_mapping
 from palaestrai_mosaik.arsenai.design.writer import write_folder
-from palaestrai_mosaik.arsenai.search.rounds.advance import next_round
+from palaestrai_mosaik.arsenai.search.rounds import next_round
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray
 
 #: share of the space in per cent -> the limits of the planted box, by the factor

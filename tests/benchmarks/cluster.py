@@ -33,7 +33,7 @@ from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.arsenai.design.design import Design
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.execution import FolderProgress, Settings, run_folder
-from palaestrai_mosaik.arsenai.execution.cluster.settings import ParslSettings, SlurmSettings
+from palaestrai_mosaik.arsenai.execution.settings import ParslSettings, SlurmSettings
 
 STEPS = 10
 

@@ -36,8 +36,8 @@ import pandas as pd
 from scipy import stats
 
 from palaestrai_mosaik.arsenai.analysis.comparison import ComparisonOptions, compare
+from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import UnpairedRuns
 from palaestrai_mosaik.arsenai.analysis.comparison.pairs import by_seed
-from palaestrai_mosaik.arsenai.analysis.comparison.resampling import UnpairedRuns
 from palaestrai_mosaik.arsenai.analysis.comparison.studentized import (
     improvement,
     nested_improvement,

@@ -42,11 +42,11 @@ from palaestrai_mosaik.arsenai.design import Design
 from palaestrai_mosaik.arsenai.design.load import from_mapping
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
 from palaestrai_mosaik.arsenai.design.search import sought
-from palaestrai_mosaik.arsenai.design.search_journal import read_journal
+from palaestrai_mosaik.arsenai.design.settings import read_journal
 from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.arsenai.execution.journal import optuna
 from palaestrai_mosaik.arsenai.search import tune
-from palaestrai_mosaik.arsenai.search.confirm import confirming_design
+from palaestrai_mosaik.arsenai.search.ranking import confirming_design
 from palaestrai_mosaik.arsenai.search.result import history
 from palaestrai_mosaik.environment.functions import hartmann6
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from palaestrai_mosaik.store import BodyRecord, ChannelRecord
 from palaestrai_mosaik.store.streams import AgentStream
-from palaestrai_mosaik.types.rows import AgentRows
+from palaestrai_mosaik.types.arrays import AgentRows
 
 SHAPES = ((1, 10, 5), (8, 10, 5), (64, 3, 1), (64, 10, 5), (512, 3, 1))
 

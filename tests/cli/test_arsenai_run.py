@@ -8,7 +8,7 @@ import json
 import pytest
 from execution.folders import make_folder
 
-from palaestrai_mosaik.arsenai.design.execution import EXECUTION
+from palaestrai_mosaik.arsenai.design.vocabulary import EXECUTION
 from palaestrai_mosaik.arsenai.execution import Settings
 from palaestrai_mosaik.arsenai.execution.executor import classes_to_preload
 from palaestrai_mosaik.cli.arsenai import main

@@ -13,7 +13,7 @@ import pytest
 from support.documents import WALK
 
 from palaestrai_mosaik.cli import arsenai, main, output
-from palaestrai_mosaik.cli.tables import table
+from palaestrai_mosaik.cli.output import table
 from palaestrai_mosaik.core.errors import FAILED, FINISHED, UNSOUND
 
 DESIGN = """

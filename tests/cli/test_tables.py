@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.cli.tables import duration, first_line, number, table, text
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.cli.output import duration, first_line, number, table, text
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.store.query.runs import short_ids
 
 

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.documents import VANILLA_RUN, named, phase
 
-from palaestrai_mosaik.arsenai.design import sample
 from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.expansion import slug
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder, execution_lock
-from palaestrai_mosaik.arsenai.design.run_names import slug
+from palaestrai_mosaik.arsenai.design.samplers import sampler
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import DocumentError
 
@@ -435,6 +435,6 @@ def test_a_place_that_may_not_be_written_to() -> None:
 def test_blocks_in_short(lengths: list[int], first: int) -> None:
     """Numbers may be left out, by rejected rows: what belongs together is what counts."""
     block = np.repeat(np.arange(len(lengths), dtype=np.int64) * 2 + first, lengths)
-    unpacked = sample.unpack(sample.pack(block), len(block))
+    unpacked = sampler.unpack(sampler.pack(block), len(block))
     assert (np.diff(unpacked) == np.diff(block).astype(bool)).all()
     assert unpacked.tolist() == np.repeat(np.arange(len(lengths)), lengths).tolist()

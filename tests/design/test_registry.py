@@ -123,7 +123,7 @@ def test_names_of_other_distributions_are_suggested(install):
         ("import nowhere_at_all", "'faulty' of the distribution broken 1.5 cannot be loaded: 'faulty'"),
         (
             "MIDPOINTS = print",
-            "must be a palaestrai_mosaik.arsenai.design.samplers.option:Sampler, found builtin",
+            "must be a palaestrai_mosaik.arsenai.design.samplers.sampler:Sampler, found builtin",
         ),
         (sampler("fault"), "of the distribution broken 1.5 calls itself 'fault'"),
     ],

@@ -14,7 +14,8 @@ from support.factors import design, levels, number
 from palaestrai_mosaik.arsenai.design.decode import decode, keep
 from palaestrai_mosaik.arsenai.design.rows import draw_rows
 from palaestrai_mosaik.arsenai.design.rules import check_sampler
-from palaestrai_mosaik.arsenai.design.samplers import candidates, factorial, sample
+from palaestrai_mosaik.arsenai.design.samplers import factorial, sample
+from palaestrai_mosaik.arsenai.design.samplers import factorial as candidates
 from palaestrai_mosaik.arsenai.design.subset import subset
 from palaestrai_mosaik.core.errors import DocumentError
 

@@ -47,11 +47,11 @@ from palaestrai_mosaik.arsenai import design
 from palaestrai_mosaik.arsenai.analysis.outcomes import SOURCES
 from palaestrai_mosaik.arsenai.design import folder as design_folder
 from palaestrai_mosaik.arsenai.design import vocabulary as design_vocabulary
-from palaestrai_mosaik.arsenai.design.execution import EXECUTION, EXECUTORS, PARSL, PROVIDERS, SLURM
 from palaestrai_mosaik.arsenai.design.methods import METHODS
 from palaestrai_mosaik.arsenai.design.samplers import SAMPLERS
+from palaestrai_mosaik.arsenai.design.vocabulary import EXECUTION, EXECUTORS, PARSL, PROVIDERS, SLURM
 from palaestrai_mosaik.arsenai.execution import RunStatus, Settings
-from palaestrai_mosaik.arsenai.execution.cluster.settings import ParslSettings, SlurmSettings
+from palaestrai_mosaik.arsenai.execution.settings import ParslSettings, SlurmSettings
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.experiment import loads, vocabulary
 from palaestrai_mosaik.experiment.yaml_text import read

@@ -18,7 +18,7 @@ from support.documents import agent, document, environment, named, phase
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.core.errors import ContractError, StoreError
 from palaestrai_mosaik.environment.replay import SessionPoolEnvironment
-from palaestrai_mosaik.interop.palaestrai.results.jsonpickle import informations, plain
+from palaestrai_mosaik.interop.palaestrai.results.database import informations, plain
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "security.md"

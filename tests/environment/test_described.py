@@ -358,7 +358,7 @@ def run_beside_a_battery(**parts):
     idle = named("palaestrai_mosaik.agent.library.idle:IdleMuscle")
     one = agent("a", muscle=idle, brain=None, objective=None, sensors=["co.*"], actuators=["co.*"])
     pytest.importorskip("gymnasium", reason="the extra 'rl' (gymnasium) is not installed")
-    from palaestrai_mosaik.interop.rl.session import Session
+    from palaestrai_mosaik.interop.rl.driver import Session
 
     session = Session(run_document(phase([found], [one])))
     readings = [session.reset().readings["a"][0]]

@@ -14,8 +14,8 @@ from support.waiting import meanwhile, until
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.execution import InlineExecutor, JobRecord, claim
 from palaestrai_mosaik.arsenai.execution.job import STALE_AFTER, Job, Marker, now
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import process_started
+from palaestrai_mosaik.store.store import StoreLocation
 
 #: no process has this number
 NOBODY = 2**22 + 1

@@ -9,11 +9,17 @@ import pytest
 from execution.folders import make_folder
 
 from palaestrai_mosaik.arsenai.design.design import EMPTY_DATABASE, Experience, estimate, experience
-from palaestrai_mosaik.arsenai.design.execution import PARSL, SLURM
+from palaestrai_mosaik.arsenai.design.vocabulary import PARSL, SLURM
 from palaestrai_mosaik.arsenai.execution import Settings, run_folder
-from palaestrai_mosaik.arsenai.execution.cluster.settings import ParslSettings, SlurmSettings, slurm_seconds
 from palaestrai_mosaik.arsenai.execution.cluster.submit import array_sizes, dry_run
-from palaestrai_mosaik.arsenai.execution.settings import Configuration, read_configuration, user_settings
+from palaestrai_mosaik.arsenai.execution.settings import (
+    Configuration,
+    ParslSettings,
+    SlurmSettings,
+    read_configuration,
+    slurm_seconds,
+    user_settings,
+)
 from palaestrai_mosaik.core.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.store import Store
 

@@ -29,7 +29,6 @@ from palaestrai_mosaik.arsenai.execution import (
     run_states,
 )
 from palaestrai_mosaik.arsenai.execution.cluster.node import TaskOutcome, execute_task, requeue
-from palaestrai_mosaik.arsenai.execution.cluster.settings import SlurmSettings
 from palaestrai_mosaik.arsenai.execution.cluster.submission import (
     Submission,
     Submissions,
@@ -38,6 +37,7 @@ from palaestrai_mosaik.arsenai.execution.cluster.submission import (
 )
 from palaestrai_mosaik.arsenai.execution.cluster.submit import submit_folder
 from palaestrai_mosaik.arsenai.execution.processes import Ended, ForkLauncher, Launcher
+from palaestrai_mosaik.arsenai.execution.settings import SlurmSettings
 from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.runner.checkpoint import has_checkpoints
 from palaestrai_mosaik.runner.worker_process import THREADS

@@ -28,10 +28,10 @@ from palaestrai_mosaik.arsenai.execution import (
     job_records,
     run_folder,
 )
-from palaestrai_mosaik.arsenai.execution.cluster.settings import ParslSettings
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.job import Marker
 from palaestrai_mosaik.arsenai.execution.runs import make_executor
+from palaestrai_mosaik.arsenai.execution.settings import ParslSettings
 from palaestrai_mosaik.core.errors import ExecutionError, SchedulerError
 
 pytest.importorskip("parsl")

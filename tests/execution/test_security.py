@@ -24,8 +24,8 @@ import palaestrai_mosaik
 from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.arsenai.analysis.report.wording import printable
 from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.expansion import slug
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
-from palaestrai_mosaik.arsenai.design.run_names import slug
 from palaestrai_mosaik.arsenai.execution import Settings, job_records, run_folder
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions, TaskRun
 from palaestrai_mosaik.arsenai.execution.job import now
@@ -38,7 +38,7 @@ from palaestrai_mosaik.core.errors import (
     PrivateKeyError,
     StoreError,
 )
-from palaestrai_mosaik.core.text import escape_control_characters
+from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.plot.figures import draw_panels, save_figure
 from palaestrai_mosaik.plot.series import Curve, Panel
 from palaestrai_mosaik.runner import checkpoint, execute, user_key

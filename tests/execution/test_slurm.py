@@ -19,7 +19,6 @@ from support.waiting import HANG, until
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.execution import Settings, job_records
 from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.arsenai.execution.cluster.script import script
 from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm, _queue, elements_of
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Array, Submission, Submissions, TaskRun
 from palaestrai_mosaik.arsenai.execution.cluster.submit import (
@@ -29,6 +28,7 @@ from palaestrai_mosaik.arsenai.execution.cluster.submit import (
     pack,
     plan_submission,
     recover_submissions,
+    script,
     submit_folder,
 )
 from palaestrai_mosaik.arsenai.execution.job import now

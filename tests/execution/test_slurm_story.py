@@ -15,8 +15,8 @@ from support.waiting import HANG, until
 
 from palaestrai_mosaik.arsenai.design.folder import STORES
 from palaestrai_mosaik.arsenai.execution import Settings, job_records, run_folder
-from palaestrai_mosaik.arsenai.execution.cluster.settings import SlurmSettings
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
+from palaestrai_mosaik.arsenai.execution.settings import SlurmSettings
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.store import Store
 

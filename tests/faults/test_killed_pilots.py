@@ -13,7 +13,7 @@ from faults.batch import execute, gone, make_batch, recorded, results
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.arsenai.execution import job_records
-from palaestrai_mosaik.arsenai.execution.cluster.settings import ParslSettings
+from palaestrai_mosaik.arsenai.execution.settings import ParslSettings
 
 pytest.importorskip("parsl")
 

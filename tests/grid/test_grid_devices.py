@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from palaestrai_mosaik.core.errors import PowerFlowError, SimulationError
 from palaestrai_mosaik.environment.devices import Inverters, Setpoints, Storages
-from palaestrai_mosaik.environment.grid.components import PowerGrid
+from palaestrai_mosaik.environment.grid.power_flow import PowerGrid
 from palaestrai_mosaik.environment.grid.power_flow_factory import make_power_flow
 
 NAN = np.nan

@@ -13,7 +13,7 @@ import pandapower.networks
 import pytest
 
 from palaestrai_mosaik.core.errors import DocumentError
-from palaestrai_mosaik.environment.grid import solver_options
+from palaestrai_mosaik.environment.grid import net_check
 from palaestrai_mosaik.environment.grid.network import load_grid
 from palaestrai_mosaik.environment.grid.power_flow_factory import PandapowerPowerFlow, make_power_flow
 
@@ -144,7 +144,7 @@ def test_options_of_no_ac_power_flow_are_refused(
 
 def test_every_option_of_pandapower_is_known() -> None:
     """A release with another option is noticed: it would act, or be refused, for no reason."""
-    known = {*solver_options._MODEL, *solver_options._MODEL_NUMBERS, *solver_options._SOLVER}
+    known = {*net_check._MODEL, *net_check._MODEL_NUMBERS, *net_check._SOLVER}
     known |= {"algorithm", "init", "max_iteration"}
     named = set(inspect.signature(pp.runpp).parameters) - {"net", "kwargs"}
     assert named <= known

@@ -20,7 +20,7 @@ from palaestrai.agent import ActuatorInformation, RewardInformation, SensorInfor
 from palaestrai.types import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.interop.palaestrai.results.jsonpickle import informations, numbers, plain
+from palaestrai_mosaik.interop.palaestrai.results.database import informations, numbers, plain
 from palaestrai_mosaik.types import Space
 
 DATA = Path(__file__).parents[1] / "data" / "palaestrai-3.5" / "results.db.gz"

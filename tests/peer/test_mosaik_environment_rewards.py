@@ -20,8 +20,8 @@ from support.engine import run_episodes
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.runner.factory import make_handle
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity
-from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition
+from palaestrai_mosaik.simulation.connections import Channels
 from palaestrai_mosaik.simulation.coordinator import EpisodeCoordinator
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_mosaik.json").read_text(encoding="utf-8"))

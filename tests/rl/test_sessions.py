@@ -25,11 +25,10 @@ from support.processes import children
 pytest.importorskip("gymnasium")
 
 from palaestrai_mosaik import make_vec
-from palaestrai_mosaik.agent.batch import BatchObjective
+from palaestrai_mosaik.agent.muscle import BatchObjective
 from palaestrai_mosaik.core.errors import ActionError, ContractError, DocumentError, StoreError
 from palaestrai_mosaik.environment import EnvironmentBaseline
-from palaestrai_mosaik.interop.rl.driver import Options
-from palaestrai_mosaik.interop.rl.session import Session
+from palaestrai_mosaik.interop.rl.driver import Options, Session
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.world_builder import WorldBuilder
 from palaestrai_mosaik.store import Store

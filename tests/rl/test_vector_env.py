@@ -18,8 +18,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv  # noqa: E402
 from gymnasium.wrappers.vector import DictInfoToList  # noqa: E402
 
 import palaestrai_mosaik  # noqa: E402
-from palaestrai_mosaik.interop.rl.driver import Options  # noqa: E402
-from palaestrai_mosaik.interop.rl.session import Session  # noqa: E402
+from palaestrai_mosaik.interop.rl.driver import Options, Session  # noqa: E402
 from palaestrai_mosaik.interop.rl.vector_env import RunVectorEnv  # noqa: E402
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

@@ -17,7 +17,7 @@ from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.search.rounds import advance, decide
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core.errors import DocumentError
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 
 pytest.importorskip("sklearn", reason="the extra discovery is not installed")
 

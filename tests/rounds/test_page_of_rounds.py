@@ -7,14 +7,14 @@ from rounds.growing import ishigami_design, written
 from palaestrai_mosaik.arsenai.design.folder import REPLACED, DesignFolder
 from palaestrai_mosaik.arsenai.search.rounds import advance
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.web.data.design_watch import DesignWatch
+from palaestrai_mosaik.store.store import StoreLocation
+from palaestrai_mosaik.web.data.design import DesignWatch
 
 
 def test_the_rows_of_a_round_are_taken_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("palaestrai_mosaik.web.data.design_watch._CHANGING", 0.0)
-    monkeypatch.setattr("palaestrai_mosaik.web.data.design_watch._SHARE", 0.0)
+    monkeypatch.setattr("palaestrai_mosaik.web.data.design._CHANGING", 0.0)
+    monkeypatch.setattr("palaestrai_mosaik.web.data.design._SHARE", 0.0)
     design = ishigami_design()
     design["sampler"] |= {"n": 2, "until": {"interval": 0.01, "max_n": 4}}
     assert main(["generate", written(design), "-o", "f", "--quiet"]) == 0

@@ -14,7 +14,7 @@ from palaestrai_mosaik.arsenai.analysis import Results, sensitivity
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.design.load import from_mapping
 from palaestrai_mosaik.arsenai.design.methods import METHODS, Study
-from palaestrai_mosaik.arsenai.design.samplers import sample, sequences
+from palaestrai_mosaik.arsenai.design.samplers import sample, sobol
 from palaestrai_mosaik.arsenai.design.samplers.sobol import largest_n, with_n
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.environment.functions import ishigami
@@ -107,7 +107,7 @@ def test_rows_of_another_version_are_not_continued(monkeypatch, capsys):
     """Its one sequence cannot become eight; what was executed can be analysed."""
     design = two_factors(n=2, until={"interval": 0.01})
     with monkeypatch.context() as patch:
-        patch.setattr(sequences, "RANDOMIZATIONS", 1)
+        patch.setattr(sobol, "RANDOMIZATIONS", 1)
         assert main(["generate", written(design), "-o", "f", "--check", "none", "--quiet"]) == 0
     assert main(["run", "f", "--executor", "inline", "--quiet"]) != 0
     assert "another version has drawn the rows of this folder" in capsys.readouterr().err

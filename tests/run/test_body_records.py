@@ -14,10 +14,9 @@ from palaestrai_mosaik.environment.pendulum import BatchPendulum
 from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.descriptions import agent_record, environment_record
-from palaestrai_mosaik.runner.recorded_sessions import read_sessions
-from palaestrai_mosaik.runner.replay import ReplayContext, replay
-from palaestrai_mosaik.simulation.batch_handle import open_handle
+from palaestrai_mosaik.runner.recorded_sessions import ReplayContext, read_sessions, replay
 from palaestrai_mosaik.simulation.body_placement import place_bodies
+from palaestrai_mosaik.simulation.environment_handle import open_handle
 from palaestrai_mosaik.store import Store
 from tests.support.documents import DUMMY, ENVIRONMENT_ENDS, document, environment, named, phase
 

@@ -14,10 +14,9 @@ from support.documents import agent, document, environment, phase
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.runner import execute
-from palaestrai_mosaik.simulation.world_data import MOST, graph_data, world_data
-from palaestrai_mosaik.simulation.world_graph import world_graph
+from palaestrai_mosaik.simulation.world_graph import MOST, graph_data, world_data, world_graph
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.deletion import delete_runs
+from palaestrai_mosaik.store.merge import delete_runs
 from palaestrai_mosaik.store.models import Description
 from palaestrai_mosaik.store.verify import verify
 

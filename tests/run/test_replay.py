@@ -14,7 +14,7 @@ from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.preflight import Inspection, inspect
-from palaestrai_mosaik.runner.replay import ReplayContext, replay
+from palaestrai_mosaik.runner.recorded_sessions import ReplayContext, replay
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.store import ChannelRecord, Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation

@@ -20,9 +20,8 @@ from palaestrai_mosaik.runner import Interrupt, execute
 from palaestrai_mosaik.runner.run_log import RunLog
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store import log as store_log
-from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.log import LogFile, read_log
-from palaestrai_mosaik.store.merge import place_files
+from palaestrai_mosaik.store.merge import delete_runs, place_files
 from palaestrai_mosaik.store.verify import verify
 
 LINE = re.compile(

@@ -13,7 +13,7 @@ import pytest
 from search.searches import PARAMS, search_design, settings, tuned, written
 
 from palaestrai_mosaik.arsenai.analysis import Results
-from palaestrai_mosaik.arsenai.design.settings_table import read_table, write_settings
+from palaestrai_mosaik.arsenai.design.settings import read_table, write_settings
 from palaestrai_mosaik.cli.arsenai import main
 
 

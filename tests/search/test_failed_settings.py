@@ -10,7 +10,7 @@ import pytest
 from search.searches import search_design, settings, tuned, written
 
 from palaestrai_mosaik.arsenai.design.load import load
-from palaestrai_mosaik.arsenai.search.failures import shown_to_sampler
+from palaestrai_mosaik.arsenai.search.samplers import shown_to_sampler
 from palaestrai_mosaik.arsenai.search.search import open_search
 from palaestrai_mosaik.cli.arsenai import main
 

@@ -13,9 +13,8 @@ from execution.folders import environment_now
 from search.searches import search_design, told, tuned, written
 from support.waiting import HANG
 
-from palaestrai_mosaik.arsenai.execution import journal_file
-from palaestrai_mosaik.arsenai.execution.journal import open_journal, optuna
-from palaestrai_mosaik.arsenai.execution.journal_file import JournalFile
+from palaestrai_mosaik.arsenai.execution import journal as journal_file
+from palaestrai_mosaik.arsenai.execution.journal import JournalFile, open_journal, optuna
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError
@@ -27,7 +26,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="links are POSIX's")
 APPEND = """
 from pathlib import Path
 from palaestrai_mosaik import files
-from palaestrai_mosaik.arsenai.execution.journal_file import JournalFile
+from palaestrai_mosaik.arsenai.execution.journal import JournalFile
 files.add_root(Path())
 journal = JournalFile(Path("journal.log"))
 for number in range(40):

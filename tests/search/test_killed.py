@@ -21,7 +21,7 @@ from search.searches import (
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.arsenai.design.load import load
-from palaestrai_mosaik.arsenai.design.search_journal import STOPPED
+from palaestrai_mosaik.arsenai.design.settings import STOPPED
 from palaestrai_mosaik.arsenai.execution.job import Marker
 from palaestrai_mosaik.arsenai.search.search import open_search
 

@@ -10,8 +10,7 @@ import pytest
 from rounds.growing import ishigami_design
 from search.searches import search_design, told, tuned, written
 
-from palaestrai_mosaik.arsenai.design.folder import DesignFolder
-from palaestrai_mosaik.arsenai.design.rounds import Rounds
+from palaestrai_mosaik.arsenai.design.folder import DesignFolder, Rounds
 from palaestrai_mosaik.arsenai.design.rows import SampledRows
 from palaestrai_mosaik.arsenai.design.writer import grow_folder
 from palaestrai_mosaik.cli.arsenai import main

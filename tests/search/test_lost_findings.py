@@ -13,7 +13,7 @@ from search.searches import GATED, search_design, settings, told, tuned
 from search.test_answers import answered, printed
 from search.test_tasks import submitted
 
-from palaestrai_mosaik.arsenai.design import search_journal
+from palaestrai_mosaik.arsenai.design import settings as search_journal
 from palaestrai_mosaik.arsenai.execution import status
 from palaestrai_mosaik.arsenai.search import stores
 from palaestrai_mosaik.arsenai.search.task import execute_search_task

@@ -16,7 +16,7 @@ from palaestrai_mosaik.arsenai.search import history_figure, search_result
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.deletion import delete_runs
+from palaestrai_mosaik.store.merge import delete_runs
 
 pytest.importorskip("optuna")
 

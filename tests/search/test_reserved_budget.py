@@ -19,7 +19,7 @@ from palaestrai_mosaik.arsenai.search.search import Search, executed
 from palaestrai_mosaik.arsenai.search.stores import Worker
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.runner import Interrupt, Progress
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 
 pytest.importorskip("optuna")
 

@@ -12,7 +12,7 @@ import pytest
 from search.searches import search_design, settings, tuned
 
 from palaestrai_mosaik.arsenai.design.load import from_mapping, load
-from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord
+from palaestrai_mosaik.arsenai.design.settings import SettingRecord
 from palaestrai_mosaik.arsenai.search.ranking import ranked
 from palaestrai_mosaik.arsenai.search.result import history, importances
 from palaestrai_mosaik.arsenai.search.search import open_search

@@ -28,7 +28,7 @@ from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.design.growing import GrowingFolder
 from palaestrai_mosaik.arsenai.design.load import load
 from palaestrai_mosaik.arsenai.design.model import Budget, SearchSpec
-from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord, retries_text
+from palaestrai_mosaik.arsenai.design.settings import SettingRecord, retries_text
 from palaestrai_mosaik.arsenai.execution import Settings
 from palaestrai_mosaik.arsenai.search.budget import runs_left, spent
 from palaestrai_mosaik.arsenai.search.search import Search, open_search

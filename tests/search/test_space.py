@@ -8,7 +8,7 @@ from support.factors import design, number
 
 from palaestrai_mosaik.arsenai.design.decode import decode
 from palaestrai_mosaik.arsenai.design.model import Factor
-from palaestrai_mosaik.arsenai.search.space import Space, coordinate
+from palaestrai_mosaik.arsenai.search.samplers import Space, coordinate
 
 pytest.importorskip("optuna")
 

@@ -12,13 +12,12 @@ from execution.folders import environment_now
 from search.searches import GATED, search_design, tuned
 
 from palaestrai_mosaik.arsenai.analysis.results import Results
-from palaestrai_mosaik.arsenai.design import search_journal
+from palaestrai_mosaik.arsenai.design import settings
 from palaestrai_mosaik.arsenai.design.load import load
-from palaestrai_mosaik.arsenai.design.search_journal import read_journal, record_of
-from palaestrai_mosaik.arsenai.design.settings_table import read_table
+from palaestrai_mosaik.arsenai.design.settings import read_journal, read_table, record_of
 from palaestrai_mosaik.arsenai.search import search_result
-from palaestrai_mosaik.arsenai.search.retries import marked_settings
 from palaestrai_mosaik.arsenai.search.search import open_search
+from palaestrai_mosaik.arsenai.search.settings import marked_settings
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core.errors import ExecutionError
 
@@ -179,7 +178,7 @@ def journal_of(lines):
     ids=str,
 )
 def test_a_line_of_a_wrong_shape_is_named_with_its_file_and_number(number, keys, value, monkeypatch):
-    monkeypatch.setattr(search_journal, "_PAUSES", ())
+    monkeypatch.setattr(settings, "_PAUSES", ())
     lines = entries()
     journal_of(lines)
     assert [setting.state for setting in read_journal(Path("f")).settings] == ["retried"]
@@ -216,9 +215,9 @@ def test_a_line_that_is_being_written_is_read_again(monkeypatch):
     whole = file.read_bytes()
     half = whole[:-20] + b"\0" * 19 + b"\n"
     file.write_bytes(half)
-    monkeypatch.setattr(search_journal.time, "sleep", lambda seconds: file.write_bytes(whole))
+    monkeypatch.setattr(settings.time, "sleep", lambda seconds: file.write_bytes(whole))
     assert [setting.state for setting in read_journal(Path("f")).settings] == ["retried"]
-    monkeypatch.setattr(search_journal.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(settings.time, "sleep", lambda seconds: None)
     file.write_bytes(half)
     with pytest.raises(ExecutionError, match=r"journal\.log:8: "):
         read_journal(Path("f"))

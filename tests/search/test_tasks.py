@@ -31,11 +31,11 @@ from palaestrai_mosaik.arsenai.design.load import load
 from palaestrai_mosaik.arsenai.design.model import Budget, SearchSpec
 from palaestrai_mosaik.arsenai.execution import JobRecord
 from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.arsenai.execution.cluster.settings import SlurmSettings
 from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Array, Submission, Submissions
 from palaestrai_mosaik.arsenai.execution.cluster.submit import searched_modules
 from palaestrai_mosaik.arsenai.execution.job import Marker, now
+from palaestrai_mosaik.arsenai.execution.settings import SlurmSettings
 from palaestrai_mosaik.arsenai.search.cluster import give_back, tasks_for
 from palaestrai_mosaik.arsenai.search.task import execute_search_task
 from palaestrai_mosaik.cli.arsenai import main

@@ -20,8 +20,7 @@ from support.terminals import terminal
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.core import progress
 from palaestrai_mosaik.core.errors import FINISHED, UNSOUND, PalaestraiMosaikError, Problem, format_traceback
-from palaestrai_mosaik.core.printing import printable
-from palaestrai_mosaik.core.text import LONGEST_MESSAGE, escape_control_characters, one_line
+from palaestrai_mosaik.core.printing import LONGEST_MESSAGE, escape_control_characters, one_line, printable
 
 ROOT = Path(__file__).parents[2]
 #: title and colour, C1, backspace, return, direction, joiner, separators

@@ -19,8 +19,8 @@ from palaestrai_mosaik.experiment.model import AgentSpec, BodySpec, ClassSpec
 from palaestrai_mosaik.runner import execute, inspect
 from palaestrai_mosaik.runner.preflight import Inspection
 from palaestrai_mosaik.runner.worker import Worker
-from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body_placement import place_bodies
+from palaestrai_mosaik.simulation.environment_handle import open_handle
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import SensorInformation
 

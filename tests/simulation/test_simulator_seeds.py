@@ -14,7 +14,7 @@ from support.learning import digests
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import SimulationError, SimulatorError
 from palaestrai_mosaik.environment.cosimulation import CoSimulationPlan, EntitySpec, SensorPort, SimulatorSpec
-from palaestrai_mosaik.environment.seed_placeholder import with_seed
+from palaestrai_mosaik.environment.described import with_seed
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.interop.mosaik.simulators.base import TimeBased
 from palaestrai_mosaik.runner import execute

@@ -31,8 +31,8 @@ from palaestrai_mosaik.core.importing import only_modules
 from palaestrai_mosaik.environment.replay import SessionPoolEnvironment
 from palaestrai_mosaik.runner.recorded_sessions import StoredSessions, check_sessions
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.models import Base
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.urls import (
     database_url,
     holds_password,

@@ -13,7 +13,7 @@ from support.postgresql import fresh_database, needs_server
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.core.errors import StoreError
-from palaestrai_mosaik.store.deletion import delete_runs
+from palaestrai_mosaik.store.merge import delete_runs
 from palaestrai_mosaik.store.models import Base
 from palaestrai_mosaik.store.verify import verify
 
@@ -53,7 +53,7 @@ def test_nothing_is_deleted_where_one_run_is_unknown_or_running(
         before = rows(store)
         with pytest.raises(StoreError, match="'thre'"):
             delete_runs(store, ["one", "thre"])
-        monkeypatch.setattr("palaestrai_mosaik.store.deletion.status_of", lambda instance: "running")
+        monkeypatch.setattr("palaestrai_mosaik.store.merge.status_of", lambda instance: "running")
         with pytest.raises(StoreError, match="is running; end it first"):
             delete_runs(store, ["two"])
         assert rows(store) == before

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import EnvironmentRecord, Store
-from palaestrai_mosaik.store.deletion import delete_runs
+from palaestrai_mosaik.store.merge import delete_runs
 from palaestrai_mosaik.store.models import Description
 from palaestrai_mosaik.store.verify import verify
 from palaestrai_mosaik.types import Node, Topology

@@ -13,9 +13,8 @@ from support.painted import decoded, painted, painted_phase
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.runner import execute
-from palaestrai_mosaik.store import EnvironmentRecord, Store, frame_stream
-from palaestrai_mosaik.store.deletion import delete_runs
-from palaestrai_mosaik.store.merge import StoreReader, copy_rows, place_files
+from palaestrai_mosaik.store import EnvironmentRecord, Store, streams
+from palaestrai_mosaik.store.merge import StoreReader, copy_rows, delete_runs, place_files
 from palaestrai_mosaik.store.open_parts import open_part_files
 from palaestrai_mosaik.store.parts import part_files, parts_so_far, read_parts
 from palaestrai_mosaik.store.verify import verify
@@ -125,7 +124,7 @@ def test_a_merged_run_has_its_frames(store: Store, tmp_path: Path) -> None:
 def test_a_part_is_written_before_it_takes_much_memory(
     tmp_path: Path, helpers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frame_stream, "_PART_BYTES", 40_000)
+    monkeypatch.setattr(streams, "_PART_BYTES", 40_000)
     images = [png_of(number) for number in range(30)]
     with Store(tmp_path / "store", create=True) as store:
         run = helpers("begin")(store)
@@ -162,7 +161,7 @@ def test_a_part_is_written_before_it_takes_much_memory(
 
 
 def test_frames_are_found_before_their_part_is_written(tmp_path: Path) -> None:
-    stream = frame_stream.FrameStream(tmp_path / "frames-world", {"name": "world"}, lambda: None)
+    stream = streams.FrameStream(tmp_path / "frames-world", {"name": "world"}, lambda: None)
 
     def found() -> list[tuple[int, bytes]]:
         table = read_parts(parts_so_far(stream.folder), lambda names: None, ["step", "png"])

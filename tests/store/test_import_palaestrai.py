@@ -33,8 +33,12 @@ from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.interop.palaestrai.results import Imported, import_results
 from palaestrai_mosaik.interop.palaestrai.results import database as palaestrai_database
-from palaestrai_mosaik.interop.palaestrai.results.database import PalaestraiDatabase
-from palaestrai_mosaik.interop.palaestrai.results.jsonpickle import informations, numbers, plain
+from palaestrai_mosaik.interop.palaestrai.results.database import (
+    PalaestraiDatabase,
+    informations,
+    numbers,
+    plain,
+)
 from palaestrai_mosaik.interop.palaestrai.results.phase import zone_of
 from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store

@@ -23,7 +23,7 @@ from palaestrai_mosaik.store import (
     ChannelRecord,
     EnvironmentRecord,
     Store,
-    open_part_updates,
+    open_parts,
     row_stream,
 )
 from palaestrai_mosaik.store.open_parts import open_part_files
@@ -232,14 +232,14 @@ def test_rows_are_found_while_nothing_is_appended(tmp_path: Path) -> None:
 
 
 def test_a_recorder_that_is_forgotten_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_part_updates, "SECONDS", 0.01)
+    monkeypatch.setattr(open_parts, "SECONDS", 0.01)
 
     class Owner:
         def streams(self) -> list[Any]:
             return []
 
     owner = Owner()
-    updates = open_part_updates.OpenPartUpdates(owner.streams)
+    updates = open_parts.OpenPartUpdates(owner.streams)
     updates.start()
     del owner
     updates._thread.join(HANG)
@@ -249,8 +249,8 @@ def test_a_recorder_that_is_forgotten_is_not_kept(monkeypatch: pytest.MonkeyPatc
 
 def test_readers_never_see_a_row_twice_or_lose_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts take the place of open parts all the time, while another thread reads."""
-    monkeypatch.setattr(open_part_updates, "SECONDS", 0.002)
-    monkeypatch.setattr(open_part_updates, "SHARE", 0.5)
+    monkeypatch.setattr(open_parts, "SECONDS", 0.002)
+    monkeypatch.setattr(open_parts, "SHARE", 0.5)
     monkeypatch.setattr(row_stream, "PART_SECONDS", 0.01)
     with Store(tmp_path, create=True) as store:
         run = store.begin_run(uid="live", document={}, text="", hash="h", seed=1, version="3.5")

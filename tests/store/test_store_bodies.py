@@ -21,9 +21,9 @@ from palaestrai_mosaik.store import (
     row_stream,
 )
 from palaestrai_mosaik.store.parts import part_files
-from palaestrai_mosaik.store.stream_resume import read_kept
+from palaestrai_mosaik.store.resume import read_kept
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
-from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
+from palaestrai_mosaik.types.arrays import AgentRows, EnvironmentRows
 
 BATCH = 5
 LENGTHS = np.array([2, 3, 3, 4, 6])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import BodyRecord, ChannelRecord
-from palaestrai_mosaik.store.arrow_columns import arrow_column
+from palaestrai_mosaik.store.open_parts import arrow_column
 from palaestrai_mosaik.store.parts import PartWriter, part_files
 from palaestrai_mosaik.store.records import slug
 from palaestrai_mosaik.store.streams import AgentStream

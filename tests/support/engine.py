@@ -11,8 +11,8 @@ import numpy as np
 from palaestrai_mosaik.agent import Muscle, Objective
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity
-from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
+from palaestrai_mosaik.simulation.connections import Channels
 from palaestrai_mosaik.simulation.coordinator import EpisodeCoordinator
 from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
 from palaestrai_mosaik.simulation.episode import Episode

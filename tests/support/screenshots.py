@@ -34,7 +34,7 @@ from palaestrai_mosaik.arsenai.design.design import Design
 from palaestrai_mosaik.arsenai.execution import Settings, run_folder
 from palaestrai_mosaik.core.errors import ActionError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.resources import Source
 from palaestrai_mosaik.web.workplace import Workplace
 from tests.support.browser import CHROMIUM, DRIVER, NO_BROWSER, Browser

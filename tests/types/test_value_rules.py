@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete, SensorInformation, Space, Tuple
-from palaestrai_mosaik.types.value_rules import ValueRules
+from palaestrai_mosaik.types.vectors import ValueRules
 
 SPACES = [
     Box(-1.0, 2.0, shape=()),

@@ -21,7 +21,7 @@ from support.waiting import HANG
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.access import Access, lasting_token, names_of
 from palaestrai_mosaik.web.page import static, static_files
 from palaestrai_mosaik.web.resources import Source

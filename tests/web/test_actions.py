@@ -18,10 +18,9 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import DocumentError, StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.cancellation import cancel_run
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.models import Instance
-from palaestrai_mosaik.store.process import process_started, still_runs, terminate
-from palaestrai_mosaik.store.run_lock import LOCK
+from palaestrai_mosaik.store.process import LOCK, process_started, still_runs, terminate
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.actions import Refused, perform
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.resources import ResourceError, Source

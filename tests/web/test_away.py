@@ -14,7 +14,7 @@ from support.browser import Browser
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.resources import Source
 from palaestrai_mosaik.web.workplace import Workplace
 

@@ -14,8 +14,8 @@ from support.browser import Browser
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.web.data import bodies, get
-from palaestrai_mosaik.web.data.bodies import BodyOutcomes, by_member
+from palaestrai_mosaik.web.data import curves, get
+from palaestrai_mosaik.web.data.curves import BodyOutcomes, by_member
 from palaestrai_mosaik.web.resources import Source
 from palaestrai_mosaik.web.theatre import run_page
 
@@ -144,7 +144,7 @@ def test_a_run_that_goes_on_is_not_read_all_the_time(monkeypatch: pytest.MonkeyP
         read.append(uid)
         time.sleep(0.05)
 
-    monkeypatch.setattr(bodies, "_read", slow)
+    monkeypatch.setattr(curves, "_read", slow)
     known, store = BodyOutcomes(), Any
     known.look(store, "a", 1, lambda: True)  # type: ignore[arg-type]
     known.look(store, "a", 2, lambda: True)  # type: ignore[arg-type]

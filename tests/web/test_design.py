@@ -396,7 +396,7 @@ def test_between_two_questions_the_word_of_the_scheduler_counts(begun: Source) -
 
     from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
     from palaestrai_mosaik.arsenai.execution.cluster.task_assignment import TaskAssignment
-    from palaestrai_mosaik.web.data.design_watch import _as_told
+    from palaestrai_mosaik.web.data.design import _as_told
 
     assert begun.folder is not None
     waiting = next(

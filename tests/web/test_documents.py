@@ -13,7 +13,7 @@ from support.waiting import HANG, until
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.actions import documents
 from palaestrai_mosaik.web.checking import check_text
 from palaestrai_mosaik.web.resources import Source, get

@@ -17,9 +17,9 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web import carried
-from palaestrai_mosaik.web.data import frames as data
+from palaestrai_mosaik.web.data import episodes as data
 from palaestrai_mosaik.web.data import get
-from palaestrai_mosaik.web.films import Films
+from palaestrai_mosaik.web.motions import Films
 from palaestrai_mosaik.web.resources import ResourceError, Source
 from palaestrai_mosaik.web.theatre import MotionChoice, run_page
 

@@ -19,9 +19,9 @@ from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Edge, Node, Topology
-from palaestrai_mosaik.web.compact import compact
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.data.grid import motion
+from palaestrai_mosaik.web.encoding import compact
 from palaestrai_mosaik.web.layout import SIZE, positions
 from palaestrai_mosaik.web.resources import Query, Source
 

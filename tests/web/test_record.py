@@ -14,12 +14,10 @@ from support.browser import Browser
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.log import LogFile
-from palaestrai_mosaik.web.concerned import marks
 from palaestrai_mosaik.web.data import get
-from palaestrai_mosaik.web.data.record import visible
+from palaestrai_mosaik.web.data.record import marks, picture, visible
 from palaestrai_mosaik.web.page import single_file
 from palaestrai_mosaik.web.resources import Source
-from palaestrai_mosaik.web.world_picture import picture
 
 from .conftest import Serve
 

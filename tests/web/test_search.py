@@ -19,11 +19,12 @@ from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.arsenai.execution import run_states
 from palaestrai_mosaik.core.errors import DocumentError
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.deletion import delete_runs
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.merge import delete_runs
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.actions import perform
-from palaestrai_mosaik.web.data import design_watch, get
-from palaestrai_mosaik.web.data.design_watch import watch
+from palaestrai_mosaik.web.data import design as design_watch
+from palaestrai_mosaik.web.data import get
+from palaestrai_mosaik.web.data.design import watch
 from palaestrai_mosaik.web.resources import ResourceError, Source
 from palaestrai_mosaik.web.workplace import Workplace
 

@@ -26,7 +26,7 @@ from support.waiting import HANG, until
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.resources import Source
 
 pytest.importorskip("uvicorn", reason="no server (extra 'web')")

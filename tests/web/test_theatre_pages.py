@@ -161,7 +161,7 @@ def test_the_file_has_the_record_without_the_machine(show: Any, folder: Path) ->
 
 
 def test_a_long_log_is_not_in_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from palaestrai_mosaik.web import run_parts
+    from palaestrai_mosaik.web import carried as run_parts
     from palaestrai_mosaik.web.carried import Carried
     from palaestrai_mosaik.web.resources import Source
 

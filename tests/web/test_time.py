@@ -15,10 +15,10 @@ from support.records import one_body
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord, Store
-from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
+from palaestrai_mosaik.types.arrays import AgentRows, EnvironmentRows
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.data.time import default_patterns, suggestions
-from palaestrai_mosaik.web.extremes import places_of_extremes
+from palaestrai_mosaik.web.encoding import places_of_extremes
 from palaestrai_mosaik.web.page import single_file
 from palaestrai_mosaik.web.resources import ResourceError, Source, address
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent.batch import BatchObjective, BatchRows
 from palaestrai_mosaik.agent.memory import Memory
+from palaestrai_mosaik.agent.muscle import BatchObjective, BatchRows
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 
 AGGREGATIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "min": np.min, "max": np.max}

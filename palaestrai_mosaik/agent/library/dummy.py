@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper
 from palaestrai_mosaik.agent.memory import Memory
+from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import BrainDumpError
 from palaestrai_mosaik.types import ActuatorInformation, Discrete, Mode, SensorInformation, Space

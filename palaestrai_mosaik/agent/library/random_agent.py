@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector

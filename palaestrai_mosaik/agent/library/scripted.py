@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints

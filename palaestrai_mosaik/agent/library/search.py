@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
+from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector

@@ -12,8 +12,8 @@ from palaestrai_mosaik.arsenai.design.few import significance_level
 from palaestrai_mosaik.arsenai.design.methods import METHODS
 from palaestrai_mosaik.arsenai.design.model import Axis, DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.core.printing import joined
 from palaestrai_mosaik.core.progress import ProgressCallback
-from palaestrai_mosaik.core.text import joined
 
 from .results import Results
 from .sensitivity import SensitivityResult, choose_methods, sensitivity

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from palaestrai_mosaik.arsenai.design.folds import fold
 from palaestrai_mosaik.arsenai.design.model import OutcomeSpec
-from palaestrai_mosaik.arsenai.design.outcomes import is_meant, rewards_meant
+from palaestrai_mosaik.arsenai.design.outcomes import fold, is_meant, rewards_meant
 from palaestrai_mosaik.core.errors import StoreError, did_you_mean
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
-from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.store.parts import columns_of, read_parts, whole_parts
 from palaestrai_mosaik.store.query.trajectories import NUMBERS, RowRange
 from palaestrai_mosaik.types.arrays import Array, FloatArray, FloatVector

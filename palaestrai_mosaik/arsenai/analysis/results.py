@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from palaestrai_mosaik.arsenai.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.arsenai.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
-from palaestrai_mosaik.arsenai.design.search_journal import SearchJournal, read_journal
-from palaestrai_mosaik.arsenai.design.settings_table import failure_reasons, retries_of
+from palaestrai_mosaik.arsenai.design.settings import SearchJournal, failure_reasons, read_journal, retries_of
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError
 from palaestrai_mosaik.core.pages import HEIGHT, Page
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import has_finished
+from palaestrai_mosaik.store.store import StoreLocation
 
 from .outcomes import default_outcomes, take
 
@@ -171,7 +170,7 @@ class Results:
         """Return one row per row of the design, with the mean of each outcome over its repetitions.
 
         The mean leaves out repetitions with an outcome that is not finite; it is NaN if none is finite. Sensitivity
-        indices use other means, which stay comparable under common seeds: see :mod:`.missing_runs`.
+        indices use other means, which stay comparable under common seeds: see :mod:`.lost_runs`.
 
         Returns:
             The columns ``row``, ``count`` (finished repetitions), and one per outcome.

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from palaestrai_mosaik.arsenai.design.before_runs import rows_used
 from palaestrai_mosaik.arsenai.design.methods import METHODS, Index, Method, Refused, Repetitions, Study
-from palaestrai_mosaik.arsenai.design.rules import check_sampler, default_methods
+from palaestrai_mosaik.arsenai.design.rules import check_sampler, default_methods, rows_used
 from palaestrai_mosaik.core.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.core.seeding import integer_seed
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, FloatVector, IndexVector, IntArray
 
-from .missing_runs import UsedRuns, keep
+from .lost_runs import UsedRuns, keep
 from .results import Results, labels
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from palaestrai_mosaik.core.text import count, listed
+from palaestrai_mosaik.core.printing import count, listed
 
 from .model import DesignSpec, Factor
 

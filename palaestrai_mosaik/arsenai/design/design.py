@@ -17,12 +17,11 @@ from palaestrai_mosaik.core.pages import HEIGHT, Page
 from palaestrai_mosaik.core.progress import ProgressCallback
 
 from .described import described
-from .expansion import Expansion
+from .expansion import Expansion, run_uid, slug
 from .folder import JOBS, OUTPUTS, RESULTS, STORES, DesignFolder
 from .load import from_mapping, load
 from .model import DesignSpec
 from .rows import draw_rows, expand
-from .run_names import run_uid, slug
 from .search import examples
 from .writer import Written, write_folder
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.core.text import shorten
+from palaestrai_mosaik.core.printing import shorten
 
 from .model import INACTIVE, Factor
 

@@ -26,7 +26,7 @@ from .expansion import Expansion, RowName, Values
 from .folder import PlannedRun, read_manifest, refuse
 from .model import DesignSpec
 from .rows import ExpandedRow, SampledRows
-from .sample import Sample
+from .samplers.sampler import Sample
 from .writer import labels_of, manifest, manifest_text, planned_run, sample_text
 
 

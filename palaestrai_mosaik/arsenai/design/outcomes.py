@@ -1,19 +1,43 @@
-"""Reads ``outcomes`` and ``analysis``: what to compute from the results, and how to analyse it."""
+"""Outcomes and analysis of a design: their sections, the folds of outcomes, and conditions over outcomes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
+
 from palaestrai_mosaik.core.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.fields import TEXT, Findings, Located, integer, items_of, show
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .expressions import Expression
 from .model import AnalysisSpec, Factor, OutcomeSpec, RobustnessSpec, did_you_mean_factor
 from .vocabulary import ANALYSIS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED, ROBUSTNESS
+
+_FOLDS: dict[str, Callable[[FloatVector], Any]] = {
+    "mean": np.mean,
+    "median": np.median,
+    "sum": np.sum,
+    "min": np.min,
+    "max": np.max,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+}
+
+
+def fold(values: FloatVector, how: str) -> float:
+    """Reduce ``values``, (n,), to one number; NaN if ``values`` is empty or contains NaN.
+
+    Args:
+        values: the values, in order.
+        how: one of :data:`.model.Fold`.
+    """
+    return float(_FOLDS[how](values)) if len(values) else float("nan")
+
 
 #: name of a run's status in conditions
 STATUS = "status"

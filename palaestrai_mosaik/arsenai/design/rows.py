@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from palaestrai_mosaik.core.errors import DocumentError, Problem
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.types.arrays import FloatArray
 
 from .decode import decode, keep
 from .expansion import Expansion, Row, RowName, Values, is_scalar
 from .model import INACTIVE, DesignSpec
-from .sample import Sample
 from .samplers import sample
+from .samplers.sampler import Sample
 
 #: number of points to decode at a time, so that memory does not grow with the sample
 _CHUNK = 1000
@@ -102,7 +102,7 @@ def expand(rows: SampledRows, expansion: Expansion) -> Iterator[ExpandedRow]:
     spec = expansion.spec
     faults = RowFaults(spec)
     # sensitivity methods are slow to import
-    from .before_runs import PlannedAnalysis
+    from .rules import PlannedAnalysis
 
     firsts: dict[str, int] = {}
     planned = PlannedAnalysis(spec, rows.sample)

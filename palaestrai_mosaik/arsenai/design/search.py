@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from palaestrai_mosaik.core.errors import did_you_mean
-from palaestrai_mosaik.core.text import joined
+from palaestrai_mosaik.core.printing import joined
 from palaestrai_mosaik.experiment.fields import TEXT, Findings, Located, items_of, show
 from palaestrai_mosaik.experiment.model import Place
 

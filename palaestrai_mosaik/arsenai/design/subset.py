@@ -24,7 +24,7 @@ from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from .decode import decode, keep
 from .model import INACTIVE, DesignSpec
-from .sample import Sample
+from .samplers.sampler import Sample
 
 #: Returns whether there is a row with these levels.
 Allowed = Callable[[tuple[int, ...]], bool]

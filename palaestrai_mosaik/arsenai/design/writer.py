@@ -28,32 +28,34 @@ from typing import Any, Literal
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import Problem
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.core.progress import ProgressCallback
-from palaestrai_mosaik.core.text import listed
 from palaestrai_mosaik.experiment import dumps
 
 from . import folder
-from .expansion import Expansion
+from .expansion import Expansion, run_file, run_uid
 from .folder import (
+    ENDED,
     GENERATED,
     REPLACED,
     REPLACING,
+    ROUNDS,
     DesignFolder,
     FileLock,
     PlannedRun,
+    Rounds,
     execution_lock,
     read_checksums,
     read_manifest,
     read_sample,
     refuse,
+    rounds_in,
 )
 from .load import load
 from .model import INACTIVE, NO_IDENTITY_OF_SAMPLER, Axis, DesignSpec, Factor
-from .rounds import ENDED, ROUNDS, Rounds, rounds_in
 from .rows import ExpandedRow, SampledRows, draw_rows, expand
-from .run_names import run_file, run_uid
-from .sample import Sample, pack
 from .samplers import in_rounds
+from .samplers.sampler import Sample, pack
 
 Outcome = Literal["new", "replaced", "updated", "unchanged"]
 #: largest number of files named in a message

@@ -6,7 +6,7 @@ each run, :func:`job_records` the records of ended runs. :mod:`.executor` define
 """
 
 from palaestrai_mosaik.arsenai.design.design import available_cores
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 
 from .executor import Executor, InlineExecutor
 from .job import Job, JobRecord
@@ -15,14 +15,15 @@ from .progress import FolderProgress, make_progress
 from .runs import (
     SubmitSummary,
     Summary,
+    TimeLeft,
     row_values,
     run_folder,
     select_runs,
     submit_missing,
+    time_left,
 )
 from .settings import EXECUTORS, Settings
 from .status import RunState, RunStatus, States, job_records, load_run_states, run_states
-from .time_left import TimeLeft, time_left
 
 __all__ = [
     "EXECUTORS",

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from palaestrai_mosaik.arsenai.design.folds import fold
 from palaestrai_mosaik.arsenai.design.model import OutcomeSpec, Pruner
-from palaestrai_mosaik.arsenai.design.search_journal import STOPPED
+from palaestrai_mosaik.arsenai.design.outcomes import fold
+from palaestrai_mosaik.arsenai.design.settings import STOPPED
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.runner import Interrupt
 from palaestrai_mosaik.runner.worker import EpisodeReport

@@ -30,8 +30,7 @@ from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.experiment.model import DOCUMENT_VERSION
 from palaestrai_mosaik.runner import execute
-from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.store.store import package_versions
+from palaestrai_mosaik.store.store import StoreLocation, package_versions
 
 from .executor import PreloadedClass
 from .job import Job

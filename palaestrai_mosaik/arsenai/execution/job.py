@@ -32,8 +32,8 @@ from palaestrai_mosaik.arsenai.design.folder import FileLock
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.runner.checkpoint import INTERVAL as CHECKPOINT_EVERY
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import process_started, still_runs
+from palaestrai_mosaik.store.store import StoreLocation
 
 if TYPE_CHECKING:
     from .early_stopping import Reporting

@@ -19,7 +19,6 @@ from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.printing import write
 from palaestrai_mosaik.runner.checkpoint import resumable
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import (
     DAMAGE_NOTE,
     StoreReader,
@@ -32,6 +31,7 @@ from palaestrai_mosaik.store.models import Instance, RunDocument, utc_now
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.query.runs import Contents, executions, status_of
 from palaestrai_mosaik.store.recorder import put_marker
+from palaestrai_mosaik.store.store import StoreLocation
 
 from .job import JobRecord, with_suffix
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import statistics
 import threading
 import time
 from collections import Counter
@@ -14,14 +15,15 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from palaestrai_mosaik.arsenai.design.design import available_cores
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
 from palaestrai_mosaik.core.errors import DocumentError, ExecutionError, SchedulerError, StoreError
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.runner.checkpoint import resumable, versions, why_unusable
 from palaestrai_mosaik.runner.interrupt import HANGUP, ending_signals, leave_terminal
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK, check_recorded
+from palaestrai_mosaik.store.store import StoreLocation
 
 from .claim import wait_for_exits
 from .cluster.submission import Submission, Submissions, TaskRun, run_store_location
@@ -45,6 +47,7 @@ from .task import GRACE
 
 if TYPE_CHECKING:
     from .cluster.collect import Collected
+
 
 logger = logging.getLogger(__name__)
 
@@ -537,3 +540,43 @@ def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
         runs_per_process=1 if settings.fail_fast or searching else settings.runs_per_process,
         preload=classes_to_preload(folder.spec.resolved),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLeft:
+    """An estimate of the time that the missing runs will take.
+
+    Attributes:
+        seconds_per_run: the median over the finished runs, including the start of their processes; ``None`` if no
+            finished run has a record.
+        processes: the number of concurrent runs: those that are running, else as many as would be.
+        seconds: the time until all runs are executed that have neither finished nor failed; ``None`` if
+            ``seconds_per_run`` is.
+    """
+
+    seconds_per_run: float | None
+    processes: int
+    seconds: float | None
+
+
+def time_left(folder: DesignFolder, states: States) -> TimeLeft:
+    """Estimate the time that the missing runs of a design folder will take.
+
+    Args:
+        folder: the design folder.
+        states: the states of its runs.
+    """
+    counts = Counter(state.status for state in states.runs)
+    durations = [
+        state.record.seconds
+        for state in states.runs
+        if state.status is RunStatus.FINISHED and state.record is not None
+    ]
+    median = statistics.median(durations) if durations else None
+    # read only `jobs`, because other settings of the section may be invalid
+    section = folder.spec.resolved.get("execution") or {}
+    processes = counts[RunStatus.RUNNING] or Settings(jobs=section.get("jobs")).jobs or available_cores()
+    failed = sum(counts[status] for status in STATUSES_TO_EXECUTE["failed"])
+    ended = sum(counts[status] for status in (RunStatus.FINISHED, RunStatus.PRUNED, RunStatus.SKIPPED))
+    missing = len(states.runs) - ended - failed
+    return TimeLeft(median, processes, None if median is None else median * missing / processes)

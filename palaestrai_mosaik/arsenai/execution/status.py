@@ -10,10 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from palaestrai_mosaik.arsenai.design.folder import JOBS, DesignFolder, PlannedRun
-from palaestrai_mosaik.arsenai.design.search_journal import SearchJournal, read_journal
-from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord
+from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, read_journal
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 
 from .cluster.scheduler import TaskState
 from .cluster.submission import TaskRun, run_store_location

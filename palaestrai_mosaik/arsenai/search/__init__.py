@@ -4,8 +4,7 @@
 so far, :func:`history_figure` draws the progress. See ``docs/tuning.md``.
 """
 
-from .figure import history_figure
-from .result import SearchResult, search_result
+from .result import SearchResult, history_figure, search_result
 from .tune import SearchSubmission, TuneSummary, submit, tune
 
 __all__ = [

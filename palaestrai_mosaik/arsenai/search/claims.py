@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from palaestrai_mosaik.arsenai.design.search_journal import FOLDER
+from palaestrai_mosaik.arsenai.design.settings import FOLDER
 from palaestrai_mosaik.arsenai.execution.claim import Heartbeat, claim, wait_for_exits
 from palaestrai_mosaik.arsenai.execution.job import Job, Marker, is_stale
 from palaestrai_mosaik.arsenai.execution.task import GRACE
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.runner import Interrupt
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 
 #: the activities of one process at a time: to check the budget and propose, and to write the tables
 PROPOSING, TABLES = "proposing", "tables"

@@ -17,26 +17,25 @@ from typing import Any, NamedTuple
 
 from palaestrai_mosaik.arsenai.design.folder import JOBS, DesignFolder
 from palaestrai_mosaik.arsenai.design.model import SearchSpec
-from palaestrai_mosaik.arsenai.design.search_journal import record_of
+from palaestrai_mosaik.arsenai.design.settings import record_of
 from palaestrai_mosaik.arsenai.execution import JobRecord, Settings
 from palaestrai_mosaik.arsenai.execution.cluster.scheduler import TaskState
-from palaestrai_mosaik.arsenai.execution.cluster.settings import SlurmSettings
 from palaestrai_mosaik.arsenai.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions, task_numbers
 from palaestrai_mosaik.arsenai.execution.cluster.submit import plan_search, recover_submissions, submit_tasks
 from palaestrai_mosaik.arsenai.execution.cluster.task_assignment import search_task_states
 from palaestrai_mosaik.arsenai.execution.job import Job, Marker, with_suffix
+from palaestrai_mosaik.arsenai.execution.settings import SlurmSettings
 from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import FAILED, SchedulerError
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 
 from .budget import runs_left
 from .claims import claims_folder
 from .progress import SearchProgress
-from .retries import marked_settings
 from .search import Search
-from .settings import runs_of
+from .settings import marked_settings, runs_of
 
 logger = logging.getLogger(__name__)
 #: settings that a task should execute one after the other; with fewer, the sampler learns too little

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord
+from palaestrai_mosaik.arsenai.design.settings import SettingRecord
 from palaestrai_mosaik.arsenai.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.arsenai.execution.job import Job, JobRecord
 from palaestrai_mosaik.arsenai.execution.runs import STATUSES_TO_EXECUTE
 from palaestrai_mosaik.arsenai.execution.status import RunState, States, run_file_stem
 from palaestrai_mosaik.core.errors import StoreError
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.urls import is_database
 
 from .search import Search

@@ -7,11 +7,11 @@ from typing import TextIO
 
 from palaestrai_mosaik.arsenai.design.model import DesignSpec, OutcomeSpec
 from palaestrai_mosaik.arsenai.design.search import sought
-from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord
+from palaestrai_mosaik.arsenai.design.settings import SettingRecord
 from palaestrai_mosaik.arsenai.execution import FolderProgress, make_progress
 from palaestrai_mosaik.arsenai.execution.job import JobRecord
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.core.progress import Display
-from palaestrai_mosaik.core.text import count
 
 from .ranking import is_better
 

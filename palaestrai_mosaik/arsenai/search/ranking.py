@@ -1,12 +1,22 @@
-"""The ranking of a search's settings."""
+"""The ranking of a search's settings, and the confirmation of the best ones with fresh seeds."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from palaestrai_mosaik.arsenai.design.design import Design
+from palaestrai_mosaik.arsenai.design.expansion import run_file
+from palaestrai_mosaik.arsenai.design.folder import CONFIRM, DesignFolder
 from palaestrai_mosaik.arsenai.design.model import DesignSpec, OutcomeSpec
 from palaestrai_mosaik.arsenai.design.search import sought
-from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord
+from palaestrai_mosaik.arsenai.design.settings import SettingRecord
+from palaestrai_mosaik.arsenai.execution import FolderProgress, Settings, Summary, run_folder
+from palaestrai_mosaik.core import files
+from palaestrai_mosaik.core.errors import ExecutionError
+from palaestrai_mosaik.core.seeding import integer_seed
 
 #: the number of best settings to show, and the limit on confirmed ones
 BEST, FRONT = 3, 5
@@ -60,3 +70,108 @@ def best_pruned(spec: DesignSpec, records: Sequence[SettingRecord]) -> list[Sett
 
 def _dominates(costs: Sequence[float], others: Sequence[float]) -> bool:
     return all(a <= b for a, b in zip(costs, others, strict=True)) and list(costs) != list(others)
+
+
+#: the settings of the confirming design's rows, and the document of the winner
+ROWS, WINNER = "search/confirmed.csv", "search/winner.yml"
+
+
+def confirm(
+    spec: DesignSpec,
+    path: Path,
+    records: Sequence[SettingRecord],
+    *,
+    store: str | None,
+    settings: Settings,
+    progress: FolderProgress,
+) -> Summary | None:
+    """Execute the best settings of a finished search with fresh seeds; return None if there is nothing to confirm."""
+    folder = make_confirming(spec, path, records)
+    if folder is None:
+        return None
+    return run_folder(folder, which="unfinished", store=store, settings=settings, progress=progress)
+
+
+def make_confirming(spec: DesignSpec, path: Path, records: Sequence[SettingRecord]) -> DesignFolder | None:
+    """Generate the design that confirms the best settings of a finished search, or None without any."""
+    assert spec.search is not None
+    chosen = [*ranked(spec, records)[:FRONT], *best_pruned(spec, records)]
+    if not spec.search.confirm or not chosen:
+        return None
+    folder = confirming_design(spec, path, [record.number for record in chosen]).generate(
+        path / CONFIRM, force=True
+    )
+    lines = "".join(f"{row},{record.number}\n" for row, record in enumerate(chosen))
+    try:
+        files.write_text(path / ROWS, f"row,setting\n{lines}", durable=False)
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path / ROWS}: {error.strerror}") from error
+    return folder
+
+
+def confirming_design(spec: DesignSpec, path: Path, numbers: Sequence[int]) -> Design:
+    """Return the design that executes the settings ``numbers`` of the search in ``path`` with its own seeds."""
+    assert spec.search is not None
+    folder = DesignFolder.open(path)
+    unit, values = folder.sample.unit, folder.values()
+    # The design's analysis is for all settings of the search, not for the best few.
+    data: dict[str, Any] = {
+        key: value for key, value in spec.resolved.items() if key not in ("search", "output")
+    }
+    data["analysis"] = {
+        key: value for key, value in data.get("analysis", {}).items() if key in ("confidence", "resamples")
+    }
+    # Compare by the factors that differ.
+    data["analysis"]["compare"] = [
+        factor.name
+        for factor in spec.factors
+        if len({repr(values[number][factor.name]) for number in numbers}) > 1
+    ]
+    data |= {
+        "uid": f"{spec.uid}-confirm",
+        "seed": integer_seed(spec.seed, "confirm"),
+        "repetitions": spec.search.confirm,
+        "sampler": {
+            "name": "points",
+            "unit": True,
+            "columns": [axis.name for axis in spec.axes],
+            "rows": [unit[number].tolist() for number in numbers],
+        },
+    }
+    return Design.from_mapping(data, source=f"the best settings of {spec.uid!r}")
+
+
+def confirmed_rows(path: Path) -> tuple[DesignFolder, list[int]] | None:
+    """Return the confirming design of the search in ``path``, and the setting of each of its rows; None if missing.
+
+    Raises :class:`DocumentError` if the folder is there and cannot be opened (it may be a link).
+    """
+    try:
+        lines = files.read_text(path / ROWS).splitlines()[1:]
+    except FileNotFoundError:
+        return None
+    if not os.path.lexists(path / CONFIRM):
+        return None
+    return DesignFolder.open(path / CONFIRM), [int(line.partition(",")[2]) for line in lines]
+
+
+def write_winner(path: Path, spec: DesignSpec, number: int | None) -> str | None:
+    """Write the run document of the setting ``number`` with its first seed.
+
+    Args:
+        path: the folder of the search.
+        spec: the design of the search.
+        number: the number of the winner; ``None``: remove the document of an earlier winner.
+
+    Returns:
+        The name of the document in the folder, or None.
+    """
+    try:
+        if number is None:
+            files.remove(path / WINNER, missing_ok=True)
+            return None
+        text = files.read_text(path / run_file(spec.uid, number, 0))
+        files.write_text(path / WINNER, text, durable=False)
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path / WINNER}: {error.strerror}") from error
+    return WINNER

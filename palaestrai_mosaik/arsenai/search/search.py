@@ -21,8 +21,14 @@ from palaestrai_mosaik.arsenai.design.folder import PlannedRun
 from palaestrai_mosaik.arsenai.design.growing import GrowingFolder, Setting
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
 from palaestrai_mosaik.arsenai.design.search import sought
-from palaestrai_mosaik.arsenai.design.search_journal import REASON, RUNS, STOPPED, record_of
-from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord, write_settings
+from palaestrai_mosaik.arsenai.design.settings import (
+    REASON,
+    RUNS,
+    STOPPED,
+    SettingRecord,
+    record_of,
+    write_settings,
+)
 from palaestrai_mosaik.arsenai.execution import Executor, Settings
 from palaestrai_mosaik.arsenai.execution.early_stopping import Reporting, asks_to_stop
 from palaestrai_mosaik.arsenai.execution.job import Job, JobRecord, Marker, now, with_suffix
@@ -30,14 +36,21 @@ from palaestrai_mosaik.arsenai.execution.journal import Journal, open_journal, o
 from palaestrai_mosaik.arsenai.execution.status import job_path
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
 
-from .budget import runs_left, spent
+from .budget import hopeless, runs_left, search_over, spent
 from .claims import PROPOSING, TABLES, Claim, Claims, worker_name
-from .ending import hopeless, search_over
-from .proposals import Proposals
 from .ranking import direction
-from .retries import failed_by_themselves, mark, marked_settings
-from .samplers import make_sampler
-from .settings import TAKEN_OVER, EndedRun, Working, is_number, runs_of, setting_of
+from .samplers import Proposals, make_sampler
+from .settings import (
+    TAKEN_OVER,
+    EndedRun,
+    Working,
+    failed_by_themselves,
+    is_number,
+    mark,
+    marked_settings,
+    runs_of,
+    setting_of,
+)
 from .stores import RunStores, Worker
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from pathlib import Path
 from palaestrai_mosaik.arsenai.analysis.outcomes import take
 from palaestrai_mosaik.arsenai.design.folder import PlannedRun
 from palaestrai_mosaik.arsenai.design.model import OutcomeSpec
-from palaestrai_mosaik.arsenai.design.search_journal import seconds_between
+from palaestrai_mosaik.arsenai.design.settings import seconds_between
 from palaestrai_mosaik.arsenai.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.arsenai.execution.job import JobRecord
 from palaestrai_mosaik.arsenai.execution.run_store import instances_of
@@ -17,9 +17,9 @@ from palaestrai_mosaik.arsenai.execution.status import run_file_stem
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.runner.checkpoint import resumable
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import instance_uids
 from palaestrai_mosaik.store.query.lookup import INSTANCES
+from palaestrai_mosaik.store.store import StoreLocation
 
 
 @dataclass(frozen=True, slots=True)

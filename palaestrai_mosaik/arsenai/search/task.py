@@ -22,12 +22,12 @@ from palaestrai_mosaik.arsenai.execution.cluster.node import (
     print_line,
     print_record,
 )
-from palaestrai_mosaik.arsenai.execution.cluster.settings import SlurmSettings
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.local import LocalExecutor
 from palaestrai_mosaik.arsenai.execution.processes import DEFAULT_METHOD, StartMethod
+from palaestrai_mosaik.arsenai.execution.settings import SlurmSettings
 from palaestrai_mosaik.core.errors import ExecutionError
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import count
 
 from .search import Search, executed
 from .stores import Worker

@@ -15,11 +15,11 @@ from pathlib import Path
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, DesignFolder, execution_lock
 from palaestrai_mosaik.arsenai.design.growing import GrowingFolder
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
-from palaestrai_mosaik.arsenai.design.search_journal import read_journal
-from palaestrai_mosaik.arsenai.design.settings_table import (
+from palaestrai_mosaik.arsenai.design.settings import (
     SettingRecord,
     count_failed,
     failure_reasons,
+    read_journal,
     retries_of,
 )
 from palaestrai_mosaik.arsenai.execution import Executor, Settings, SubmitSummary, Summary, submit_missing
@@ -37,14 +37,14 @@ from palaestrai_mosaik.arsenai.execution.runs import (
 from palaestrai_mosaik.arsenai.execution.status import load_run_states
 from palaestrai_mosaik.arsenai.execution.task import GRACE
 from palaestrai_mosaik.core.errors import ExecutionError, StoreError
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.read_back import NOT_READ_BACK
+from palaestrai_mosaik.store.store import StoreLocation
 
 from .cluster import FailedTasks, Submitted, TaskWatch, failed_tasks
 from .cluster import submit as submit_search
-from .confirm import confirm, make_confirming, write_winner
 from .lost import LostResults, Recovery
 from .progress import SearchProgress
+from .ranking import confirm, make_confirming, write_winner
 from .result import BestSetting, best_settings
 from .search import Search, executed
 from .stores import Worker

@@ -17,10 +17,10 @@ from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, IndexVector
 
 from .channels import ACTUATOR_GROUPS, SENSOR_GROUPS, Channels, chosen_groups
-from .components import OnDivergence
 from .environment import EpisodeStarts
 from .episode_starts import Start, parameter_problems, require_room, start_rows, stride_of
 from .network import Grid, load_grid
+from .power_flow import OnDivergence
 from .power_flow_factory import PandapowerPowerFlow, make_power_flow, uncovered_features
 from .rewards import GridReward
 from .topology import grid_topology

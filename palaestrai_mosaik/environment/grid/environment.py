@@ -20,10 +20,9 @@ from palaestrai_mosaik.environment.environment import EnvironmentBaseline, Envir
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
-from .components import OnDivergence, PowerGrid
 from .episode_starts import Start, parameter_problems, require_room, start_rows, stride_of
 from .network import Grid, load_grid
-from .power_flow import PowerFlow, PowerFlowResult
+from .power_flow import OnDivergence, PowerFlow, PowerFlowResult, PowerGrid
 from .power_flow_factory import make_power_flow
 from .simulators import (
     GridSimulator,

@@ -14,6 +14,7 @@ from palaestrai_mosaik.core.errors import PowerFlowError
 from palaestrai_mosaik.core.installation import install_packages
 from palaestrai_mosaik.types.arrays import FloatVector
 
+from .net_check import uncovered_options
 from .power_flow import (
     ELEMENT_POWERS,
     PowerFlow,
@@ -23,7 +24,6 @@ from .power_flow import (
     run_pandapower,
     topology_of,
 )
-from .solver_options import uncovered_options
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from palaestrai_mosaik.core.errors import SimulationError, did_you_mean
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.types.arrays import FloatVector
 
 #: the quantities of each step, in the order of :meth:`Profiles.at`

@@ -44,9 +44,8 @@ from palaestrai_mosaik.core.errors import PowerFlowError, SimulationError, did_y
 from palaestrai_mosaik.environment.devices import Inverters, Storages
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from .components import PowerGrid
 from .network import Grid, load_grid
-from .power_flow import ELEMENT_POWERS
+from .power_flow import ELEMENT_POWERS, PowerGrid
 from .power_flow_factory import make_power_flow
 from .profiles import QUANTITIES, Profiles
 

@@ -1,8 +1,7 @@
 """Replay of recorded sessions: the pool that holds them, and environments that replay them."""
 
 from .environments import SessionBatchEnvironment, SessionPoolEnvironment, SessionReplay
-from .pool import SessionPool
-from .pool_files import PoolWriter
+from .pool import PoolWriter, SessionPool
 from .sessions import Field, Signature
 
 __all__ = [

@@ -18,8 +18,19 @@ from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import Array, IndexVector
 
 from .pool import SessionPool
-from .sequences import depth, dtype_of, final_column, one_per_field, recast, reward_names
-from .sessions import REWARDS, Declared, Field, Sessions, Signature
+from .sessions import (
+    REWARDS,
+    Declared,
+    Field,
+    Sessions,
+    Signature,
+    depth,
+    dtype_of,
+    final_column,
+    one_per_field,
+    recast,
+    reward_names,
+)
 from .sources import FILE_KINDS, has_files, read_source
 
 

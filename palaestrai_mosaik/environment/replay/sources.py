@@ -16,13 +16,24 @@ from numpy.lib.npyio import NpzFile
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import Array, IntVector
 
 from .pool import SessionPool
-from .sequences import ends_of, finals, reward_names
-from .sessions import ENDS, NUMBERS, REWARDS, Field, Sessions, Signature, entries, offsets_of
+from .sessions import (
+    ENDS,
+    NUMBERS,
+    REWARDS,
+    Field,
+    Sessions,
+    Signature,
+    ends_of,
+    entries,
+    finals,
+    offsets_of,
+    reward_names,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

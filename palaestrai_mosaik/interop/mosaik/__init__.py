@@ -5,6 +5,6 @@
 
 from .agent import Agent
 from .attach import Agents, attach_agents
-from .environment import Readings
+from .world import Readings
 
 __all__ = ["Agent", "Agents", "Readings", "attach_agents"]

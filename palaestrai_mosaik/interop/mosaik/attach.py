@@ -1,4 +1,7 @@
-"""Attaches agents to worlds that a script builds and runs, and keeps their rows in memory."""
+"""Attaches agents to worlds that a script builds and runs, and keeps their rows in memory.
+
+For the engine, the learners and the store, the scenario is a run document.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ import numpy as np
 from palaestrai_mosaik.agent import FileBrainDumper, Memory
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.environment.environment import Reward
+from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, RunDocument
+from palaestrai_mosaik.experiment.canonical import digest
+from palaestrai_mosaik.experiment.model import DOCUMENT_VERSION, SimulationSpec
 from palaestrai_mosaik.runner.brains import BrainKeeper
 from palaestrai_mosaik.runner.descriptions import agent_record, environment_record
-from palaestrai_mosaik.runner.factory import WorkerPlan, call_all, unused_model_warning
+from palaestrai_mosaik.runner.factory import GivenPart, WorkerPlan, call_all, unused_model_warning
 from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.runner.learners import make_learner, refused_update_warning, store_model
-from palaestrai_mosaik.runner.replay import ReplayContext
+from palaestrai_mosaik.runner.recorded_sessions import ReplayContext
 from palaestrai_mosaik.runner.worker import EpisodeReport, EpisodeTask, Recording, Worker
 from palaestrai_mosaik.runner.worker_pool import deliver
 from palaestrai_mosaik.simulation.body import Body
@@ -33,28 +39,117 @@ from palaestrai_mosaik.simulation.scheduler import run_method
 from palaestrai_mosaik.simulation.values import Tally
 from palaestrai_mosaik.store.records import BodyRecord, EnvironmentRecord, channel_columns
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
-from palaestrai_mosaik.types.arrays import FloatVector
-from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
+from palaestrai_mosaik.types.arrays import AgentRows, EnvironmentRows, FloatVector
 
-from .agent import Agent, Sensors
-from .document import PHASE, describe
-from .environment import (
+from .agent import Agent, Sensors, load_of, part_of
+from .world import (
     WORLD,
     Readings,
     RewardFunction,
     Rewards,
+    Run,
     Scenario,
     check_wanted,
     found_in,
+    run_episode,
     whole,
 )
-from .episode import Run, run_episode
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from palaestrai_mosaik.store import Store
     from palaestrai_mosaik.store.recorder import Status
+
+
+#: the name of the only phase
+PHASE = "scenario"
+
+
+def describe(
+    agents: Sequence[Agent], scenario: Scenario, uid: str, seed: int, mode: Mode, taking_turns: bool
+) -> RunDocument:
+    """Create the run document of a scenario. Its canonical form is only stored, and cannot be loaded."""
+    names = [agent.name for agent in agents]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ContractError(f"there are two agents {name!r}")
+    specs = tuple(_agent(agent, scenario, uid) for agent in agents)
+    _check_unshared(specs)
+    controller = "taking_turns" if taking_turns else "vanilla"
+    environment = EnvironmentSpec(
+        WORLD, f"{Scenario.__module__}:{Scenario.__name__}", step_size=scenario.step_size
+    )
+    phase = PhaseSpec(
+        index=0,
+        name=PHASE,
+        environments=(environment,),
+        agents=specs,
+        simulation=SimulationSpec(controller, controller),  # type: ignore[arg-type]  # one of the two
+        mode=mode,
+    )
+    canonical: dict[str, Any] = {
+        "uid": uid,
+        "seed": seed,
+        "version": DOCUMENT_VERSION,
+        "scenario": {
+            "step_size": scenario.step_size,
+            "mode": mode.value,
+            "controller": controller,
+            "agents": [_agent_entry(spec) for spec in specs],
+        },
+    }
+    return RunDocument(
+        uid, seed, DOCUMENT_VERSION, (phase,), (), canonical, digest(canonical), "a script", text=""
+    )
+
+
+def _agent(agent: Agent, scenario: Scenario, uid: str) -> AgentSpec:
+    muscle = part_of(agent.name, "muscle", agent.muscle)
+    if muscle is None:
+        raise ContractError(f"agent {agent.name!r} has no muscle")
+    sensors, actuators = scenario.owned[agent.name]
+    if not sensors and not actuators:
+        raise ContractError(f"agent {agent.name!r} has neither sensors nor actuators")
+    return AgentSpec(
+        agent.name,
+        muscle,
+        part_of(agent.name, "brain", agent.brain),
+        part_of(agent.name, "objective", agent.objective),
+        sensors,
+        actuators,
+        load_of(agent, uid, PHASE),
+    )
+
+
+def _check_unshared(specs: Sequence[AgentSpec]) -> None:
+    """Raise :class:`ContractError` if two agents share an object."""
+    owners: dict[int, str] = {}
+    for spec in specs:
+        for what, part in (("muscle", spec.muscle), ("brain", spec.brain), ("objective", spec.objective)):
+            if isinstance(part, GivenPart) and owners.setdefault(id(part.part), spec.name) != spec.name:
+                raise ContractError(
+                    f"agents {owners[id(part.part)]!r} and {spec.name!r} have the same object as {what}: give each "
+                    "one of its own, or the class"
+                )
+
+
+def _agent_entry(spec: AgentSpec) -> Mapping[str, Any]:
+    parts: dict[str, ClassSpec | None] = {
+        "muscle": spec.muscle,
+        "brain": spec.brain,
+        "objective": spec.objective,
+    }
+    classes = {
+        what: {"name": part.name, "params": part.params} for what, part in parts.items() if part is not None
+    }
+    return {
+        "name": spec.name,
+        **classes,
+        "sensors": list(spec.sensors),
+        "actuators": list(spec.actuators),
+        "load": spec.load,
+    }
 
 
 #: Ctrl-C, as raised by Python and as forwarded by asyncio

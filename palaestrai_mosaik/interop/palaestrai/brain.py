@@ -15,7 +15,7 @@ import palaestrai.agent
 from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, is_update
 from palaestrai_mosaik.agent.dumper import DamagedBrainDump
 from palaestrai_mosaik.core.errors import BrainDumpError
-from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.connections import Channels
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 

@@ -8,7 +8,7 @@ import numpy as np
 import palaestrai.agent
 
 from palaestrai_mosaik.agent import Memory
-from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.connections import Channels
 from palaestrai_mosaik.types.arrays import Array, FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 

@@ -39,7 +39,7 @@ import numpy as np
 
 from palaestrai_mosaik.core import importing
 from palaestrai_mosaik.core.errors import ActionError, ContractError, SpaceError, did_you_mean
-from palaestrai_mosaik.core.text import shorten
+from palaestrai_mosaik.core.printing import shorten
 from palaestrai_mosaik.environment.cosimulation import (
     ActuatorPort,
     CoSimulation,

@@ -13,7 +13,7 @@ import palaestrai.agent
 from palaestrai_mosaik.agent import BrainDumper, Memory, Muscle, Objective
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.simulation.body import MUSCLE_MEMORY
-from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.connections import Channels
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
 

@@ -17,8 +17,19 @@ from palaestrai_mosaik.experiment import AgentSpec, AnyDocument, EnvironmentSpec
 from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.types.vectors import SensorReadings
 
-from .driver import Options, check_copy, checked_seed, choose, find_phase, refuse_options
-from .session import OBJECTIVE, Player, Session, Turn, add_info
+from .driver import (
+    OBJECTIVE,
+    Options,
+    Player,
+    Session,
+    Turn,
+    add_info,
+    check_copy,
+    checked_seed,
+    choose,
+    find_phase,
+    refuse_options,
+)
 from .spaces import ChannelSpace
 
 if TYPE_CHECKING:

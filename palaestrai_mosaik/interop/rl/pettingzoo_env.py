@@ -20,8 +20,7 @@ from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.types import Discrete
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from .driver import Options, check_copy, check_options
-from .session import OBJECTIVE, Player, Session, Turn, add_info
+from .driver import OBJECTIVE, Options, Player, Session, Turn, add_info, check_copy, check_options
 from .spaces import ChannelSpace
 
 try:

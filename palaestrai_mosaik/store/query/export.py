@@ -16,9 +16,8 @@ from ..log import LOG
 from ..models import to_json
 from ..parts import parts_so_far, read_parts, write_text
 from .brains import BrainQueries
-from .descriptions import DescriptionQueries
 from .lookup import Lookup, inside
-from .members import Bodies, Members
+from .members import Bodies, DescriptionQueries, Members
 from .runs import RunQueries
 from .trajectories import RowRange
 

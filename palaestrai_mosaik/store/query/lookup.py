@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError, did_you_mean
-from palaestrai_mosaik.core.text import listed
+from palaestrai_mosaik.core.printing import listed
 
 from ..database import reads
 from ..models import CUT_SHORT, Agent, Environment, Episode, Instance, Phase, RunDocument

@@ -10,7 +10,7 @@ from typing import Any
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submissions
 from palaestrai_mosaik.arsenai.execution.cluster.submit import cancel_folder
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import count
 
 from ..resources import Query, Source, resource
 from ..workplace import Started, Workplace

@@ -5,12 +5,10 @@ from . import curves as curves
 from . import design as design
 from . import design_analysis as design_analysis
 from . import design_search as design_search
-from . import frames as frames
+from . import episodes as episodes
 from . import grid as grid
 from . import record as record
-from . import run as run
 from . import runs as runs
-from . import store as store
 from . import time as time
 
 __all__ = ["get"]

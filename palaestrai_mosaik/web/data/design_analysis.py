@@ -19,15 +19,15 @@ from palaestrai_mosaik.arsenai.analysis.comparison.robustness import (
 )
 from palaestrai_mosaik.arsenai.analysis.discovery import Discovery, discoveries_asked_for
 from palaestrai_mosaik.arsenai.analysis.discovery.plane import GROUPS, plane_of
-from palaestrai_mosaik.arsenai.analysis.missing_runs import count_missing_runs
+from palaestrai_mosaik.arsenai.analysis.lost_runs import count_missing_runs
 from palaestrai_mosaik.arsenai.analysis.report.indices import marks, method_of, players, ranked
 from palaestrai_mosaik.arsenai.analysis.results import Results, or_reason
 from palaestrai_mosaik.arsenai.analysis.sensitivity import SensitivityResult, sensitivity
-from palaestrai_mosaik.arsenai.design.methods.pawn import IRRELEVANT
+from palaestrai_mosaik.arsenai.design.methods.delta import IRRELEVANT
 from palaestrai_mosaik.core.errors import DocumentError, StoreError
 
 from ..resources import Query, ResourceError, Source, resource
-from .design_watch import DesignWatch, watch
+from .design import DesignWatch, watch
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.core.progress import ProgressCallback

@@ -16,13 +16,13 @@ import numpy as np
 
 from palaestrai_mosaik.arsenai.design.folder import CONFIRM, JOBS, RESULTS
 from palaestrai_mosaik.arsenai.design.search import sought
-from palaestrai_mosaik.arsenai.design.settings_table import SettingRecord, SettingState
-from palaestrai_mosaik.arsenai.search.confirm import ROWS
+from palaestrai_mosaik.arsenai.design.settings import SettingRecord, SettingState
+from palaestrai_mosaik.arsenai.search.ranking import ROWS
 from palaestrai_mosaik.arsenai.search.result import best_settings, history
 from palaestrai_mosaik.core.errors import DocumentError, ExecutionError
 
 from ..resources import Query, ResourceError, Source, resource
-from .design_watch import DesignWatch, watch
+from .design import DesignWatch, watch
 
 _STATES: tuple[SettingState, ...] = get_args(SettingState)
 #: the whole numbers of a setting that are columns

@@ -1,14 +1,18 @@
-"""Episodes in queries and addresses of the page, with their environment and clock."""
+"""Episodes in queries and addresses of the page, and their rendered frames."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.plot.columns import clock_of
 from palaestrai_mosaik.store import Store
 
-from ..resources import Query, ResourceError
+from ..resources import Query, ResourceError, Source, resource
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def episode_of(query: Query) -> dict[str, Any]:
@@ -52,3 +56,82 @@ def clock_data(store: Store, uid: str, phase: int) -> dict[str, Any] | None:
 def is_running(store: Store, uid: str) -> bool:
     """Whether a run is running."""
     return bool(store.runs(uid)["status"].iloc[0] == "running")
+
+
+#: number of images per answer
+TOGETHER = 25
+
+
+@resource("run/{run}/frames")
+def frames(source: Source, run: str, query: Query) -> dict[str, Any]:
+    """Return the episodes that have frames.
+
+    ``episodes`` has ``environment``, ``phase``, ``worker``, ``episode``, ``evaluation``, ``frames`` (their number) and
+    ``bytes``, evaluations of a phase last; ``phases`` has ``phase`` and ``name``. ``running``: more may come.
+    """
+    store, uid = source.store, source.store.find_run(run)
+    phases = store.phases(uid)
+    recorded = store.recorded_frames(uid)
+    return {
+        "running": is_running(store, uid),
+        "phases": [
+            {"phase": int(number), "name": str(name)}
+            for number, name in zip(phases["phase"], phases["name"], strict=True)
+        ],
+        "episodes": [
+            {
+                "environment": str(row.environment),
+                **{name: int(getattr(row, name)) for name in ("phase", "worker", "episode")},
+                "evaluation": bool(row.evaluation),
+                **{name: int(getattr(row, name)) for name in ("frames", "bytes")},
+            }
+            for row in recorded.itertuples(index=False)
+        ],
+    }
+
+
+def has_frames(store: Store, uid: str) -> bool:
+    """Whether frames of the run were requested."""
+    return bool((store.streams(uid)["kind"] == "frames").any())
+
+
+@resource("run/{run}/film")
+def film(source: Source, run: str, query: Query) -> dict[str, Any]:
+    """Return the ``step`` and ``time`` (ticks) of each frame of an episode, without the images.
+
+    The query has ``environment``, ``phase``, ``worker``, ``episode`` and ``evaluation``. ``frames`` is the number of
+    frames, ``together`` the number of images per request, ``clock`` the date of tick 0 and the seconds of a tick, or
+    ``None``.
+    """
+    store, uid = source.store, source.store.find_run(run)
+    rows = _rows(store, uid, query, png=False)
+    return {
+        "frames": len(rows),
+        "step": [int(number) for number in rows["step"]],
+        "time": [int(number) for number in rows["time"]],
+        "clock": clock_data(store, uid, query.integer("phase", 0)),
+        "together": TOGETHER,
+    }
+
+
+@resource("run/{run}/images")
+def images(source: Source, run: str, query: Query) -> dict[str, Any]:
+    """Return ``together`` images of an episode, from number ``from`` on, counted as in :func:`film`.
+
+    ``png``: texts, each a PNG image in base64.
+    """
+    store, uid = source.store, source.store.find_run(run)
+    first = query.integer("from", 0)
+    if first < 0:
+        raise ResourceError(f"from: expected is a number of at least 0, found {first}")
+    times = _rows(store, uid, query, png=False)["time"].tolist()
+    chosen = times[first : first + TOGETHER]
+    if not chosen:
+        return {"png": []}
+    rows = _rows(store, uid, query, start=int(chosen[0]), stop=int(chosen[-1]) + 1)
+    return {"png": [base64.b64encode(image).decode("ascii") for image in rows["png"]]}
+
+
+def _rows(store: Store, uid: str, query: Query, **chosen: Any) -> pd.DataFrame:
+    environment = environment_of(query, store.recorded_frames(uid)["environment"])
+    return store.frames(uid, query.integer("phase", 0), environment, **episode_of(query), **chosen)

@@ -1,4 +1,4 @@
-"""The list of all runs of a store: their facts, progress and changes."""
+"""The runs of a store in the page: their list, progress and changes, and the head of each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,46 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik import __version__
+
 from ..resources import Query, ResourceError, Source, resource
+from .episodes import has_frames
+from .grid import has_topology
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@resource("store")
+def store(source: Source, query: Query) -> dict[str, Any]:
+    """Return the location of the runs, and the uid of the design if the page shows one."""
+    return {
+        "location": str(source.store.directory),
+        "version": __version__,
+        "design": None if source.folder is None else source.folder.spec.uid,
+        "actions": source.workplace is not None,
+    }
+
+
+@resource("run/{run}")
+def run(source: Source, run: str, query: Query) -> dict[str, Any]:
+    """Return the facts of a run that all of its views show at the top.
+
+    ``views`` are the names of the tabs that have content.
+    """
+    uid = source.store.find_run(run)
+    facts = source.store.runs(uid).iloc[0]
+    drawn = ["grid"] if has_topology(source.store, uid) else []
+    drawn += ["frames"] if has_frames(source.store, uid) else []
+    return {
+        **{
+            name: facts[name]
+            for name in ("run", "document", "experiment", "status", "seed", "started", "ended")
+        },
+        **{name: facts[name] for name in ("duration", "episodes", "steps", "error", "hash", "packages")},
+        "views": ["overview", "time", *drawn, "record"],
+    }
+
 
 #: columns of texts that many runs share; sent as the distinct texts, and an index per row
 _SHARED = ("experiment", "status", "phase_name")

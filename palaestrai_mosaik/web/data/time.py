@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.core.errors import StoreError
-from palaestrai_mosaik.core.text import joined
+from palaestrai_mosaik.core.printing import joined
 from palaestrai_mosaik.plot.columns import (
     PREFIXES,
     Clock,
@@ -36,7 +36,7 @@ from palaestrai_mosaik.plot.series import (
 )
 from palaestrai_mosaik.store import BodyChoice, Store
 
-from ..extremes import places_of_extremes
+from ..encoding import places_of_extremes
 from ..resources import Query, ResourceError, Source, resource
 
 if TYPE_CHECKING:

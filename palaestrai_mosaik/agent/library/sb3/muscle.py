@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from stable_baselines3.common import distributions as sb3
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Mode

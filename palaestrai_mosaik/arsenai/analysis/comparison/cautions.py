@@ -9,11 +9,10 @@ import numpy as np
 
 from palaestrai_mosaik.arsenai.design.few import FEW_SEEDS, significance_level
 from palaestrai_mosaik.arsenai.design.methods.significance import holm
-from palaestrai_mosaik.core.text import count, listed
+from palaestrai_mosaik.core.printing import count, listed
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from .aggregates import spread
-from .resampling import distinct
+from .aggregates import distinct, spread
 from .runs import ComparisonOptions, Runs
 from .studentized import ONE_PAIR, ONE_ROW, ONE_RUN, ONE_SEED
 

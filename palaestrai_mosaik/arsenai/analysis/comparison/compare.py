@@ -20,9 +20,8 @@ from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.types.arrays import FloatArray
 
 from . import cautions
-from .aggregates import AGGREGATES, WEIGHTED, spread
+from .aggregates import AGGREGATES, WEIGHTED, Sample, distinct, intervals, spread, tail
 from .pairs import compare_pairs, pairs_of
-from .resampling import Sample, distinct, intervals, tail
 from .runs import ComparisonOptions, Normalise, Runs, collect
 from .studentized import PERMUTATIONS
 

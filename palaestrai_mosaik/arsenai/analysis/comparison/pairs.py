@@ -16,7 +16,7 @@ from palaestrai_mosaik.core.progress import PartsProgress
 from palaestrai_mosaik.types.arrays import FloatArray, IndexVector
 
 from ..lost_runs import bounds
-from .resampling import ROUNDING, UnpairedRuns, coded, distinct, levelled
+from .aggregates import ROUNDING, UnpairedRuns, coded, distinct, levelled
 from .runs import ComparisonOptions, Runs
 from .studentized import (
     NO_RUNS,

@@ -19,13 +19,13 @@ from palaestrai_mosaik.arsenai.design.expressions import Expression
 from palaestrai_mosaik.arsenai.design.outcomes import STATUS, read_condition
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import DocumentError, PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
-from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.types.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
 
 from ..lost_runs import bounds
+from .aggregates import percentiles
 from .compare import choose_families, with_factors, zip_warnings
-from .resampling import percentiles
 from .runs import ComparisonOptions, Runs, collect
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from palaestrai_mosaik.arsenai.design.few import MOST_LEVELS
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.types.arrays import FloatArray
 
-from .resampling import Sample, UnpairedRuns
+from .aggregates import Sample, UnpairedRuns
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,7 @@ import numpy as np
 from palaestrai_mosaik.arsenai.design.few import least_p_of_pairs, least_p_of_runs, significance_level
 from palaestrai_mosaik.types.arrays import FloatArray, FloatMatrix, IndexVector
 
-from .resampling import NOTHING, ROUNDING, UnpairedRuns, coded
+from .aggregates import NOTHING, ROUNDING, UnpairedRuns, coded
 
 #: number of random permutations; if there are no more than this, all of them are used instead
 PERMUTATIONS = 9999

@@ -12,7 +12,7 @@ from palaestrai_mosaik.arsenai.design.expressions import Expression
 from palaestrai_mosaik.arsenai.design.few import FEWEST_SETTINGS
 from palaestrai_mosaik.arsenai.design.outcomes import STATUS, read_condition
 from palaestrai_mosaik.core.errors import DocumentError, PalaestraiMosaikError
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.types.arrays import BoolVector, IntArray
 
 from ..results import Results

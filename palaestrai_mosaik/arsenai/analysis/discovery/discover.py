@@ -13,17 +13,28 @@ from palaestrai_mosaik.arsenai.design.model import DesignSpec
 from palaestrai_mosaik.arsenai.design.samplers.adaptive import ADAPTIVE, condition_of
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.printing import count
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
-from palaestrai_mosaik.core.text import count
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from ..results import Results, or_reason
 from .algorithms import METHODS, MOST_BOXES, FoundLimits, Points, check_installed, quasi_p
 from .boxes import Box, Column, code_rows, limit_text, rule
 from .conditions import LabelledRuns, label_runs, parse_condition, refusal
-from .stability import MOST_RESAMPLES, Stability, mean, resamples, stability
 from .surrogate import Relabelling, Surrogate, accuracy, chance_of
-from .validation import FOLDS, PARTS, HeldOut, beyond_chance, folds, held_out
+from .validation import (
+    FOLDS,
+    MOST_RESAMPLES,
+    PARTS,
+    HeldOut,
+    Stability,
+    beyond_chance,
+    folds,
+    held_out,
+    mean,
+    resamples,
+    stability,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

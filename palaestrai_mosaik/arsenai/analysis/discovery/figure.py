@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
-from palaestrai_mosaik.core.text import escape_control_characters
+from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.plot.figures import COLOURS, GREY, STYLE, WIDTH, save_figure
 
 from .discover import Discovery, FoundBox

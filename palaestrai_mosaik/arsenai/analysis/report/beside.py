@@ -13,7 +13,7 @@ from .pictures.rows import Block, Row, rows_picture
 from .tables import Table
 
 if TYPE_CHECKING:
-    from .cautions import Cautions
+    from .wording import Cautions
 
 #: limit on drawn factors, the most important first; the table has all
 MOST_DRAWN = 30

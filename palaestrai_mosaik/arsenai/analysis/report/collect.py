@@ -19,10 +19,10 @@ from palaestrai_mosaik.arsenai.design.folder import DesignFolder
 from palaestrai_mosaik.arsenai.design.model import DesignSpec, Factor
 from palaestrai_mosaik.arsenai.design.samplers.adaptive import ADAPTIVE
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError
+from palaestrai_mosaik.core.printing import count, joined
 from palaestrai_mosaik.core.progress import ProgressCallback
-from palaestrai_mosaik.core.text import count, joined
 
-from ..missing_runs import count_missing_runs, executed_text
+from ..lost_runs import count_missing_runs, executed_text
 from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData, log_of
 from .factors import value_of

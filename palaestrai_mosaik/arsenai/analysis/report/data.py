@@ -11,12 +11,12 @@ import numpy as np
 
 from palaestrai_mosaik.arsenai.design.folder import JOBS
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import count
 
 from ..beside import Beside
 from ..comparison.robustness import Robustness
 from ..discovery import Discovery
-from ..missing_runs import executed_text
+from ..lost_runs import executed_text
 from .compared import Compared, count_seeds
 
 if TYPE_CHECKING:

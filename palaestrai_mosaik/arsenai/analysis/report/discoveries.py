@@ -9,9 +9,9 @@ from markupsafe import Markup
 from ..discovery import Discovery
 from ..discovery.discover import box_table, limit_table, setting_table, trajectory_table
 from ..discovery.plane import plane_of
-from .cautions import Cautions
 from .pictures.boxes import box_picture, trade_off
 from .tables import Table
+from .wording import Cautions
 
 #: limit on drawn boxes of a condition; the table has all
 MOST_DRAWN = 4

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from palaestrai_mosaik.arsenai.analysis.comparison.resampling import distinct
+from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import distinct
 from palaestrai_mosaik.arsenai.design.few import significance_level
 from palaestrai_mosaik.arsenai.design.methods.significance import INSEPARABLE, P_ADJUSTED
 from palaestrai_mosaik.arsenai.design.model import SamplerSpec

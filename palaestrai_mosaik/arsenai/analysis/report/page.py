@@ -23,11 +23,10 @@ from palaestrai_mosaik import __version__
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError
 
-from ..missing_runs import count_missing_runs
+from ..lost_runs import count_missing_runs
 from . import factors, sections, tables
 from .beside import beside
 from .best import Best
-from .cautions import Cautions
 from .data import ReportData, log_of
 from .discoveries import discovery
 from .headline import headline
@@ -36,7 +35,7 @@ from .pictures.canvas import drawing
 from .robust import robustness
 from .tables import Table, jsonable
 from .verdict import count_tests, lost_runs
-from .wording import environment, plain
+from .wording import Cautions, environment, plain
 
 #: content of the meta tag that identifies a report
 GENERATOR = "palaestrai_mosaik report"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from palaestrai_mosaik.arsenai.analysis.comparison.resampling import distinct
+from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import distinct
 from palaestrai_mosaik.arsenai.analysis.comparison.studentized import NO_DIFFERENCE
 from palaestrai_mosaik.arsenai.design.methods import MethodDisplay
-from palaestrai_mosaik.core.text import count, joined
+from palaestrai_mosaik.core.printing import count, joined
 
-from ..missing_runs import used_text
+from ..lost_runs import used_text
 from . import tables
 from .best import best_of, better_of, is_crossed, uncertain
 from .compared import TITLES, Compared
@@ -55,7 +55,7 @@ from .wording import caution, worded
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .cautions import Cautions
+    from .wording import Cautions
 
 #: limit on drawn factors, the most important first; tables have all
 MOST_ROWS_DRAWN = 30

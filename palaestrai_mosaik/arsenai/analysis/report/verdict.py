@@ -9,13 +9,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import distinct
 from palaestrai_mosaik.arsenai.analysis.comparison.cautions import ALONE, ALONE_ROW, IDENTICAL, OPEN
-from palaestrai_mosaik.arsenai.analysis.comparison.resampling import distinct
 from palaestrai_mosaik.arsenai.analysis.comparison.studentized import NO_DIFFERENCE, ONE_ROW
 from palaestrai_mosaik.arsenai.design.few import significance_level
-from palaestrai_mosaik.core.text import count, joined
+from palaestrai_mosaik.core.printing import count, joined
 
-from ..missing_runs import count_missing_runs
+from ..lost_runs import count_missing_runs
 from .compared import TITLES, Compared
 from .data import ReportData
 from .numbers import Mark

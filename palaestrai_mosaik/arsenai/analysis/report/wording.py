@@ -1,18 +1,18 @@
-"""Turn facts into sentences. The templates have the words, and names given by users are escaped."""
+"""Turn facts into sentences, and number the cautions. The templates have the words, and names given by users are escaped."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from palaestrai_mosaik.core.text import count
+from palaestrai_mosaik.core.printing import count
 
 from .numbers import Mark, column, percent, typeset
 
@@ -171,3 +171,58 @@ def _p(value: float) -> str:
     if math.isnan(value):
         return ""
     return "p\xa0<\xa00.001" if value < 0.001 else f"p\xa0=\xa0{typeset(value, 2)}"
+
+
+class Cautions:
+    """Cautions in the order of their first references.
+
+    Args:
+        names: names given by users; cautions that begin with one of these are not capitalised.
+    """
+
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._names = names
+        self._places: dict[Markup, dict[str, dict[str, None]]] = {}
+
+    def refer(
+        self, cautions: Iterable[Fact | Sentence | str | None], outcome: str = "", part: str = ""
+    ) -> list[int]:
+        """Return the sorted numbers of cautions, adding those that are new.
+
+        Args:
+            cautions: the cautions; None and empty texts are skipped.
+            outcome: the outcome that they apply to, if any.
+            part: the part of the outcome's section that they apply to, such as a comparison.
+        """
+        return sorted({self._number(item, outcome, part) for item in cautions if item})
+
+    def _number(self, item: Fact | Sentence | str, outcome: str, part: str) -> int:
+        if isinstance(item, Fact):
+            # The list already says that these are cautions.
+            item = item.values["text"] if item.kind == "warning" else worded(item)
+        text = (
+            item.text
+            if isinstance(item, Sentence)
+            else escape(f"{self._begun(printable(item)).rstrip('.')}.")
+        )
+        places = self._places.setdefault(text, {})
+        if outcome:
+            places.setdefault(outcome, {})
+        if part:
+            places[outcome][part] = None
+        return list(self._places).index(text) + 1
+
+    def _begun(self, text: str) -> str:
+        """Capitalise the first letter, unless the text begins with a name."""
+        return text if text.split(" ", 1)[0] in self._names else text[:1].upper() + text[1:]
+
+    def texts(self) -> list[Markup]:
+        """Return all cautions in the order of their numbers."""
+        return list(self._places)
+
+    def listed(self) -> list[tuple[Markup, dict[str, list[str]]]]:
+        """Return all cautions with the outcomes that they apply to, and the parts of these."""
+        return [
+            (text, {outcome: list(parts) for outcome, parts in places.items()})
+            for text, places in self._places.items()
+        ]

@@ -5,15 +5,12 @@
 
 from ..registry import Registry
 from .anova import ANOVA
-from .delta import DELTA
+from .delta import DELTA, PAWN
 from .dgsm import DGSM
-from .fast import FAST
+from .fast import FAST, RBD_FAST
 from .method import Index, Indices, Method, MethodDisplay, Refused, Repetitions, Study
 from .morris import MORRIS
-from .pawn import PAWN
-from .rbd_fast import RBD_FAST
-from .shapley import SHAPLEY
-from .sobol import SOBOL
+from .sobol import SHAPLEY, SOBOL
 
 #: Every method by its name, the most trusted first.
 METHODS: Registry[Method] = Registry(

@@ -27,7 +27,7 @@ from math import prod
 
 import numpy as np
 
-from palaestrai_mosaik.core.text import count, joined, listed
+from palaestrai_mosaik.core.printing import count, joined, listed
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from .method import Index, Indices, Method, MethodDisplay, Study, no_resamples, require

@@ -15,7 +15,7 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
-from ..samplers.sequences import ARGUMENT
+from ..samplers.sobol import ARGUMENT
 from .method import Index, Study
 
 #: note for samples with a single sequence

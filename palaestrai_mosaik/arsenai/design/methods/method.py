@@ -175,7 +175,7 @@ class Method:
         default_rows: fewest rows for which the method is a default, if the design names no method.
         check: returns what else a design lacks, or None.
         needs: returns why the rows of a study are not enough, whatever their outcomes, or None.
-            :mod:`~palaestrai_mosaik.arsenai.design.before_runs` reports it before the runs.
+            :mod:`~palaestrai_mosaik.arsenai.design.rules` reports it before the runs.
         drops: what to leave out if a row has no finite outcome. ``"row"``: the row; ``"block"``: its block;
             ``"nothing"``: no row, because the method needs all of them; ``"run"``: the missing run only, because the
             method analyses single runs.

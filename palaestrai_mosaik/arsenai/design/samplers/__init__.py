@@ -11,7 +11,6 @@ from palaestrai_mosaik.core.errors import ContractError
 
 from ..model import DesignSpec
 from ..registry import Registry
-from ..sample import Sample
 from ..subset import capped
 from .adaptive import ADAPTIVE
 from .factorial import FACTORIAL
@@ -20,9 +19,13 @@ from .finite_differences import FINITE_DIFFERENCES
 from .fractional_factorial import FRACTIONAL_FACTORIAL
 from .lhs import LHS
 from .morris import MORRIS
-from .option import (
+from .plackett_burman import PLACKETT_BURMAN
+from .points import POINTS
+from .random import RANDOM
+from .sampler import (
     MAX_VALUES,
     Option,
+    Sample,
     Sampler,
     flag,
     one_of,
@@ -33,9 +36,6 @@ from .option import (
     units,
     whole,
 )
-from .plackett_burman import PLACKETT_BURMAN
-from .points import POINTS
-from .random import RANDOM
 from .sobol import SOBOL
 
 #: Every sampler by its name.

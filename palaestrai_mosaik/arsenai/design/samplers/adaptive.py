@@ -12,9 +12,20 @@ from palaestrai_mosaik.core.errors import DocumentError
 
 from ..model import DesignSpec
 from ..outcomes import read_condition
-from ..sample import Sample
-from .option import Fault, Option, Sampler, random_of, single_rows, size_of, whole
-from .until import fraction, last_n, until_faults, until_option
+from .sampler import (
+    Fault,
+    Option,
+    Sample,
+    Sampler,
+    fraction,
+    last_n,
+    random_of,
+    single_rows,
+    size_of,
+    until_faults,
+    until_option,
+    whole,
+)
 
 #: default stopping rule: boxes share at least 90 % of their points with those of the round before, twice in a row
 _OVERLAP, _ROUNDS = 0.9, 2

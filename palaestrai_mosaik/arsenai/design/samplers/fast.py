@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..model import DesignSpec
-from ..sample import Sample
-from .option import Option, Sampler, problem, random_of, size_of, whole
+from .sampler import Option, Sample, Sampler, problem, random_of, size_of, whole
 
 
 def draw(spec: DesignSpec) -> Sample:

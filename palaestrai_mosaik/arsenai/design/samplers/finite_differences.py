@@ -2,7 +2,7 @@
 
 Source: Sobol' and Kucherenko (2009), "Derivative based global sensitivity measures and their link
 with global sensitivity indices". The steps are SALib's; the base points are those of
-:func:`~.sequences.randomized`.
+:func:`~.sobol.randomized`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..model import DesignSpec
-from ..sample import Sample
-from .option import Option, Sampler, size_of
-from .sequences import randomized
+from .sampler import Option, Sample, Sampler, size_of
+from .sobol import randomized
 
 #: smallest coordinate of a point, half of the finest step of the sequence, which has 30 bits
 _LEAST = 2.0**-31

@@ -15,8 +15,7 @@ from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..distributions import levels, shares
 from ..model import DesignSpec
-from ..sample import Sample
-from .option import Fault, Option, Sampler, one_of, random_of, single_rows, size_of
+from .sampler import Fault, Option, Sample, Sampler, one_of, random_of, single_rows, size_of
 
 #: number of exchanges of two points in maximin, and the exponent p of its criterion
 _EXCHANGES, _POWER = 4000, 10

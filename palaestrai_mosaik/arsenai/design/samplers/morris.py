@@ -16,8 +16,7 @@ from palaestrai_mosaik.types.arrays import FloatArray
 from ..distributions import levels as levels_at
 from ..distributions import shares, whole_numbers
 from ..model import Axis, DesignSpec
-from ..sample import Sample
-from .option import Fault, Option, Sampler, problem, random_of, size_of, units, whole
+from .sampler import Fault, Option, Sample, Sampler, problem, random_of, size_of, units, whole
 
 #: largest number of levels of the grid, and largest number of trajectories that ``optimal`` chooses from
 _MOST_LEVELS, _MOST_COMPARED = 200, 2000

@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..distributions import grid
 from ..model import DesignSpec
-from ..sample import Sample
-from .grid import grid
-from .option import Option, Sampler, flag, single_rows
+from .sampler import Option, Sample, Sampler, flag, single_rows
 
 Signs = npt.NDArray[np.int64]
 

@@ -18,8 +18,7 @@ from palaestrai_mosaik.types.arrays import FloatArray
 from ..decode import decode, resolution
 from ..distributions import INSIDE, bounded, middles, position, reach
 from ..model import INACTIVE, Axis, DesignSpec, Factor
-from ..sample import Sample
-from .option import Fault, Option, Sampler, flag, single_rows
+from .sampler import Fault, Option, Sample, Sampler, flag, single_rows
 
 #: largest number of faults of a table in an error
 _TOLD = 20

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..model import DesignSpec
-from ..sample import Sample
-from .option import Sampler, random_of, single_rows, size_of
+from .sampler import Sample, Sampler, random_of, single_rows, size_of
 
 
 def draw(spec: DesignSpec) -> Sample:

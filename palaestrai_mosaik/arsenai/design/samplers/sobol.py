@@ -1,8 +1,4 @@
-"""Saltelli's sample for Sobol indices. With ``until``, it doubles in rounds until the indices are precise enough.
-
-Source: Saltelli (2002), "Making best use of model evaluations to compute sensitivity indices". The order of rows is
-SALib's; the base points are those of :func:`~.sequences.randomized`.
-"""
+"""Saltelli samples, from independently randomised Sobol' sequences."""
 
 from __future__ import annotations
 
@@ -13,22 +9,62 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.core.errors import did_you_mean
+from palaestrai_mosaik.types.arrays import FloatArray
 
 from ..model import DesignSpec
-from ..sample import Sample
-from .option import (
+from .sampler import (
     MAX_VALUES,
     Fault,
     Option,
+    Sample,
     Sampler,
     flag,
+    fraction,
+    last_n,
+    random_of,
     size_of,
     unit_label,
     units,
+    until_faults,
+    until_option,
     whole,
 )
-from .sequences import plain, randomized
-from .until import fraction, last_n, until_faults, until_option
+
+#: Number of randomisations. More of them reduce Student's t, but leave fewer points in each sequence.
+RANDOMIZATIONS = 8
+#: name of the number of randomisations in a sample's arguments
+ARGUMENT = "randomizations"
+
+
+def randomized(spec: DesignSpec, n: int, dimensions: int) -> tuple[FloatArray, dict[str, Any]]:
+    """Draw n points in [0, 1) from independently randomised sequences.
+
+    Point i belongs to randomisation i modulo 8, so a larger n continues each sequence and keeps the first points. With
+    fewer than 8 points, each is a randomisation of its own.
+
+    Returns:
+        The points, (n, dimensions), and the number of randomisations as a sample's argument.
+    """
+    count = min(n, RANDOMIZATIONS)
+    each = -(-n // count)
+    sequences = [_points(dimensions, each, random_of(spec, "randomization", i)) for i in range(count)]
+    return np.stack(sequences, axis=1).reshape(-1, dimensions)[:n], {ARGUMENT: count}
+
+
+def plain(n: int, dimensions: int) -> tuple[FloatArray, dict[str, Any]]:
+    """Return the first n points of the unscrambled sequence, (n, dimensions), and the sample's argument."""
+    return _points(dimensions, n, None), {ARGUMENT: 1}
+
+
+def _points(dimensions: int, n: int, generator: np.random.Generator | None) -> FloatArray:
+    """Return the first n points of the sequence, scrambled if there is a generator."""
+    from scipy.stats import qmc
+
+    sequence = qmc.Sobol(dimensions, scramble=generator is not None, seed=generator)
+    # scipy warns about numbers of points that are not powers of two
+    points: FloatArray = sequence.random_base2((n - 1).bit_length())[:n]
+    return points
+
 
 #: largest n: scipy's sequence has 30 bits
 _LARGEST = 2**30

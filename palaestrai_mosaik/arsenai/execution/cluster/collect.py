@@ -19,13 +19,12 @@ from typing import NamedTuple
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, FileLock
-from palaestrai_mosaik.arsenai.design.search_journal import read_journal
+from palaestrai_mosaik.arsenai.design.settings import read_journal
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import (
     DAMAGE_NOTE,
     DamagedStore,
@@ -44,8 +43,9 @@ from palaestrai_mosaik.store.merge import (
     same_files,
 )
 from palaestrai_mosaik.store.parts import write_text
+from palaestrai_mosaik.store.process import LOCK
 from palaestrai_mosaik.store.query.lookup import INSTANCES
-from palaestrai_mosaik.store.run_lock import LOCK
+from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.verify import marked_damaged, verify
 
 from ..job import JobRecord, Marker, held, now, with_suffix

@@ -38,8 +38,8 @@ from ..claim import wait_for_exits
 from ..job import Job, JobRecord, Marker, now
 from ..local import LocalExecutor
 from ..processes import DEFAULT_METHOD, Launcher, StartMethod
+from ..settings import SlurmSettings
 from ..task import GRACE
-from .settings import SlurmSettings
 from .submission import Submission, Submissions
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError, SchedulerError, did_you_mean
 from palaestrai_mosaik.runner.worker_process import THREADS
 
-from .settings import ParslSettings
+from ..settings import ParslSettings
 
 #: seconds between two heartbeats of a pilot, and between two checks of its workers; seconds without a heartbeat after
 #: which a pilot and the interchange consider each other gone

@@ -27,17 +27,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from palaestrai_mosaik.arsenai.design.execution import EXECUTION, SLURM
+from palaestrai_mosaik.arsenai.design.expansion import is_run_file
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RUNS, STORES, SUBMISSIONS, trust
-from palaestrai_mosaik.arsenai.design.run_names import is_run_file
+from palaestrai_mosaik.arsenai.design.vocabulary import EXECUTION, SLURM
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ExecutionError
 from palaestrai_mosaik.experiment.fields import show
-from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import StoreLocation
 
 from ..executor import PreloadedClass
 from ..job import Job, write_file
-from .settings import ParslSettings, SlurmSettings, keep
+from ..settings import ParslSettings, SlurmSettings, keep
 
 ClusterExecutorName = Literal["slurm", "parsl"]
 #: valid names and numbers of jobs, which the scheduler's commands cannot mistake for lists or options

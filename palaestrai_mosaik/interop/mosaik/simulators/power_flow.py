@@ -9,8 +9,8 @@ import numpy as np
 import pandapower as pp
 
 from palaestrai_mosaik.core.errors import PowerFlowError, SimulationError
-from palaestrai_mosaik.environment.grid.components import PowerGrid
 from palaestrai_mosaik.environment.grid.network import load_grid
+from palaestrai_mosaik.environment.grid.power_flow import PowerGrid
 from palaestrai_mosaik.environment.grid.power_flow_factory import make_power_flow
 
 from .base import Inputs, TimeBased, total

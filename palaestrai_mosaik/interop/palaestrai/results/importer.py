@@ -32,16 +32,22 @@ from palaestrai_mosaik.core.errors import DocumentError, StoreError, did_you_mea
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping
 from palaestrai_mosaik.store.merge import StoreReader, copy_rows, lock, remove_rows
-from palaestrai_mosaik.store.models import Base, Episode, Instance, Phase, Stream, to_json
+from palaestrai_mosaik.store.models import (
+    Base,
+    Episode,
+    Instance,
+    Phase,
+    Stream,
+    document_id,
+    experiment_id,
+    to_json,
+)
 from palaestrai_mosaik.store.parts import write_text
-from palaestrai_mosaik.store.phase_recorder import digests_of
 from palaestrai_mosaik.store.query.lookup import INSTANCES
-from palaestrai_mosaik.store.recorder import InstanceRecorder, Status, read_marker
-from palaestrai_mosaik.store.shared import document_id, experiment_id
+from palaestrai_mosaik.store.recorder import InstanceRecorder, Status, digests_of, read_marker
 from palaestrai_mosaik.store.store import Store
 
-from .database import PalaestraiDatabase
-from .jsonpickle import as_int, mapping
+from .database import PalaestraiDatabase, as_int, mapping
 from .phase import Layout, NewChannel, PhaseImport, as_date, zone_of
 
 #: the file in an imported instance's directory with its source and the source's numbers of rows

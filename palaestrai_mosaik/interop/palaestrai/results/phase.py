@@ -21,13 +21,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from palaestrai_mosaik.core.errors import SpaceError, StoreError
-from palaestrai_mosaik.store.phase_recorder import PhaseRecorder
-from palaestrai_mosaik.store.recorder import InstanceRecorder
+from palaestrai_mosaik.store.recorder import InstanceRecorder, PhaseRecorder
 from palaestrai_mosaik.store.records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from palaestrai_mosaik.types import Space
 
-from .database import PalaestraiDatabase
-from .jsonpickle import Information, as_float, as_int, informations, mapping, numbers, plain
+from .database import Information, PalaestraiDatabase, as_float, as_int, informations, mapping, numbers, plain
 
 _NAN = math.nan
 

@@ -1,19 +1,62 @@
-"""The description of a sampler: its name, options, and the properties that the rules check."""
+"""The contract of samplers: a sample, its sampler, the sampler's options, and the option ``until`` of those that work in rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from palaestrai_mosaik.core.errors import did_you_mean
 from palaestrai_mosaik.core.seeding import generator
+from palaestrai_mosaik.experiment.fields import show
 from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.types.arrays import FloatArray
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from ..model import Axis, DesignSpec
-from ..sample import Sample
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The points of a design.
+
+    Attributes:
+        unit: (rows, axes) coordinates in [0, 1], the X of every analysis. Levels are in the middle of their share.
+        block: (rows,) whole numbers, non-decreasing. Rows that an analysis can only use together have the same number
+            (a Saltelli block, a Morris trajectory, all of an eFAST curve). If every row stands alone, its index.
+        arguments: arguments of the sampler, as plain data for the manifest.
+        warnings: messages for the user.
+    """
+
+    unit: FloatArray
+    block: IntArray
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def pack(block: IntArray) -> int | list[int]:
+    """Return the lengths of runs of equal numbers in ``block``, (rows,); a single number if all are equal."""
+    starts = np.flatnonzero(np.diff(block, prepend=block[:1] - 1))
+    lengths = [int(length) for length in np.diff(np.append(starts, len(block)))]
+    return lengths[0] if lengths and len(set(lengths)) == 1 else lengths
+
+
+def unpack(packed: int | list[int], rows: int) -> IntArray:
+    """Return the block of each of ``rows`` rows, numbered from 0.
+
+    Args:
+        packed: the result of :func:`pack`.
+        rows: number of rows.
+
+    Raises:
+        ValueError: the lengths do not add up to ``rows``.
+    """
+    lengths = [packed] * (rows // packed) if isinstance(packed, int) else packed
+    if sum(lengths) != rows:
+        raise ValueError(f"the blocks have {sum(lengths)} rows, the sample {rows}")
+    return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+
 
 #: Largest number of coordinates in a sample, rows times axes.
 MAX_VALUES = 10_000_000
@@ -169,3 +212,63 @@ def problem(spec: DesignSpec) -> dict[str, Any]:
     if spec.groups:
         result["groups"] = [unit_label(axis) for axis in spec.axes]
     return result
+
+
+#: key -> check that returns a description of the allowed values, or None if the value is valid
+Keys = Mapping[str, Callable[[Any], str | None]]
+
+
+def fraction(value: Any) -> str | None:
+    """Check that a value is a number between 0 and 1."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return None if number and 0 < value < 1 else "a number between 0 and 1"
+
+
+def until_option(meaning: str) -> Option:
+    """Build the option; its contents are checked by :func:`until_faults`."""
+    return Option("until", None, lambda value: None if isinstance(value, dict) else "a mapping", meaning)
+
+
+def until_faults(
+    spec: DesignSpec, keys: Keys, first: int, rows: Callable[[int], int] = int
+) -> Iterator[Fault]:
+    """Yield the problems of a design's ``until``, and of settings that conflict with it.
+
+    Args:
+        spec: the design; its ``until`` is a mapping, or missing.
+        keys: the allowed keys of ``until``, including ``max_n``.
+        first: the n of the first round.
+        rows: returns the number of rows of a sample of n.
+    """
+    path = ("sampler", "until")
+    until = spec.sampler.options.get("until") or {}
+    for key, value in until.items():
+        if key not in keys:
+            yield (
+                (*path, str(key)),
+                f"unknown key {key!r} of until{did_you_mean(str(key), keys)}; allowed: {', '.join(keys)}",
+            )
+            continue
+        allowed = keys[key](value)
+        if allowed is not None:
+            yield (*path, key), f"{key} must be {allowed}, found {show(value)}"
+    most = until.get("max_n")
+    if isinstance(most, int) and not isinstance(most, bool):
+        if most < first:
+            yield (*path, "max_n"), f"max_n is {most:,}, and the first round has n = {first:,} already"
+        elif rows(most) * len(spec.axes) > MAX_VALUES:
+            yield (
+                (*path, "max_n"),
+                f"a sample has at most {MAX_VALUES:,} numbers, and n = {most:,} has {rows(most) * len(spec.axes):,}",
+            )
+    if spec.max_runs is not None:
+        yield (
+            ("max_runs",),
+            "max_runs takes rows out of a sample that is drawn whole; a sampler that adds rows has until: {max_n: ...}",
+        )
+
+
+def last_n(spec: DesignSpec, default: int) -> int:
+    """Return the largest n that a sample may grow to, or ``default`` if the design has no ``max_n``."""
+    until = spec.sampler.options.get("until") or {}
+    return int(until.get("max_n", default))
