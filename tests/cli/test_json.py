@@ -213,6 +213,7 @@ def test_searches_as_json(told: Callable[..., Any]) -> None:
         "settings_left": 2,
         "ended_by": None,
         "retried": 0,
+        "lost": 0,
         "best": [],
     }
     found = told("arsenai status empty")
