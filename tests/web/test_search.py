@@ -268,10 +268,10 @@ def test_a_poll_reads_nothing_where_no_file_has_changed(monkeypatch: pytest.Monk
     get(source, "design/states")
     get(source, "design/search")
     assert opened == []
-    os.utime(path / "search/settings.csv", ns=(1, 1))
+    os.utime(path / "search/journal.log", ns=(1, 1))
     get(source, "design/states")
     get(source, "design/search")
-    assert str(path / "search/settings.csv") in opened
+    assert str(path / "search/journal.log") in opened
     # the manifest is as it was: no table and no document is read again
     assert not [file for file in opened if file.endswith(("design.csv", "design.yml")) or "/runs/" in file]
     source.store.close()

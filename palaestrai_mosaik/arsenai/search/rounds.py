@@ -271,14 +271,15 @@ def _widest(results: Results, indices: Sequence[SensitivityResult]) -> dict[str,
 
 
 def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
-    """Return the folder with the rows of the next round.
-
-    The folder is returned unchanged if it does not grow in rounds, if runs have not ended, or if no more rows are
-    needed; the last is recorded in it.
+    """Add the rows of the next round to a folder.
 
     Args:
         folder: the folder.
         store: the store of the results; None for ``results`` in the folder.
+
+    Returns:
+        The folder with the new rows. It is unchanged if it does not grow in rounds, if runs have not ended, or if no
+        more rows are needed; the last is recorded in it.
 
     Raises:
         PalaestraiMosaikError: the sampler's criterion cannot be computed.
@@ -302,7 +303,13 @@ def advance(folder: DesignFolder, store: str | None = None) -> DesignFolder:
 
 
 def decide(results: Results) -> Decision:
-    """Decide from the results of a design whether it needs more rows. The same results yield the same decision.
+    """Decide whether a design needs more rows. The same results yield the same decision.
+
+    Args:
+        results: the results of a design that grows in rounds.
+
+    Returns:
+        The measurements of the last round, and all rows of the next one or the reason for the end.
 
     Raises:
         PalaestraiMosaikError: the sampler's criterion cannot be computed, or the extra ``discovery`` is missing.
