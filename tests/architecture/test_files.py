@@ -212,7 +212,7 @@ def test_a_new_writer_would_be_found(text: str, use: str) -> None:
         "open('x', 'rb')",
         "path.open(encoding='utf-8')",
         "import os\nos.open(os.devnull, os.O_RDONLY)",
-        "from palaestrai_mosaik import files\nfiles.remove('x')",
+        "from palaestrai_mosaik.core import files\nfiles.remove('x')",
         "DesignFolder.open(path)",
     ],
 )

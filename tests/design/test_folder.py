@@ -269,7 +269,7 @@ def test_what_a_killed_process_leaves_is_mended(out: Path, at: int) -> None:
     design("e").generate(out.parent / "e")
     code = f"""
 import os, signal, sys
-from palaestrai_mosaik import files
+from palaestrai_mosaik.core import files
 from palaestrai_mosaik.arsenai.design.design import Design
 rename, calls = files.move, 0
 def killed(path, target):

@@ -25,7 +25,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="links are POSIX's")
 #: appends entries to the journal in the working directory
 APPEND = """
 from pathlib import Path
-from palaestrai_mosaik import files
+from palaestrai_mosaik.core import files
 from palaestrai_mosaik.arsenai.execution.journal import JournalFile
 files.add_root(Path())
 journal = JournalFile(Path("journal.log"))

@@ -32,10 +32,10 @@ GRID = f"simbench:{CODE}"
 #: the row of 2016-06-01: the 152nd day of the leap year
 JUNE = (31 + 29 + 31 + 30 + 31) * 96
 IN_PROCESS: Any = {
-    "Grid": {"python": f"{OURS}.power_flow:PowerFlow"},
-    "Profiles": {"python": f"{OURS}.profiles:Profiles"},
-    "Storage": {"python": f"{OURS}.storage:Storage"},
-    "PV": {"python": f"{OURS}.pv:PV"},
+    "Grid": {"python": f"{OURS}:PowerFlow"},
+    "Profiles": {"python": f"{OURS}:Profiles"},
+    "Storage": {"python": f"{OURS}:Storage"},
+    "PV": {"python": f"{OURS}:PV"},
     "Log": {"python": f"{__name__}:Log"},
 }
 BY_COMMAND: Any = {
@@ -250,11 +250,11 @@ def test_the_command_knows_its_names(tmp_path: Path) -> None:
     assert "did you mean 'power-flow'" in done.stderr
 
 
-@pytest.mark.parametrize("what", ["storage", "pv"])
-def test_devices_start_without_a_grid(what: str) -> None:
+@pytest.mark.parametrize("name", ["Storage", "PV"])
+def test_devices_start_without_a_grid(name: str) -> None:
     """pandapower takes seconds to be imported."""
     code = (
-        f"import sys; from {OURS}.__main__ import SIMULATORS; SIMULATORS[{what!r}](); "
+        f"import sys; from {OURS} import {name}; {name}(); "
         "print({'pandapower', 'pandas', 'matplotlib', 'palaestrai_mosaik.environment.grid'} & set(sys.modules))"
     )
     done = subprocess.run(

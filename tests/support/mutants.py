@@ -39,13 +39,13 @@ COVERED: dict[str, tuple[str, ...]] = {
         "tests/environment/test_replay_checks.py",
         "tests/environment/test_replay_sources.py",
     )
-    for name in ("environments", "pool", "pool_files", "sequences", "sessions", "sources")
+    for name in ("environments", "pool", "sessions", "sources")
 } | {
-    f"analysis/comparison/{name}.py": (
+    f"arsenai/analysis/comparison/{name}.py": (
         "tests/analysis/test_comparison.py",
         "tests/analysis/test_comparison_statistics.py",
     )
-    for name in ("aggregates", "compare", "pairs", "resampling", "studentized")
+    for name in ("aggregates", "compare", "pairs", "studentized")
 }  # fmt: skip
 
 
