@@ -30,7 +30,7 @@ NEED = {
     "environment.grid": "[grid]",
     "environment.gymnasium": "[rl]",
     "environment.pettingzoo": "[rl]",
-    "execution.cluster.pilots": "parsl",  # asked for before it is imported (tests/execution/test_parsl.py)
+    "execution.cluster.pilots": "parsl",  # asked for before it is imported (tests/arsenai/execution/test_parsl.py)
     "palaestrai.base": "palaestrai",
     "palaestrai.brain": "palaestrai",
     "palaestrai.condition": "palaestrai",

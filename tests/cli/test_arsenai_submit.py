@@ -7,8 +7,8 @@ import re
 
 import pytest
 import yaml
-from execution.folders import make_folder, statuses
-from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
+from arsenai.execution.folders import make_folder, statuses
+from arsenai.execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 from support.waiting import until
 
 from palaestrai_mosaik.arsenai.execution import SubmitSummary

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 import yaml
-from execution.folders import environment_now
+from arsenai.execution.folders import environment_now
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
