@@ -166,7 +166,7 @@ def test_submit_and_cancel(here, slurm_jobs, capsys):  # noqa: F811
     out = capsys.readouterr().out.splitlines()
     (submission,) = Submissions(folder).all()
     # the documents' own modules, which nobody has limited
-    assert (submission.allow_modules, submission.limited) == (("execution.parts",), False)
+    assert (submission.allow_modules, submission.limited) == (("arsenai.execution.parts",), False)
     job = submission.arrays[0].job
     assert out == [
         f"submission 1: 3 runs in 2 tasks, job {job} ({submission.name})",

@@ -29,7 +29,7 @@ def environment_now():
 
 def make_folder(path, what, *, steps=5, episodes=1, gate=None, repetitions=1, **execution):
     """Generate a design in which the agent does in each row what :class:`Doing` does for that word."""
-    one = agent("a", count=1, muscle=named("execution.parts:Doing", do="well"))
+    one = agent("a", count=1, muscle=named("arsenai.execution.parts:Doing", do="well"))
     del one["brain"]
     only = phase([environment(max_iter=steps)], [one], episodes=episodes)
     doing = {

@@ -237,7 +237,7 @@ def test_what_failed_is_left_out_after_the_design_has_grown_and_resumed(capsys):
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint_under_another_name(caplog, tmp_path):
     def slow(*levels):
-        one = agent("a", count=1, muscle=named("execution.parts:Doing", do="slow", number=0))
+        one = agent("a", count=1, muscle=named("arsenai.execution.parts:Doing", do="slow", number=0))
         del one["brain"]
         ten = phase([environment(max_iter=5)], [one], episodes=10)
         what = design(

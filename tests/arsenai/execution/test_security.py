@@ -290,7 +290,7 @@ def test_a_key_that_others_can_replace_is_refused(tmp_path, monkeypatch) -> None
 def test_runs_of_a_folder_are_held_to_the_modules_that_are_allowed(tmp_path) -> None:
     folder = make_folder(tmp_path / "f", ["well", "well"])
     for which, allowed, status, said in (
-        ("missing", ("json", "execute"), "failed", "the module 'execution.parts' is not allowed"),
+        ("missing", ("json", "execute"), "failed", "the module 'arsenai.execution.parts' is not allowed"),
         ("failed", ("execution",), "finished", None),
     ):
         run_folder(folder, which=which, settings=Settings(jobs=1, allow_modules=allowed))
@@ -316,7 +316,7 @@ def test_resume_keeps_the_limit_of_a_submission_and_takes_no_commands_of_its_fil
     submissions.begin(Submission(1, "slurm", "x-1", now(), 1, 2, **given), tasks)
     assert resume(str(folder.path), executor="inline", ignore_queue=True) == 1
     errors = [str(record.error) for record in job_records(folder).values()]
-    assert [("'execution.parts' is not allowed" in error) for error in errors] == [True, True]
+    assert [("'arsenai.execution.parts' is not allowed" in error) for error in errors] == [True, True]
     assert resume(str(folder.path), executor="inline", allow_modules="execution", ignore_queue=True) == 0
 
 
@@ -490,7 +490,7 @@ def test_a_terminal_obeys_no_name(tmp_path, monkeypatch, capsys) -> None:
     """Control characters in the name of a run, of its parts, and in the error it failed with."""
     monkeypatch.chdir(tmp_path)
     evil = "\x1b]0;planted\x07\u202e\x9b2J\r"
-    muscle = named("execution.parts:Doing", do="raise", number=evil)
+    muscle = named("arsenai.execution.parts:Doing", do="raise", number=evil)
     run = {
         "uid": f"uid {evil}",
         "seed": 1,

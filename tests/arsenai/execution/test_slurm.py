@@ -113,11 +113,14 @@ def test_the_modules_of_documents_are_found_without_reading_all(tmp_path, monkey
     read = []
     monkeypatch.setattr(submit, "load", lambda path: read.append(path.name) or load(path))
     load = vars(__import__("palaestrai_mosaik.experiment", fromlist=["load"]))["load"]
-    assert named_modules(folder, runs_of(folder)) == ("execution.parts",)
+    assert named_modules(folder, runs_of(folder)) == ("arsenai.execution.parts",)
     # of the repetitions of a row, one
     assert read == ["doing-0-r0.yml", "doing-1-r0.yml"]
     # the submission says whether somebody has chosen them
-    for given, limited, modules in ((None, False, ("execution.parts",)), (("mine",), True, ("mine",))):
+    for given, limited, modules in (
+        (None, False, ("arsenai.execution.parts",)),
+        (("mine",), True, ("mine",)),
+    ):
         planned, _ = plan_submission(folder, runs_of(folder), Settings(allow_modules=given))
         assert (planned.limited, planned.allow_modules) == (limited, modules)
 

@@ -22,7 +22,7 @@ MINIMUM = 0.397887
 
 
 #: fails in its third step as long as there is no file of this name
-GATED = {"name": "execution.parts:Doing", "params": {"do": "well", "gate": "mended"}}
+GATED = {"name": "arsenai.execution.parts:Doing", "params": {"do": "well", "gate": "mended"}}
 
 
 def search_design(*, function="branin", steps=1, episodes=1, muscle=None, noise=0.0, **keys):

@@ -27,7 +27,7 @@ def corner(edge=0.5, odds=1.0, built=True, noise=0.0, **search):
     """Return a search for the largest sum of two numbers in [0, 1], where a setting fails beyond ``edge``."""
     design = search_design(outcomes={"y": {"of": "reward.y", "better": "higher"}})
     environment = design["base"]["schedule"][0]["only"]["environments"][0]["environment"]
-    environment["name"] = "search.corner:Corner"
+    environment["name"] = "arsenai.search.corner:Corner"
     environment["params"] = {"edge": edge, "odds": odds, "built": built, "noise": noise, "x1": 0.0, "x2": 0.0}
     for factor in design["factors"].values():
         factor |= {"low": 0, "high": 1}

@@ -28,7 +28,7 @@ from palaestrai_mosaik.arsenai.search.search import open_search
 pytest.importorskip("optuna")
 
 #: twenty steps of 30 ms
-SLOW = {"name": "execution.parts:Doing", "params": {"do": "slow"}}
+SLOW = {"name": "arsenai.execution.parts:Doing", "params": {"do": "slow"}}
 
 
 @pytest.fixture(autouse=True)

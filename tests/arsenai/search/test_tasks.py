@@ -249,7 +249,7 @@ def test_a_task_executes_no_more_runs_than_it_is_given():
 
 
 def test_after_a_failure_nothing_more_begins_where_that_is_wanted():
-    failing = {"name": "execution.parts:Doing", "params": {"do": "raise"}}
+    failing = {"name": "arsenai.execution.parts:Doing", "params": {"do": "raise"}}
     submitted(search_design(muscle=failing, steps=4, search={"budget": {"runs": 6}}), tasks=1, fail_fast=True)
     outcome = execute_search_task(Path("f"), 1, 0, name="77_0")
     assert (outcome.failed, outcome.exit_code) == (1, 1)
@@ -347,9 +347,9 @@ def test_how_many_tasks_work_on_a_search(left, settings, tasks):
 def test_the_modules_that_settings_may_name_are_those_of_all_levels():
     design = search_design(search={"budget": {"runs": 4}})
     muscle = "schedule.only.agents.nobody.muscle"
-    names = ["idle", "execution.parts:Doing", "ours.other:Muscle"]
+    names = ["idle", "arsenai.execution.parts:Doing", "ours.other:Muscle"]
     design["factors"]["who"] = {"path": muscle, "levels": names}
-    assert searched_modules(load(written(design))) == ("execution.parts", "ours.other")
+    assert searched_modules(load(written(design))) == ("arsenai.execution.parts", "ours.other")
 
 
 def test_choices_of_runs_mean_nothing_for_a_search(capsys):

@@ -1,4 +1,4 @@
-"""Executes a :class:`~scheduler.worlds.Scenario` and returns what happened, in several orders of mosaik's too."""
+"""Executes a :class:`~simulation.scheduler.worlds.Scenario` and returns what happened, in several orders of mosaik's too."""
 
 from __future__ import annotations
 

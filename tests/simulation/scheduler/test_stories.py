@@ -649,7 +649,7 @@ def test_an_output_that_is_written_again_comes_last():
         (Link("A", "B", "p", "m"), Link("A", "C", "p", "m", shift=1, initial="i")),
     )
     for scheduler, soon in itertools.product((by_direct, by_general), (1, 32)):
-        with patch("scheduler.running.SOON", soon):
+        with patch("simulation.scheduler.running.SOON", soon):
             trace = execute(scenario, scheduler)
         assert told(trace, "B") == ["0 m=i", "1 m=p2", "2 m=p3", "3 m=p3"]
         assert told(trace, "C") == ["0 m=i", "1 m=i", "2 m=p2", "3 m=p3"]
