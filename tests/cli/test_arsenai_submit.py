@@ -135,7 +135,7 @@ def test_what_cannot_be_submitted_is_told_before_anything_happens(here, no_slurm
         assert main(["submit", "f", *option]) == 2
         assert message in capsys.readouterr().err
     assert not list(folder.glob("submissions/*.json"))
-    assert main(["submit", "f", "--dry-run", "--runs-per-task", "2", "--allow-modules", "execution"]) == 0
+    assert main(["submit", "f", "--dry-run", "--runs-per-task", "2", "--allow-modules", "arsenai"]) == 0
     assert "2 runs in 1 task. It was" in (folder / "submit.sbatch").read_text()
     assert main(["collect", "f", "--store", "my store"]) == 0
     assert capsys.readouterr().out.endswith("\nnext: arsenai analyse f --store 'my store'\n")

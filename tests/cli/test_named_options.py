@@ -57,7 +57,7 @@ def named() -> Iterator[tuple[str, str, tuple[str, str] | None, str]]:
 
 
 #: programs that are not ours, whose options we pass on or name
-_OTHERS = ("execution/cluster/", "installation.py")
+_OTHERS = ("arsenai/execution/cluster/", "core/installation.py")
 _SERVE = [("palaestrai-mosaik", "serve"), ("arsenai", "serve")]
 #: modules outside of the commands whose messages name options: of these commands, which alone lead there
 _OF_COMMANDS = {
@@ -70,9 +70,10 @@ _OF_COMMANDS = {
         ("arsenai", "submit"),
         ("arsenai", "status"),
     ],
+    "arsenai/search/tune.py": [("arsenai", "tune"), ("arsenai", "resume"), ("arsenai", "submit")],
     "experiment/paths.py": [("palaestrai-mosaik", name) for name in ("start", "check", "graph")],
     "arsenai/execution/settings.py": [("arsenai", "run"), ("arsenai", "resume")],
-    "importing.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
+    "core/importing.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
     "store/store.py": [("palaestrai-mosaik", name) for name in ("start", "show", "serve")],
     "store/urls.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
     "runner/scalars.py": [("palaestrai-mosaik", "start")],

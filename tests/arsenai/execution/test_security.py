@@ -291,7 +291,7 @@ def test_runs_of_a_folder_are_held_to_the_modules_that_are_allowed(tmp_path) -> 
     folder = make_folder(tmp_path / "f", ["well", "well"])
     for which, allowed, status, said in (
         ("missing", ("json", "execute"), "failed", "the module 'arsenai.execution.parts' is not allowed"),
-        ("failed", ("execution",), "finished", None),
+        ("failed", ("arsenai",), "finished", None),
     ):
         run_folder(folder, which=which, settings=Settings(jobs=1, allow_modules=allowed))
         records = job_records(folder).values()
@@ -312,12 +312,12 @@ def test_resume_keeps_the_limit_of_a_submission_and_takes_no_commands_of_its_fil
     ):
         submissions.begin(Submission(1, "slurm", "x-1", now(), 1, 2, settings, **limit), tasks)
         with pytest.raises(ExecutionError, match=said):
-            resume(str(folder.path), allow_modules=None if limit else "execution", ignore_queue=True)
+            resume(str(folder.path), allow_modules=None if limit else "arsenai", ignore_queue=True)
     submissions.begin(Submission(1, "slurm", "x-1", now(), 1, 2, **given), tasks)
     assert resume(str(folder.path), executor="inline", ignore_queue=True) == 1
     errors = [str(record.error) for record in job_records(folder).values()]
     assert [("'arsenai.execution.parts' is not allowed" in error) for error in errors] == [True, True]
-    assert resume(str(folder.path), executor="inline", allow_modules="execution", ignore_queue=True) == 0
+    assert resume(str(folder.path), executor="inline", allow_modules="arsenai", ignore_queue=True) == 0
 
 
 # --- paths ----------------------------------------------------------------------------------
