@@ -167,8 +167,8 @@ def test_an_open_part_that_cannot_be_written_harms_nothing(
 
 KILLED = """
 import os, signal, sys, time
-from palaestrai_mosaik.store import open_part_updates
-open_part_updates.SECONDS = 0.05
+from palaestrai_mosaik.store import open_parts
+open_parts.SECONDS = 0.05
 sys.path.insert(0, {tests!r})
 from palaestrai_mosaik.store import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord, Store
 store = Store({folder!r}, create=True)
