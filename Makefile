@@ -32,12 +32,12 @@ test-all: .venv/ready-test
 	$(TESTING) $(BIN)/python -m pytest $(PARALLEL) --slow
 
 # tests that depend on the release of mosaik
-WORLDS := scheduler environment scenario_files simulators run/test_documents.py run/test_faults.py
+WORLDS := simulation/scheduler environment scenario_files interop/mosaik/test_simulators.py runner/test_documents.py runner/test_faults.py
 
 # with mosaik 3.7, which needs Python 3.12 or newer; also workers and learners, which depend on the release of Python
 test-newer: .venv-newer/ready
 	$(TESTING) .venv-newer/bin/python -m pytest $(PARALLEL) \
-	    $(WORLDS:%=tests/%) tests/rl tests/run/test_workers.py
+	    $(WORLDS:%=tests/%) tests/interop/rl tests/runner/test_workers.py
 
 # with mosaik 3.5, the oldest, and without any extra: the commands as well, and what there is to say of extras
 test-bare: .venv-bare/ready
@@ -56,7 +56,7 @@ mutation: .venv/ready-mutation .venv-peer/ready
 # beside palaestrAI, MIDAS and components of mosaik, which need other releases of some packages
 test-peer: .venv-peer/ready
 	PALAESTRAI_MOSAIK_TEST_PEER_SOURCES=$(CURDIR)/.venv-peer/sources \
-	    $(TESTING) .venv-peer/bin/python -m pytest $(PARALLEL) --slow tests/peer tests/scenario/test_components.py
+	    $(TESTING) .venv-peer/bin/python -m pytest $(PARALLEL) --slow tests/peer tests/interop/mosaik/test_components.py
 
 lint: .venv/ready-lint
 	$(BIN)/ruff check

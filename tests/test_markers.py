@@ -47,7 +47,7 @@ def test_the_table_of_markers_is_that_of_the_tests() -> None:
 
 
 def test_tests_have_the_markers_of_what_they_need() -> None:
-    store, scheduler = "tests/store/test_store_schema.py", "tests/scheduler/test_differential.py"
+    store, scheduler = "tests/store/test_store_schema.py", "tests/simulation/scheduler/test_differential.py"
     files = ("tests/testing/test_check_environments.py", scheduler, store)
     found = marked(*files)
     assert any("postgresql" in markers for test, markers in found.items() if test.startswith(store))

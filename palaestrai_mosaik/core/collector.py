@@ -34,7 +34,7 @@ def importing() -> Iterator[None]:
 def program(module: str) -> str:
     """Build the code for a new interpreter (``-c``) that calls ``main`` of ``module``, after :func:`importing` it."""
     return f"""\
-from palaestrai_mosaik import collector
+from palaestrai_mosaik.core import collector
 with collector.importing():
     from {module} import main
 main()"""

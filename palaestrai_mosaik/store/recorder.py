@@ -52,7 +52,7 @@ from .streams import (
 
 if TYPE_CHECKING:
     from .database import Database
-    from .resume import Kept
+    from .streams import Kept
 
 
 # Episodes are committed together: a commit costs about a millisecond, a short episode less.

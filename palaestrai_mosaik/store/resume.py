@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +43,19 @@ from .row_stream import (
     ENVIRONMENT_HEADER,
     Header,
     ListDigest,
-    ListStream,
     Packed,
     RowDigest,
     StatisticsDigest,
 )
-from .streams import EVALUATION, TRAJECTORIES, AnyStream, Frame, FrameDigest
+from .streams import (
+    EVALUATION,
+    TRAJECTORIES,
+    Frame,
+    FrameDigest,
+    Kept,
+    ResumedRecords,
+    ResumedRows,
+)
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -57,38 +63,6 @@ if TYPE_CHECKING:
 
 _WHOSE = ("body", "incarnation", "environment_episode")
 _LINE = ("agent", "worker", "episode", "step", "key", "value")
-
-
-@dataclass(frozen=True)
-class ResumedRows:
-    """The rows of an agent or an environment: their number, digest and number columns."""
-
-    rows: int
-    parts: int
-    digest: RowDigest
-    values: list[str]
-
-    def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` continue after these rows."""
-        assert not isinstance(stream, ListStream)
-        stream.restore(self.rows, self.parts, self.digest, self.values)
-
-
-@dataclass(frozen=True)
-class ResumedRecords:
-    """Statistics or rendered frames: their number and digest."""
-
-    rows: int
-    parts: int
-    digest: ListDigest
-
-    def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` continue after these records."""
-        assert isinstance(stream, ListStream)
-        stream.restore(self.rows, self.parts, self.digest)
-
-
-Kept = ResumedRows | ResumedRecords
 
 
 def read_kept(kind: str, folder: Path, parts: int, progress: ProgressCallback | None = None) -> Kept:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -23,7 +24,9 @@ from .row_stream import (
     PART_ROWS,
     Digest,
     Line,
+    ListDigest,
     ListStream,
+    RowDigest,
     RowStream,
     StatisticsDigest,
     Vector,
@@ -524,3 +527,35 @@ class StreamSet:
         except KeyError:
             hint = did_you_mean(name, streams) or f"; there are {', '.join(streams) or 'none'}"
             raise StoreError(f"phase {self._phase} has no {kind} {name!r}{hint}") from None
+
+
+@dataclass(frozen=True)
+class ResumedRows:
+    """The rows of an agent or an environment: their number, digest and number columns."""
+
+    rows: int
+    parts: int
+    digest: RowDigest
+    values: list[str]
+
+    def restore(self, stream: AnyStream) -> None:
+        """Let ``stream`` continue after these rows."""
+        assert not isinstance(stream, ListStream)
+        stream.restore(self.rows, self.parts, self.digest, self.values)
+
+
+@dataclass(frozen=True)
+class ResumedRecords:
+    """Statistics or rendered frames: their number and digest."""
+
+    rows: int
+    parts: int
+    digest: ListDigest
+
+    def restore(self, stream: AnyStream) -> None:
+        """Let ``stream`` continue after these records."""
+        assert isinstance(stream, ListStream)
+        stream.restore(self.rows, self.parts, self.digest)
+
+
+Kept = ResumedRows | ResumedRecords

@@ -10,7 +10,7 @@ import pytest
 import palaestrai_mosaik
 
 ROOT = Path(palaestrai_mosaik.__file__).parent
-HOME = "files.py"
+HOME = "core/files.py"
 
 #: methods of paths, frames, figures and archives that write, make, move or delete what they are given by name
 METHODS = {
@@ -88,7 +88,7 @@ JUDGED: dict[str, dict[str, str]] = {
     "arsenai/execution/fork_server.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
     },
-    "printing.py": {"os.open": "the null device"},
+    "core/printing.py": {"os.open": "the null device"},
     "cli/output.py": {".to_json": "gives text"},
     "interop/palaestrai/brain.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
@@ -212,7 +212,7 @@ def test_a_new_writer_would_be_found(text: str, use: str) -> None:
         "open('x', 'rb')",
         "path.open(encoding='utf-8')",
         "import os\nos.open(os.devnull, os.O_RDONLY)",
-        "from palaestrai_mosaik import files\nfiles.remove('x')",
+        "from palaestrai_mosaik.core import files\nfiles.remove('x')",
         "DesignFolder.open(path)",
     ],
 )

@@ -10,13 +10,13 @@ import pytest
 import palaestrai_mosaik
 
 ROOT = Path(palaestrai_mosaik.__file__).parent
-HOME = "printing.py"
+HOME = "core/printing.py"
 
 #: file -> what it prints by itself, and why that is no harm
 JUDGED = {
     "arsenai/execution/progress.py": {"os.write": "a fixed text, from the handler of a signal"},
     "arsenai/execution/task.py": {"sys.stdout": "led to the log", "sys.stderr": "led to the log"},
-    "progress.py": {"sys.stderr": "the stream that progress is written to"},
+    "core/progress.py": {"sys.stderr": "the stream that progress is written to"},
     "runner/worker_main.py": {"sys.stdout": "buffered by lines"},
     "simulation/environment_host.py": {"sys.stdout": "buffered by lines"},
     "arsenai/execution/processes.py": {

@@ -29,7 +29,7 @@ import gymnasium
 import numpy as np
 import stable_baselines3
 import torch
-from rl import LAST, PARTS, Episodes, Task, curve
+from interop.rl import LAST, PARTS, Episodes, Task, curve
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from execution.folders import make_folder
+from arsenai.execution.folders import make_folder
 
 from palaestrai_mosaik.arsenai.design.vocabulary import EXECUTION
 from palaestrai_mosaik.arsenai.execution import Settings

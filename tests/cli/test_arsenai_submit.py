@@ -7,8 +7,8 @@ import re
 
 import pytest
 import yaml
-from execution.folders import make_folder, statuses
-from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
+from arsenai.execution.folders import make_folder, statuses
+from arsenai.execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 from support.waiting import until
 
 from palaestrai_mosaik.arsenai.execution import SubmitSummary
@@ -166,7 +166,7 @@ def test_submit_and_cancel(here, slurm_jobs, capsys):  # noqa: F811
     out = capsys.readouterr().out.splitlines()
     (submission,) = Submissions(folder).all()
     # the documents' own modules, which nobody has limited
-    assert (submission.allow_modules, submission.limited) == (("execution.parts",), False)
+    assert (submission.allow_modules, submission.limited) == (("arsenai.execution.parts",), False)
     job = submission.arrays[0].job
     assert out == [
         f"submission 1: 3 runs in 2 tasks, job {job} ({submission.name})",

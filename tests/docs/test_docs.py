@@ -39,8 +39,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from execution.slurm_cluster import VARIABLE as SLURM_VARIABLE
-from execution.slurm_cluster import slurm_jobs  # noqa: F401
+from arsenai.execution.slurm_cluster import VARIABLE as SLURM_VARIABLE
+from arsenai.execution.slurm_cluster import slurm_jobs  # noqa: F401
 from support.waiting import HANG
 
 from palaestrai_mosaik.arsenai import design

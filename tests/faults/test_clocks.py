@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from execution.folders import drive, markers, statuses
+from arsenai.execution.folders import drive, markers, statuses
 from faults.batch import make_batch, recorded, results
 from faults.parts import DAY, HOUR, ORDER
 from support.processes import Program

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from execution.folders import make_folder, statuses
+from arsenai.execution.folders import make_folder, statuses
 from faults.batch import execute, make_batch, recorded, results
 
 from palaestrai_mosaik.agent.dumper import FileBrainDumper

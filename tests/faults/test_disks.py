@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 import yaml
-from execution.folders import statuses
+from arsenai.execution.folders import statuses
 from faults import disks
 from faults.batch import execute, make_batch, recorded, results
 from faults.parts import fill

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from execution.folders import statuses
+from arsenai.execution.folders import statuses
 from faults.batch import make_batch, recorded
 from support.live_runs import TESTS, slow_document
 from support.waiting import HANG, until

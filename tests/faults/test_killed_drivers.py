@@ -11,7 +11,7 @@ from contextlib import closing
 
 import numpy as np
 import psutil
-from execution.folders import drive, markers, statuses
+from arsenai.execution.folders import drive, markers, statuses
 from faults.batch import gone, make_batch, recorded
 from support.waiting import HANG, until
 

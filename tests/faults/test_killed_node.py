@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from execution.folders import markers, statuses
-from execution.slurm_cluster import needs_slurm, output_of
+from arsenai.execution.folders import markers, statuses
+from arsenai.execution.slurm_cluster import needs_slurm, output_of
 from faults.batch import make_batch, recorded
 from support.waiting import until
 

@@ -8,7 +8,7 @@ import threading
 
 import psutil
 import pytest
-from execution.folders import markers, statuses
+from arsenai.execution.folders import markers, statuses
 from faults.batch import execute, gone, make_batch, recorded, results
 from support.waiting import HANG, until
 

@@ -6,7 +6,7 @@ import statistics
 
 import numpy as np
 import pytest
-from execution.folders import statuses
+from arsenai.execution.folders import statuses
 from faults.batch import Killer, analysed, execute, make_batch, recorded, results
 
 from palaestrai_mosaik.arsenai.execution import RunStatus, job_records

@@ -6,7 +6,7 @@ import threading
 
 import psutil
 import pytest
-from execution.folders import markers
+from arsenai.execution.folders import markers
 from faults.batch import execute, gone, make_batch, recorded, results
 from support.waiting import until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from execution.folders import statuses
+from arsenai.execution.folders import statuses
 from faults.batch import make_batch, recorded
 from support.documents import document, named, phase
 from support.learning import HERE, learner, track

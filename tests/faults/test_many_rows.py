@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 import yaml
-from execution.folders import environment_now
+from arsenai.execution.folders import environment_now
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 
 from palaestrai_mosaik.arsenai.design.folder import DesignFolder
@@ -70,7 +70,7 @@ def finish(folder, runs):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read where Linux tells it")
 def test_a_design_of_many_rows(tmp_path):
-    one = agent("a", count=1, muscle=named("execution.parts:Doing", do="well", number=0.0))
+    one = agent("a", count=1, muscle=named("arsenai.execution.parts:Doing", do="well", number=0.0))
     del one["brain"]
     only = phase([environment(max_iter=3)], [one])
     path = "schedule[0].phase_0.agents.a.muscle.params.number"

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from execution.folders import markers, statuses
+from arsenai.execution.folders import markers, statuses
 from faults.batch import execute, make_batch, recorded, results
 from faults.parts import away
 from support import postgresql

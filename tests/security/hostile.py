@@ -23,8 +23,8 @@ from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from execution.folders import make_folder
-from run.test_resume import wandering
+from arsenai.execution.folders import make_folder
+from runner.test_resume import wandering
 from support.waiting import HANG
 
 from palaestrai_mosaik.arsenai.execution.cluster.submission import Submission, Submissions, TaskRun

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import psutil
 import pytest
 import sqlalchemy as sa
-from execution.folders import drive, environment_now, make_folder, markers
+from arsenai.execution.folders import drive, environment_now, make_folder, markers
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.documents import document, named, phase

@@ -317,7 +317,7 @@ def test_what_cannot_be_read_ends_the_import_of_its_run_only(peer: Path, store: 
 #: kills itself at a step of bringing a run up to date, in processes that share one start
 KILLED = """
 import os, signal, sys
-from palaestrai_mosaik import files
+from palaestrai_mosaik.core import files
 from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.interop.palaestrai import results
 from palaestrai_mosaik.interop.palaestrai.results import importer

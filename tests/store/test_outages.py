@@ -11,7 +11,7 @@ import time
 
 import pytest
 import sqlalchemy as sa
-from execution.folders import drive, make_folder, markers
+from arsenai.execution.folders import drive, make_folder, markers
 from support.waiting import HANG, until
 
 from palaestrai_mosaik.arsenai.execution.run_store import uncollected_contents

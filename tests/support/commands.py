@@ -30,7 +30,10 @@ PROGRAMS = {"palaestrai-mosaik": "palaestrai_mosaik.cli.main", "arsenai": "palae
 #: what commands import when they are at work
 IMPORTED = (
     *PROGRAMS.values(),
-    *(f"palaestrai_mosaik.{name}" for name in ("analysis", "design", "execution", "runner", "store")),
+    *(
+        f"palaestrai_mosaik.{name}"
+        for name in ("arsenai.analysis", "arsenai.design", "arsenai.execution", "runner", "store")
+    ),
     *("SALib", "matplotlib.pyplot", "pandas", "palaestrai_mosaik.environment.grid"),
 )
 

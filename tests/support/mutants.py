@@ -27,8 +27,8 @@ from tests.support.mutations import PACKAGE, ROOT, Server, copy_checkout
 COVERED: dict[str, tuple[str, ...]] = {
     "simulation/conditions.py": ("tests/simulation/test_conditions.py", "tests/simulation/test_timelines.py"),
     "agent/memory.py": ("tests/agent/test_memory_rows.py", "tests/agent/test_memory.py", "tests/agent/test_batch_learning.py"),
-    "arsenai/design/methods/anova.py": ("tests/analysis/test_executed_runs.py", "tests/analysis/test_sensitivity_methods.py"),
-    "simulation/body.py": ("tests/simulation/test_stories.py", "tests/simulation/test_bodies.py", "tests/run/test_body_records.py"),
+    "arsenai/design/methods/anova.py": ("tests/arsenai/analysis/test_executed_runs.py", "tests/arsenai/analysis/test_sensitivity_methods.py"),
+    "simulation/body.py": ("tests/simulation/test_stories.py", "tests/simulation/test_bodies.py", "tests/runner/test_body_records.py"),
     "simulation/coordinator.py": ("tests/simulation/test_stories.py", "tests/simulation/test_timelines.py"),
     "store/query/many_runs.py": ("tests/store/test_across.py",),
     "store/query/runs.py": ("tests/store/test_store_query.py", "tests/store/test_store_bodies.py"),
@@ -39,13 +39,13 @@ COVERED: dict[str, tuple[str, ...]] = {
         "tests/environment/test_replay_checks.py",
         "tests/environment/test_replay_sources.py",
     )
-    for name in ("environments", "pool", "pool_files", "sequences", "sessions", "sources")
+    for name in ("environments", "pool", "sessions", "sources")
 } | {
-    f"analysis/comparison/{name}.py": (
-        "tests/analysis/test_comparison.py",
-        "tests/analysis/test_comparison_statistics.py",
+    f"arsenai/analysis/comparison/{name}.py": (
+        "tests/arsenai/analysis/test_comparison.py",
+        "tests/arsenai/analysis/test_comparison_statistics.py",
     )
-    for name in ("aggregates", "compare", "pairs", "resampling", "studentized")
+    for name in ("aggregates", "compare", "pairs", "studentized")
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execution.folders import drive
+from arsenai.execution.folders import drive
 from support.browser import Browser
 from support.factors import function_design
 from support.waiting import HANG

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from search.searches import GATED, search_design, start, tuned, written
+from arsenai.search.searches import GATED, search_design, start, tuned, written
 from support.browser import Browser
 from support.waiting import HANG, until
 

@@ -2,7 +2,7 @@
 
 The algorithm is that of Friedman and Fisher (1999), "Bump hunting in high-dimensional data", Statistics and Computing
 9. Objective, quantiles and the order of equally good peels are those of EMA Workbench (Kwakkel 2017, Environmental
-Modelling & Software 96), so that both find the same boxes; ``tests/analysis/test_prim.py`` compares them.
+Modelling & Software 96), so that both find the same boxes; ``tests/arsenai/analysis/test_prim.py`` compares them.
 """
 
 from __future__ import annotations
