@@ -29,7 +29,7 @@ RESUME = ("resume", "f", "--executor", "inline")
 
 
 #: kills its process in its third step if there is a file ``die``, which it removes
-DIES = {"name": "execution.parts:Doing", "params": {"do": "mortal", "gate": "die"}}
+DIES = {"name": "arsenai.execution.parts:Doing", "params": {"do": "mortal", "gate": "die"}}
 
 
 @pytest.fixture(autouse=True)
