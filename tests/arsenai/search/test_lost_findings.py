@@ -14,8 +14,9 @@ from arsenai.search.test_answers import answered, printed
 from arsenai.search.test_tasks import submitted
 
 from palaestrai_mosaik.arsenai.design import settings as search_journal
+from palaestrai_mosaik.arsenai.design.load import load
 from palaestrai_mosaik.arsenai.execution import status
-from palaestrai_mosaik.arsenai.search import stores
+from palaestrai_mosaik.arsenai.search import search_result, stores
 from palaestrai_mosaik.arsenai.search.task import execute_search_task
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core.errors import StoreError
@@ -413,3 +414,13 @@ def test_a_submission_names_a_store_that_cannot_be_read(capsys):
     assert "what was recorded cannot be read back" in said.err
     assert "next: arsenai report" not in said.out and "best settings" not in said.out
     assert published() == before
+
+
+def test_importances_leave_out_lost_settings():
+    tuned(design(11))
+    whole = search_result(load("f/design.yml"), Path("f")).importances["y"]
+    delete("valley-0-r0")
+    assert search_result(load("f/design.yml"), Path("f")).importances["y"] != whole
+    delete("valley-1-r0")
+    # Nine settings are too few.
+    assert search_result(load("f/design.yml"), Path("f")).importances == {}
