@@ -10,16 +10,20 @@ import logging
 import os
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from palaestrai_mosaik.arsenai.design.folder import RESULTS, STORES
+import sqlalchemy as sa
+
+from palaestrai_mosaik.arsenai.design.folder import STORES
 from palaestrai_mosaik.arsenai.design.settings import SettingRecord
 from palaestrai_mosaik.arsenai.execution import RunStatus
 from palaestrai_mosaik.arsenai.execution.job import Job, JobRecord
 from palaestrai_mosaik.arsenai.execution.runs import STATUSES_TO_EXECUTE
 from palaestrai_mosaik.arsenai.execution.status import RunState, States
 from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.store.database import Database
 from palaestrai_mosaik.store.merge import instance_states
 from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.store.urls import check_named, is_database
@@ -73,27 +77,31 @@ def _other_store(folder: Path, states: States, store: StoreLocation) -> str | No
     for state in states.lost_results:
         if state.record is not None and state.record.instance is not None:
             instances[state.record.store].append(state.record.instance)
-    own_stores = os.path.realpath(folder / STORES)
     for recorded, uids in instances.items():
-        is_own = os.path.dirname(os.path.realpath(recorded)) == own_stores
-        if recorded != store.shown and not is_own and _has_results(folder, recorded, uids):
+        if recorded != store.shown and _has_results(folder, recorded, uids):
             return recorded
     return None
 
 
 def _has_results(folder: Path, recorded: str, instances: Sequence[str]) -> bool:
-    """Whether a store that a record names has complete results of one of the instances."""
-    if is_database(recorded) and not recorded.startswith("sqlite:"):
-        # The password is masked, and a record must not make this process connect to a server.
-        return True
+    """Whether a store that a record names has complete results of one of the instances, except a run's own store."""
+    location: str | sa.URL = recorded
     try:
+        if not is_database(recorded):
+            if os.path.dirname(os.path.realpath(recorded)) == os.path.realpath(folder / STORES):
+                return False
+            location = sa.URL.create("sqlite", database=os.path.join(recorded, "store.db"))
+        elif not recorded.startswith("sqlite:"):
+            # The password is masked, and a record must not make this process connect to a server.
+            return True
         check_named(recorded)
+        # Opened without its folder, a store gives no permission to follow links to it.
         with (
-            StoreLocation.of(folder / RESULTS, recorded).look() as store,
-            store.database.reading() as session,
+            closing(Database(location, create=False, read_only=True)) as database,
+            database.reading() as session,
         ):
             return any(state.status in _RECORDED for state in instance_states(session, instances))
-    except StoreError:
+    except (StoreError, ValueError):
         return False
 
 

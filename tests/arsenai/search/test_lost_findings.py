@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from arsenai.execution.folders import environment_now
 from arsenai.search.searches import GATED, search_design, settings, told, tuned
 from arsenai.search.test_answers import answered, printed
 from arsenai.search.test_tasks import submitted
@@ -424,3 +428,32 @@ def test_importances_leave_out_lost_settings():
     delete("valley-1-r0")
     # Nine settings are too few.
     assert search_result(load("f/design.yml"), Path("f")).importances == {}
+
+
+@pytest.mark.parametrize(
+    "store", ["", "\0", "\ud800", "sqlite:", "sqlite:///x.db?plugin=theirs", "env:", "@nowhere"]
+)
+def test_a_record_with_an_odd_store_is_no_traceback(store, capsys):
+    tuned(design())
+    for path in Path("f/jobs").glob("*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"store": store}))
+    shutil.rmtree("f/results")
+    is_named = store in ("env:", "@nowhere")
+    assert main([*RESUME, "--quiet"]) == (2 if is_named else 0)
+    assert ("name it with --store" in capsys.readouterr().err) == is_named
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links are POSIX's")
+def test_a_record_gives_no_permission_to_follow_links(capsys):
+    tuned(design(), "f", "--store", "other")
+    Path("f/link").symlink_to(Path("other").absolute())
+    for path in Path("f/jobs").glob("*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"store": str(Path("f/link").absolute())}))
+    code = "from palaestrai_mosaik.cli.arsenai import main; from palaestrai_mosaik.core import files; from pathlib import Path\n"
+    code += "main(['status', 'f']); files.read_bytes(Path('f/link/store.db').absolute())"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment_now()
+    )
+    assert "link is a link, and links" in result.stderr and result.returncode == 1
