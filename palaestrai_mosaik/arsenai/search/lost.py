@@ -58,7 +58,10 @@ class LostResults:
             states: the states of its runs.
             store: the common store from which these were determined.
         """
-        return cls(states.lost_results, _other_store(folder, states, store))
+        runs = states.lost_results
+        has_results = any(state.status in _RECORDED and state.collected for state in states.runs)
+        # A copy of a design folder has results of its own, and the records in it name the store of the original.
+        return cls(runs, None if has_results else _other_store(folder, runs, store))
 
     def to_execute(self, *, retry_failed: bool = False) -> list[RunState]:
         """Return the runs to execute again; those that have failed at that only on request."""
@@ -66,15 +69,10 @@ class LostResults:
         return [state for state in self.runs if state.status in statuses]
 
 
-def _other_store(folder: Path, states: States, store: StoreLocation) -> str | None:
-    """Return another store that has results of lost runs; ``None`` if ``store`` has results of the search itself.
-
-    A copy of a design folder has results of its own, and the records in it name the store of the original.
-    """
-    if any(state.status in _RECORDED and state.collected for state in states.runs):
-        return None
+def _other_store(folder: Path, runs: Sequence[RunState], store: StoreLocation) -> str | None:
+    """Return a store other than ``store`` that has results of lost runs, according to their records."""
     instances = defaultdict(list)
-    for state in states.lost_results:
+    for state in runs:
         if state.record is not None and state.record.instance is not None:
             instances[state.record.store].append(state.record.instance)
     for recorded, uids in instances.items():
