@@ -149,12 +149,15 @@ def submit(
         say_unless_quiet(line)
     if done.not_collected is not None:
         say(f"not collected: {done.not_collected}", error=True)
+    if done.not_read_back is not None:
+        say(done.not_read_back, error=True)
     if dry_run and done.submitted.tasks:
         for line in dry_lines(folder, settings, seconds_per_run, *_expected(folder, done, settings)):
             say(line)
     if wants_json():
         answer(_submitted_data(folder, done))
-    return FINISHED
+    lost_for_good = done.over is not None and done.lost.runs
+    return FAILED if lost_for_good or done.not_read_back is not None else FINISHED
 
 
 def _expected(
@@ -179,13 +182,13 @@ def _submitted_lines(folder: DesignFolder, done: SearchSubmission, store: str | 
         yield f"{count(submitted.live, 'task')} of earlier submissions wait or run"
     if submitted.submission is not None:
         yield from submitted_lines(folder, submitted.submission)
+    if done.lost.runs:
+        yield lost_line(done.lost, folder.path, store)
     if done.over is not None:
         yield from _over_lines(folder, done, name)
         return
     if submitted.submission is None and not submitted.tasks:
         yield "nothing to submit"
-    if done.lost.runs:
-        yield lost_line(done.lost, folder.path, store)
     if submitted.submission is not None or submitted.live:
         yield f"next: arsenai status {name}"
         yield f"      arsenai resume {name} (once the tasks have ended: collects, confirms, or goes on)"
@@ -200,6 +203,8 @@ def _over_lines(folder: DesignFolder, done: SearchSubmission, name: str) -> Iter
         yield "with fresh seeds, the best settings:"
         yield from submitted_lines(DesignFolder.open(folder.path / CONFIRM), confirming.submission)
     yield from best_lines(folder.spec, done.best)
+    if done.lost.runs or done.not_read_back is not None:
+        return
     yield from winner_lines(folder.spec, folder.path, done.best, done.winner)
     left = confirming is not None and confirming.before.get(RunStatus.FINISHED, 0) < confirming.considered
     yield f"next: arsenai {'status' if left else 'report'} {name}"
@@ -219,6 +224,7 @@ def _submitted_data(folder: DesignFolder, done: SearchSubmission) -> dict[str, A
             "ended_by": done.over,
             "retried": done.submitted.retried,
             "lost": len(done.lost.runs),
+            "not_read_back": done.not_read_back,
             "best": [best_data(setting) for setting in done.best],
         },
     }
@@ -282,7 +288,7 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     for line in (
         *retry_lines(summary.to_retry, summary.retries_left, folder),
         *best_lines(spec, summary.best),
-        *winner_lines(spec, summary.folder, summary.best, summary.winner),
+        *(() if summary.lost.runs else winner_lines(spec, summary.folder, summary.best, summary.winner)),
     ):
         say_unless_quiet(line)
     if summary.interrupted or summary.ended_by is None:
@@ -303,7 +309,7 @@ def restored_lines(files: Sequence[str]) -> Iterator[str]:
 
 
 def _print_lost(summary: TuneSummary, store: str | None) -> None:
-    """Print what became of documents and results that were gone."""
+    """Print the restored documents and the lost results."""
     for line in restored_lines(summary.restored):
         say_unless_quiet(line)
     if summary.again:
@@ -331,10 +337,13 @@ def lost_line(lost: LostResults, folder: Path, store: str | None) -> str:
             "the search has recorded results into another store: name it with --store "
             f"{shlex.quote(lost.other_store)}"
         )
-    line = f"results of {count(len(lost.runs), 'run')} are gone, so their settings count as not executed"
+    line = (
+        f"results of {count(len(lost.runs), 'run')} are gone, so their settings count as not executed, no setting is "
+        "confirmed, and no winner is written"
+    )
     name = arguments(folder, store)
     if not lost.to_execute():
-        return f"{line}; executed again, they failed; once the cause is fixed: arsenai resume {name} --retry-failed"
+        return f"{line}; they failed when executed again; once the cause is fixed: arsenai resume {name} --retry-failed"
     submissions = Submissions(folder)
     numbers = submissions.numbers()
     # Tasks on Slurm do not reach the common store.
@@ -439,6 +448,7 @@ def _data(spec: DesignSpec, summary: TuneSummary) -> dict[str, Any]:
         "interrupted": summary.interrupted,
         "seconds": summary.seconds,
         "again": summary.again,
+        "lost": len(summary.lost.runs),
         "restored": summary.restored,
         "retried": summary.retried,
         "retries_left": summary.retries_left,

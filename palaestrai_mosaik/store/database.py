@@ -109,7 +109,7 @@ class Database:
                 raise MissingStoreError(f"there is no store at {self._url.database}")
             is_new = file_state(self._file).size == 0
             modes = open_modes(self._file, read_only)
-        self._make_wal = is_new and journal == "wal"
+        self._make_wal = is_new and create and journal == "wal"
         #: the state of a file without locks when it was opened
         self._unlocked_state: FileState | None = None
         #: held while a changed file is reopened: several threads may read it

@@ -214,6 +214,7 @@ def test_searches_as_json(told: Callable[..., Any]) -> None:
         "ended_by": None,
         "retried": 0,
         "lost": 0,
+        "not_read_back": None,
         "best": [],
     }
     found = told("arsenai status empty")

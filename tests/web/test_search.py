@@ -17,7 +17,7 @@ from support.waiting import HANG, until
 
 from palaestrai_mosaik.arsenai.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.arsenai.execution import run_states
-from palaestrai_mosaik.core.errors import DocumentError
+from palaestrai_mosaik.core.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.merge import delete_runs
 from palaestrai_mosaik.store.store import StoreLocation
@@ -344,6 +344,27 @@ def test_settings_that_have_lost_results_are_called_so(here: Path) -> None:
     assert (found["counts"]["complete"], found["counts"]["lost"]) == (2, 1)
     assert found["states"][found["settings"]["state"][1]] == "lost"
     assert 1 not in [one["number"] for one in found["best"]]
+    source.close()
+
+
+def test_a_damaged_journal_is_an_error_until_it_is_mended(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the folder is read again only after a change of its files
+    monkeypatch.setattr(design_watch, "_UNCHANGED", math.inf)
+    monkeypatch.setattr(design_watch, "_CHANGING", 0.0)
+    monkeypatch.setattr(design_watch, "_SHARE", 0.0)
+    tuned(search_design(search={"sampler": "random", "budget": {"runs": 3}}))
+    source = Source(Store(here / "f" / RESULTS, read_only=True), DesignFolder.open("f"))
+    get(source, "design/states")
+    journal = here / "f/search/journal.log"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + b"garbage\n")
+    for _ in range(2):
+        with pytest.raises(ExecutionError, match="is damaged"):
+            get(source, "design/states")
+    journal.write_bytes(whole)
+    get(source, "design/states")
     source.close()
 
 

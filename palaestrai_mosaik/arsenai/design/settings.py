@@ -14,7 +14,7 @@ import operator
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
@@ -199,8 +199,8 @@ DAMAGED = (
 _STUDY, _STUDY_ATTRIBUTE, _NEW_TRIAL, _STATE, _REPORT, _ATTRIBUTE = 0, 2, 4, 6, 7, 8
 #: the operations that a search writes: it deletes no study (1), and discards no trials (10)
 _OPERATIONS = (0, *range(2, 10))
-#: the errors of a line with another content than a search writes
-_WRONG = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+#: the errors of a malformed line
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 #: seconds before a damaged line is read again: over NFS, a reader may see the new size of a file before its content
 _PAUSES = (0.1, 0.5)
 #: largest whole number that is exact in all tables and in JavaScript
@@ -232,6 +232,40 @@ class Trial:
     user_attrs: dict[str, Any] = field(default_factory=dict)
     intermediate_values: dict[int, float] = field(default_factory=dict)
     datetime_complete: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """An ended run of a setting, as the journal stores it.
+
+    Attributes:
+        run: uid of the run.
+        instance: its uid in the store, or empty.
+        status: the status of its record.
+        steps: number of steps.
+        started: time of its start, in ISO 8601.
+        ended: time of its end, in ISO 8601.
+        outcomes: the objectives, by name.
+        reports: number of reports of the setting up to the end of the run.
+    """
+
+    run: str
+    instance: str
+    status: str
+    steps: int
+    started: str
+    ended: str
+    outcomes: dict[str, float]
+    reports: int
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> EndedRun:
+        """Create the run from the result of :meth:`plain`."""
+        return cls(**plain)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the run as plain data."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +305,7 @@ def read_journal(path: Path) -> SearchJournal:
 
 
 class _DamagedLine(ExecutionError):
-    """A line has another content than a search writes."""
+    """A line is malformed."""
 
 
 def _read(file: Path) -> SearchJournal:
@@ -282,7 +316,7 @@ def _read(file: Path) -> SearchJournal:
                 break
             try:
                 replay.apply(json.loads(line))
-            except _WRONG as error:
+            except _MALFORMED as error:
                 raise _DamagedLine(f"{file}:{number}: {DAMAGED}") from error
     settings = tuple(record_of(trial, replay.marked) for trial in replay.trials)
     return SearchJournal(settings, tuple(replay.trials), replay.marked)
@@ -306,26 +340,28 @@ class _Replay:
         self._objectives: int | None = None
 
     def apply(self, entry: Mapping[str, Any]) -> None:
-        """Apply one entry; raise one of the errors :data:`_WRONG` for wrong content."""
+        """Apply one entry; raise one of the errors :data:`_MALFORMED`."""
         operation = entry["op_code"]
         if operation not in _OPERATIONS:
             raise ValueError(f"unknown operation {operation}")
         if operation == _STUDY:
             # Each process that opens the journal appends this entry again.
             self._objectives = self._objectives or len(entry["directions"])
+            if not self._objectives:
+                raise ValueError("no objectives")
         elif operation == _STUDY_ATTRIBUTE and RETRY in entry["user_attr"]:
             self.marked = frozenset(map(int, entry["user_attr"][RETRY]))
         elif operation == _NEW_TRIAL:
             self.trials.append(Trial(len(self.trials), _utc(entry["datetime_start"])))
         elif operation in (_STATE, _REPORT, _ATTRIBUTE):
-            trial = self.trials[_whole(entry["trial_id"])]
+            trial = self.trials[_integer(entry["trial_id"])]
             # Ended trials no longer change.
             if not trial.state.is_finished():
                 self._change(trial, operation, entry)
 
     def _change(self, trial: Trial, operation: int, entry: Mapping[str, Any]) -> None:
         if operation == _REPORT:
-            trial.intermediate_values[_whole(entry["step"])] = _finite(entry["intermediate_value"])
+            trial.intermediate_values[_integer(entry["step"])] = _finite(entry["intermediate_value"])
         elif operation == _ATTRIBUTE:
             for name, value in entry["user_attr"].items():
                 check = _CHECKS.get(name)
@@ -339,7 +375,7 @@ class _Replay:
                 trial.datetime_complete = _utc(entry["datetime_complete"])
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     number = operator.index(value)
     if not 0 <= number <= _LARGEST:
         raise ValueError(f"{number} is negative or too large")
@@ -353,25 +389,44 @@ def _finite(value: Any) -> float:
     return number
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
 def _utc(value: str) -> datetime:
     return datetime.fromisoformat(value).astimezone(UTC)
 
 
 def _setting(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    unit = list(map(_finite, value["unit"]))
+    if not all(0 <= coordinate <= 1 for coordinate in unit):
+        raise ValueError("not a point of the unit cube")
     return {
         **value,
-        "unit": list(map(_finite, value["unit"])),
+        "unit": unit,
         "name": list(value["name"]),
-        "first": _whole(value["first"]),
-        "rejected": _whole(value["rejected"]),
+        "hash": _text(value["hash"]),
+        "values": _text(value["values"]),
+        "first": _integer(value["first"]),
+        "rejected": _integer(value["rejected"]),
     }
 
 
 def _run(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    seconds_between(value["started"], value["ended"])
+    run = EndedRun.of(value)
+    seconds_between(run.started, run.ended)
+    for text in (run.run, run.instance, run.status):
+        _text(text)
     # An outcome that is not finite is the reason for a failure.
-    outcomes = {name: float(outcome) for name, outcome in value["outcomes"].items()}
-    return {**value, "steps": _whole(value["steps"]), "outcomes": outcomes}
+    outcomes = {name: float(outcome) for name, outcome in run.outcomes.items()}
+    return {
+        **value,
+        "steps": _integer(run.steps),
+        "reports": _integer(run.reports),
+        "outcomes": outcomes,
+    }
 
 
 #: checks and converts the attributes of a trial
@@ -379,8 +434,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     SETTING: _setting,
     RUNS: lambda runs: list(map(_run, runs)),
     REASON: str,
-    RETRIES: _whole,
-    STOPPED: lambda stopped: {"report": _whole(stopped["report"]), "value": _finite(stopped["value"])},
+    RETRIES: _integer,
+    STOPPED: lambda stopped: {"report": _integer(stopped["report"]), "value": _finite(stopped["value"])},
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from palaestrai_mosaik.arsenai.design.folder import JOBS, DesignFolder, PlannedRun
 from palaestrai_mosaik.arsenai.design.settings import SearchJournal, SettingRecord, read_journal
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.database import MissingStoreError
 from palaestrai_mosaik.store.store import StoreLocation
 
 from .cluster.scheduler import TaskState
@@ -476,7 +477,9 @@ def load_run_states(
         StoreError: the store cannot be read.
     """
     journal = journal or _journal_of(folder)
-    if location.folder is not None and not (location.folder / "store.db").exists():
+    try:
+        store = location.look()
+    except MissingStoreError:
         return _run_states(folder, None, journal, held=held, ask=ask)
-    with location.look() as store:
+    with store:
         return _run_states(folder, store, journal, held=held, ask=ask)

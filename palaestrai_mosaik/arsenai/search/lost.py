@@ -7,23 +7,34 @@ they do not count for the budget a second time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import os
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
+
+from palaestrai_mosaik.arsenai.design.folder import STORES
 from palaestrai_mosaik.arsenai.design.settings import SettingRecord
-from palaestrai_mosaik.arsenai.execution.cluster.submission import run_store_location
+from palaestrai_mosaik.arsenai.execution import RunStatus
 from palaestrai_mosaik.arsenai.execution.job import Job, JobRecord
 from palaestrai_mosaik.arsenai.execution.runs import STATUSES_TO_EXECUTE
-from palaestrai_mosaik.arsenai.execution.status import RunState, States, run_file_stem
+from palaestrai_mosaik.arsenai.execution.status import RunState, States
 from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.store.database import Database
+from palaestrai_mosaik.store.merge import instance_states
 from palaestrai_mosaik.store.store import StoreLocation
-from palaestrai_mosaik.store.urls import is_database
+from palaestrai_mosaik.store.urls import check_named, is_database
 
 from .search import Search
 from .settings import runs_of
 
 logger = logging.getLogger(__name__)
+
+#: the statuses of runs with results
+_RECORDED = (RunStatus.FINISHED, RunStatus.PRUNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +42,8 @@ class LostResults:
     """The lost results of a search.
 
     Attributes:
-        runs: the runs that have ended, and whose results are in no store any more.
-        other_store: another existing store into which some of these runs have recorded; ``None``: there is none.
+        runs: the runs that have ended, and whose results are missing from all stores that were searched.
+        other_store: another store that has results of these runs, if the searched one has none of the search.
     """
 
     runs: tuple[RunState, ...] = ()
@@ -48,7 +59,9 @@ class LostResults:
             store: the common store from which these were determined.
         """
         runs = states.lost_results
-        return cls(runs, next(filter(None, (_other_store(folder, state, store) for state in runs)), None))
+        has_results = any(state.status in _RECORDED and state.collected for state in states.runs)
+        # A copy of a design folder has results of its own, and the records in it name the store of the original.
+        return cls(runs, None if has_results else _other_store(folder, runs, store))
 
     def to_execute(self, *, retry_failed: bool = False) -> list[RunState]:
         """Return the runs to execute again; those that have failed at that only on request."""
@@ -56,19 +69,44 @@ class LostResults:
         return [state for state in self.runs if state.status in statuses]
 
 
-def _other_store(folder: Path, state: RunState, store: StoreLocation) -> str | None:
-    """Return the store that a run's record names, if it exists and is not one of those that were searched."""
-    if state.record is None:
-        return None
-    recorded_in = state.record.store
-    own_store = run_store_location(folder, run_file_stem(state.planned))
-    if recorded_in in (store.shown, own_store.shown):
-        return None
-    return recorded_in if is_database(recorded_in) or Path(recorded_in, "store.db").exists() else None
+def _other_store(folder: Path, runs: Sequence[RunState], store: StoreLocation) -> str | None:
+    """Return a store other than ``store`` that has results of lost runs, according to their records."""
+    instances = defaultdict(list)
+    for state in runs:
+        if state.record is not None and state.record.instance is not None:
+            instances[state.record.store].append(state.record.instance)
+    for recorded, uids in instances.items():
+        if recorded != store.shown and _has_results(folder, recorded, uids):
+            return recorded
+    return None
+
+
+def _has_results(folder: Path, recorded: str, instances: Sequence[str]) -> bool:
+    """Whether a store that a record names has complete results of one of the instances, except a run's own store."""
+    location: str | sa.URL = recorded
+    try:
+        if not is_database(recorded):
+            if os.path.dirname(os.path.realpath(recorded)) == os.path.realpath(folder / STORES):
+                return False
+            location = sa.URL.create("sqlite", database=os.path.join(recorded, "store.db"))
+        elif not recorded.startswith("sqlite:"):
+            # The password is masked, and a record must not make this process connect to a server.
+            return True
+        check_named(recorded)
+        # Opened without its folder, a store gives no permission to follow links to it.
+        with (
+            closing(Database(location, create=False, read_only=True)) as database,
+            database.reading() as session,
+        ):
+            return any(state.status in _RECORDED for state in instance_states(session, instances))
+    except (StoreError, ValueError):
+        return False
 
 
 class Recovery:
-    """Executes ``runs`` with lost results again.
+    """Executes ``runs`` with lost results again, as an iterator of jobs for an executor.
+
+    With ``fail_fast``, it stops when one of them has failed. It can be resumed after the next record.
 
     Attributes:
         recorded: the number of runs that have recorded results again.
@@ -78,32 +116,35 @@ class Recovery:
         self._search = search
         #: the runs whose results are still lost, by uid
         self._lost = {state.planned.uid: state.planned for state in runs}
-        self._runs, self.recorded = tuple(runs), 0
+        #: the runs to begin, with the number of the next attempt
+        self._ready = deque((state.planned, state.attempts + 1) for state in runs)
+        self.runs, self.recorded = tuple(runs), 0
 
-    def __bool__(self) -> bool:
-        return bool(self._runs)
+    def __iter__(self) -> Recovery:
+        return self
 
-    def jobs(self) -> Iterator[Job]:
-        """Yield the jobs of the runs; with ``fail_fast``, until one of them fails."""
+    def __next__(self) -> Job:
         search = self._search
-        for state in self._runs:
-            if search.fail_fast and search.failures:
-                return
-            run = state.planned
-            ended = runs_of(search.journal.trial(run.row))
-            setting = search.write_documents(run.row)
-            reporting = None
-            if ended[run.repetition].status == "pruned":
-                # The journal has its reports and the one at which it stops.
-                reporting = search.reporting(setting, ended[: run.repetition])
-            resume = search.stores.earlier(run)[1]
-            yield search.start(run, state.attempts + 1, resume, reporting)
+        if not self._ready or (search.fail_fast and search.failures):
+            raise StopIteration
+        run, attempt = self._ready.popleft()
+        ended = runs_of(search.journal.trial(run.row))
+        setting = search.write_documents(run.row)
+        reporting = None
+        if ended[run.repetition].status == "pruned":
+            # The journal has its reports and the one at which it stops.
+            reporting = search.reporting(setting, ended[: run.repetition])
+        resume = search.stores.earlier(run)[1]
+        return search.start(run, attempt, resume, reporting)
 
     def ended(self, record: JobRecord) -> None:
         """Process the end of a run; warn if its outcomes differ from those in the journal."""
         search = self._search
         if record.status == "failed":
-            search.failures.append(record)
+            if search.was_killed(record):
+                self._ready.append((self._lost[record.run], record.attempt + 1))
+            else:
+                search.failures.append(record)
         if record.status not in ("finished", "pruned") or record.instance is None:
             return
         self.recorded += 1
@@ -127,6 +168,6 @@ class Recovery:
 
     def settings(self) -> list[SettingRecord]:
         """Return the settled settings that have all their results again."""
-        rows = {state.planned.row for state in self._runs} - {run.row for run in self._lost.values()}
+        rows = {state.planned.row for state in self.runs} - {run.row for run in self._lost.values()}
         records = self._search.records()
         return [setting for setting in records if setting.number in rows and setting.state != "running"]

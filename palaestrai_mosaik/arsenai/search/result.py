@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -164,7 +164,8 @@ def search_result(
     summary += "".join(f" {text}" for text in (*_ties(spec, records), *_constant(spec, records)))
     shares: Importances = {}
     if find_spec("optuna") is not None and states.journal.trials:
-        shares = importances(spec, _journal(spec, path))
+        lost_settings = {record.number for record in records if record.state == "lost"}
+        shares = importances(spec, _journal(spec, path), lost_settings)
         sentences = explained_by_chance(shares, spec.analysis.confidence)
         summary += "".join(f" {text[0].upper()}{text[1:]}." for text in sentences)
     best = best_settings(spec, path, records, store, folder)
@@ -328,7 +329,7 @@ def _constant(spec: DesignSpec, records: Sequence[SettingRecord]) -> Iterator[st
             )
 
 
-def importances(spec: DesignSpec, journal: Journal) -> Importances:
+def importances(spec: DesignSpec, journal: Journal, lost: Collection[int] = ()) -> Importances:
     """Compute how much each factor decides whether a setting is among the best tenth of those tried.
 
     The shares are those of Optuna's PED-ANOVA (Watanabe et al. 2023): how much the density of a factor among the best
@@ -341,10 +342,13 @@ def importances(spec: DesignSpec, journal: Journal) -> Importances:
     Args:
         spec: the design of the search.
         journal: its open journal.
+        lost: numbers of settings that count as not executed.
     """
     by_outcome: dict[str, dict[str, Importance]] = {}
     names = [axis.name for axis in spec.axes if all(factor.when is None for factor in axis.factors)]
-    complete = [trial for trial in journal.trials() if trial.state.name == "COMPLETE"]
+    complete = [
+        trial for trial in journal.trials() if trial.state.name == "COMPLETE" and trial.number not in lost
+    ]
     if len(complete) < _LEAST_FOR_IMPORTANCES or len(names) < 2:
         return by_outcome
     importance = optuna().importance
@@ -358,7 +362,8 @@ def importances(spec: DesignSpec, journal: Journal) -> Importances:
                 journal.study,
                 evaluator=evaluator,
                 params=names,
-                target=lambda trial: low[trial.number],
+                # The evaluator leaves out trials without a finite value.
+                target=lambda trial: low.get(trial.number, math.nan),
                 normalize=False,
             )
         return np.array([divergence_of[name] for name in names])

@@ -22,10 +22,15 @@ from palaestrai_mosaik.arsenai.design.growing import GrowingFolder, Setting
 from palaestrai_mosaik.arsenai.design.model import DesignSpec
 from palaestrai_mosaik.arsenai.design.search import sought
 from palaestrai_mosaik.arsenai.design.settings import (
+    FOLDER,
+    JOURNAL,
     REASON,
     RUNS,
+    SETTING,
     STOPPED,
+    EndedRun,
     SettingRecord,
+    read_journal,
     record_of,
     write_settings,
 )
@@ -42,7 +47,6 @@ from .ranking import direction
 from .samplers import Proposals, make_sampler
 from .settings import (
     TAKEN_OVER,
-    EndedRun,
     Working,
     failed_by_themselves,
     is_number,
@@ -69,6 +73,27 @@ _ATTEMPTS = 3
 def open_search(spec: DesignSpec, folder: Path) -> Journal:
     """Open the journal of the search ``spec`` in its folder. Raises :class:`ExecutionError`."""
     return open_journal(folder, spec.uid, tuple(direction(outcome) for outcome in sought(spec)))
+
+
+def check_journal(spec: DesignSpec, folder: Path) -> None:
+    """Check the settings in the journal of the search ``spec``, whose attributes Optuna does not check.
+
+    Raises:
+        ExecutionError: the journal is damaged, or has a setting that the design cannot have.
+    """
+    outcomes = {outcome.name for outcome in sought(spec)}
+    for trial in read_journal(folder).trials:
+        setting, runs = trial.user_attrs.get(SETTING), trial.user_attrs.get(RUNS, ())
+        fits = setting is None or (
+            len(setting["unit"]) == len(spec.axes) and setting["first"] <= trial.number
+        )
+        has_setting = setting is not None or not runs
+        has_outcomes = all(not run["outcomes"] or run["outcomes"].keys() == outcomes for run in runs)
+        if not (fits and has_setting and has_outcomes and len(runs) <= spec.repetitions):
+            raise ExecutionError(
+                f"setting {trial.number} in {folder / FOLDER / JOURNAL} does not fit the design; put back a copy of the "
+                "file, or delete the lines of this setting and all that follow"
+            )
 
 
 class Search:
@@ -511,7 +536,7 @@ class Search:
         if record.status == "interrupted":
             self.cancelled = True
             return False
-        if record.status == "failed" and self._was_killed(record):
+        if record.status == "failed" and self.was_killed(record):
             self._ready.append(working)
             return False
         outcomes, fault = self._outcomes_of(working, record)
@@ -523,7 +548,7 @@ class Search:
             return False
         return True
 
-    def _was_killed(self, record: JobRecord) -> bool:
+    def was_killed(self, record: JobRecord) -> bool:
         """Whether a run's process was killed from outside, and the run is to be restarted."""
         if record.exit_code >= 0 or "time limit" in (record.error or ""):
             return False

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from palaestrai_mosaik.arsenai.design.folder import PlannedRun
 from palaestrai_mosaik.arsenai.design.growing import Setting
-from palaestrai_mosaik.arsenai.design.settings import RETRIES, RETRY, RUNS, SETTING
+from palaestrai_mosaik.arsenai.design.settings import RETRIES, RETRY, RUNS, SETTING, EndedRun
 from palaestrai_mosaik.arsenai.execution.job import now
 from palaestrai_mosaik.arsenai.execution.journal import Journal
 
@@ -22,40 +22,6 @@ from .claims import Claim
 
 #: attribute of a trial: the workers that took it over
 TAKEN_OVER = "taken_over"
-
-
-@dataclass(frozen=True, slots=True)
-class EndedRun:
-    """An ended run of a setting, as the journal stores it.
-
-    Attributes:
-        run: uid of the run.
-        instance: its uid in the store, or empty.
-        status: the status of its record.
-        steps: number of steps.
-        started: time of its start, in ISO 8601.
-        ended: time of its end, in ISO 8601.
-        outcomes: the objectives, by name.
-        reports: number of reports of the setting up to the end of the run.
-    """
-
-    run: str
-    instance: str
-    status: str
-    steps: int
-    started: str
-    ended: str
-    outcomes: dict[str, float]
-    reports: int
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> EndedRun:
-        """Create the run from the result of :meth:`plain`."""
-        return cls(**plain)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the run as plain data."""
-        return asdict(self)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, DesignFolder, execution_lock
@@ -19,7 +19,6 @@ from palaestrai_mosaik.arsenai.design.settings import (
     SettingRecord,
     count_failed,
     failure_reasons,
-    read_journal,
     retries_of,
 )
 from palaestrai_mosaik.arsenai.execution import Executor, Settings, SubmitSummary, Summary, submit_missing
@@ -46,7 +45,7 @@ from .lost import LostResults, Recovery
 from .progress import SearchProgress
 from .ranking import confirm, make_confirming, write_winner
 from .result import BestSetting, best_settings
-from .search import Search, executed
+from .search import Search, check_journal, executed
 from .stores import Worker
 
 
@@ -64,7 +63,8 @@ class TuneSummary:
         reasons: the reasons for the failures of all failed settings, by number.
         best: the best settings, the best first; for several objectives, the Pareto front.
         confirmed: the execution of the best settings with fresh seeds; ``None``: they were not executed.
-        winner: the run document of the recommended setting, relative to the folder; ``None``: there is no such setting.
+        winner: the run document of the recommended setting, relative to the folder; ``None``: there is no such setting,
+            or results are lost.
         ended_by: the limit of the budget, or the other reason, that ended the search; ``None``: it can go on.
         interrupted: whether the user ended it.
         seconds: duration.
@@ -155,7 +155,8 @@ def tune(
     summary.states = dict(Counter(record.state for record in records))
     _count_retries(summary, records)
     summary.reasons = failure_reasons(records)
-    if not summary.interrupted and summary.ended_by is not None and summary.not_read_back is None:
+    is_over = not summary.interrupted and summary.ended_by is not None
+    if is_over and summary.not_read_back is None and not summary.lost.runs:
         summary.confirmed = confirm(
             spec, path, records, store=store, settings=settings, progress=progress.confirming
         )
@@ -180,8 +181,7 @@ def _begin(
         2 * GRACE,
         of=lambda marker: marker.task is None or marker.task.startswith(pilots),
     )
-    # Optuna does not check the attributes that a search has written.
-    read_journal(path)
+    check_journal(spec, path)
     worker = Worker(location, own_store=settings.executor in OWN_STORES, writes=writes)
     search = Search(spec, growing, settings, worker)
     search.write(now=True)
@@ -206,7 +206,7 @@ def _work_here(
     if lost.other_store is not None:
         raise ExecutionError(
             f"the search has recorded results into another store than {location.shown}: name it with --store "
-            f"{lost.other_store}; nothing was executed"
+            f"{lost.other_store}; nothing was executed (to execute these runs again, remove {search.path / JOBS})"
         )
     recovery = Recovery(search, lost.to_execute(retry_failed=retry_failed))
     if retry_failed:
@@ -238,7 +238,10 @@ def _find_best(
     spec: DesignSpec, summary: TuneSummary, records: Sequence[SettingRecord], store: str | None
 ) -> None:
     summary.best = best_settings(spec, summary.folder, records, store)
-    if summary.best:
+    if summary.lost.runs:
+        # A setting with lost results may be the best one.
+        summary.best = [replace(setting, recommended=False) for setting in summary.best]
+    elif summary.best:
         winner = next((setting.number for setting in summary.best if setting.recommended), None)
         summary.winner = write_winner(summary.folder, spec, winner)
 
@@ -275,12 +278,14 @@ class SearchSubmission:
     Attributes:
         submitted: the submitted tasks and their work.
         over: the reason why the search is over; ``None``: it is not.
-        confirming: the submission of the design that confirms the best settings; ``None``: nothing is to be confirmed
-            (yet).
+        confirming: the submission of the design that confirms the best settings; ``None``: there is nothing to confirm
+            now.
         collected: the results copied from runs' own stores to the common one.
         not_collected: the reason if that failed.
+        not_read_back: the reason why the store cannot be read, if so; nothing is confirmed then.
         best: the best settings until now.
-        winner: the run document of the recommended one, relative to the folder; ``None``: there is no such setting.
+        winner: the run document of the recommended one, relative to the folder; ``None``: there is no such setting, or
+            results are lost.
         to_retry: number of settings that have failed by themselves, and may be retried on request.
         retries_left: number of marked settings that were not proposed again yet.
         lost: the lost results, which tasks do not make again.
@@ -292,6 +297,7 @@ class SearchSubmission:
     confirming: SubmitSummary | None
     collected: Collected | None
     not_collected: str | None
+    not_read_back: str | None
     best: list[BestSetting]
     winner: str | None
     to_retry: int
@@ -349,7 +355,9 @@ def submit(
         if over is not None and not dry_run:
             summary.collected, summary.not_collected = collect_stores(DesignFolder.open(path), location)
     confirming = None
-    folder = None if over is None or dry_run else make_confirming(spec, path, records)
+    folder = None
+    if over is not None and not dry_run and summary.not_read_back is None and not summary.lost.runs:
+        folder = make_confirming(spec, path, records)
     if folder is not None:
         _, summary.not_collected = (
             collect_stores(folder, StoreLocation.of(folder.path / RESULTS, store))
@@ -360,7 +368,7 @@ def submit(
             folder, which="unfinished", store=store, settings=settings, ignore_queue=ignore_queue
         )
     _count_retries(summary, records)
-    if not dry_run:
+    if not dry_run and summary.not_read_back is None:
         _find_best(spec, summary, records, store)
     return SearchSubmission(
         submitted,
@@ -368,6 +376,7 @@ def submit(
         confirming,
         summary.collected,
         summary.not_collected,
+        summary.not_read_back,
         summary.best,
         summary.winner,
         summary.to_retry,
@@ -388,7 +397,7 @@ def work(
     records: list[JobRecord] = []
     try:
         with signals_cancel(executor, progress):
-            for record in executor.run(recovery.jobs()) if recovery else ():
+            for record in executor.run(recovery) if recovery.runs else ():
                 records.append(record)
                 recovery.ended(record)
                 progress.ended(record)

@@ -105,10 +105,11 @@ class DesignWatch:
         with self._lock:
             if self._states is None or self._is_due():
                 started = time.monotonic()
-                self._files = self._read_files()
+                files = self._read_files()
                 self._follow()
                 self._states = self._compared(self._look())
-                self._looked = time.monotonic()
+                # After an error, the next call looks again.
+                self._files, self._looked = files, time.monotonic()
                 self._cost = self._looked - started
             return self._states
 

@@ -18,7 +18,8 @@ class Doing(Muscle):
     """At the third step of the run it does what ``do`` says; ``number`` makes runs differ.
 
     ``slow``: each step takes 30 ms; ``hang``: the step does not end before there is the file ``gate``
-    (``well`` raises without it); ``stubborn``: it never ends, whatever it is told.
+    (``well`` raises without it); ``stubborn``: it never ends, whatever it is told;
+    ``mortal``: it kills its process if there is the file ``gate``, and removes that.
     """
 
     def __init__(self, do: str = "well", number: int = 0, gate: str | None = None):
@@ -47,6 +48,11 @@ class Doing(Muscle):
 
     def _kill(self):
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _mortal(self):
+        with contextlib.suppress(FileNotFoundError):
+            Path(self.gate).unlink()
+            self._kill()
 
     def _hang(self):
         while self.gate is None or not Path(self.gate).exists():

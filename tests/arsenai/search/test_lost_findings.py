@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from arsenai.execution.folders import environment_now
 from arsenai.search.searches import GATED, search_design, settings, told, tuned
 from arsenai.search.test_answers import answered, printed
 from arsenai.search.test_tasks import submitted
 
 from palaestrai_mosaik.arsenai.design import settings as search_journal
+from palaestrai_mosaik.arsenai.design.load import load
 from palaestrai_mosaik.arsenai.execution import status
-from palaestrai_mosaik.arsenai.search import stores
+from palaestrai_mosaik.arsenai.search import search_result, stores
 from palaestrai_mosaik.arsenai.search.task import execute_search_task
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.merge import delete_runs
 
 pytest.importorskip("optuna")
 
 JOURNAL = Path("f/search/journal.log")
 RESUME = ("resume", "f", "--executor", "inline")
+
+
+#: kills its process in its third step if there is a file ``die``, which it removes
+DIES = {"name": "arsenai.execution.parts:Doing", "params": {"do": "mortal", "gate": "die"}}
 
 
 @pytest.fixture(autouse=True)
@@ -199,3 +210,250 @@ def test_a_dry_run_writes_no_documents(capsys):
     assert main(["submit", "f", "--dry-run", "--ignore-queue"]) == 0
     assert document.read_text() == "edited" and not Path("f/runs/valley-2-r0.yml").exists()
     assert "written again" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("loss", ["removed", "emptied"])
+def test_a_database_without_results_is_a_store_to_fill(loss, capsys):
+    """A new database is one, as is one whose file or tables are gone."""
+    database = Path("x.db")
+    store = ("--store", f"sqlite:///{database.absolute()}")
+    if loss == "emptied":
+        database.touch()
+    tuned(design(), "f", *store)
+    before = told()
+    assert answered(capsys, "status", "f", *store)["counts"] == {"finished": 3}
+    database.unlink()
+    if loss == "emptied":
+        database.touch()
+    assert answered(capsys, "status", "f", *store)["counts"] == {"lost": 3}
+    assert answered(capsys, *RESUME, *store)["again"] == 3
+    assert answered(capsys, "status", "f", *store)["counts"] == {"finished": 3}
+    # Without the option, the folder's own store takes them.
+    database.unlink()
+    assert answered(capsys, *RESUME)["again"] == 3
+    assert told() == before and answered(capsys, "status", "f")["counts"] == {"finished": 3}
+
+
+def test_the_database_of_a_server_is_named_without_a_connection(capsys):
+    """Its password is masked in the record, so the results in it cannot be looked up."""
+    tuned(design())
+    for path in Path("f/jobs").glob("*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"store": "postgresql://a:***@nowhere.invalid/results"}))
+    shutil.rmtree("f/results")
+    assert "name it with --store postgresql://a:***@nowhere" in printed(capsys, *RESUME, code=2).err
+    shutil.rmtree("f/jobs")
+    assert answered(capsys, *RESUME)["again"] == 3
+
+
+def delete(run, folder="f"):
+    """Delete a run from the store in a folder."""
+    with Store(f"{folder}/results") as store:
+        runs = store.runs()
+        delete_runs(store, list(runs.loc[runs["document"] == run, "run"]))
+
+
+def test_a_copied_folder_makes_its_lost_results_again_by_itself(capsys):
+    tuned(design(4), "o")
+    shutil.copytree("o", "c")
+    tuned(design(6), "c")
+    delete("valley-0-r0", "c")
+    shutil.copytree("c", "b")
+    assert answered(capsys, "resume", "c", "--executor", "inline")["again"] == 1
+    assert answered(capsys, "status", "c")["counts"] == {"finished": 6}
+    # The original's store has runs of the search, too.
+    store = str(Path("o/results").absolute())
+    assert answered(capsys, "resume", "b", "--executor", "inline", "--store", store)["again"] == 2
+
+
+def test_a_copied_folder_without_results_names_the_store_that_has_them(capsys):
+    tuned(design(), "o")
+    shutil.copytree("o", "c", ignore=shutil.ignore_patterns("results"))
+    resume, store = ("resume", "c", "--executor", "inline"), str(Path("o/results").absolute())
+    said = printed(capsys, *resume, code=2).err
+    assert f"name it with --store {store}" in said and f"remove {Path('c/jobs').absolute()}" in said
+    shutil.rmtree("c/jobs")
+    assert answered(capsys, *resume)["again"] == 3
+
+
+def test_a_store_under_another_name_is_the_same_store(capsys):
+    tuned(design(), "f", "--store", "real")
+    Path("link").symlink_to("real")
+    assert answered(capsys, *RESUME, "--store", "link")["ended"] == {}
+    with Store("real") as store:
+        delete_runs(store, list(store.runs()["run"]))
+    assert answered(capsys, *RESUME, "--store", "link")["again"] == 3
+    Path("real").rename("moved")
+    assert answered(capsys, *RESUME, "--store", "moved")["ended"] == {}
+
+
+def test_a_store_that_another_design_has_made_in_its_place_does_not_count(capsys):
+    tuned(design(), "f", "--store", "other")
+    shutil.rmtree("other")
+    tuned({**design(), "seed": 12}, "g", "--store", "other")
+    assert answered(capsys, *RESUME)["again"] == 3
+
+
+def test_results_that_were_collected_into_another_store_are_named(capsys):
+    submitted(design(), tasks=1)
+    execute_search_task(Path("f"), 1, 0, name="77_0")
+    assert main(["collect", "f", "--store", "other", "--remove", "--quiet"]) == 0
+    other = str(Path("other").absolute())
+    assert f"name it with --store {other}" in printed(capsys, "status", "f", "--ignore-queue").out
+    assert f"name it with --store {other}" in printed(capsys, *RESUME, code=2).err
+    assert answered(capsys, *RESUME, "--store", "other")["ended"] == {}
+
+
+def published():
+    """Return the files that confirm the best settings, with their bytes."""
+    files = (Path("f/search/confirmed.csv"), Path("f/search/winner.yml"), Path("f/confirm/design.yml"))
+    return [file.read_bytes() for file in files]
+
+
+def test_while_a_setting_is_lost_nothing_is_confirmed_and_no_winner_written(capsys):
+    search = {"sampler": "random", "budget": {"runs": 4}, "confirm": 2}
+    tuned({**gated(4), "search": search})
+    before = published()
+    best = answered(capsys, "status", "f")["best"]["setting"]
+    delete(f"valley-{best}-r0")
+    Path("mended").unlink()
+    data = answered(capsys, *RESUME, code=1)
+    assert (data["lost"], data["winner"], data["confirmed"]) == (1, None, None)
+    assert not any(setting["recommended"] for setting in data["best"])
+    Path("mended").touch()
+    said = printed(capsys, *RESUME, code=1)
+    assert "no setting is confirmed, and no winner is written" in said.err and "winner " not in said.out
+    said = printed(capsys, "submit", "f", "--ignore-queue", code=1).out
+    assert "they failed when executed again" in said and "the search is over: 4 runs" in said
+    assert published() == before
+    data = answered(capsys, *RESUME, "--retry-failed")
+    assert (data["again"], data["lost"], data["confirmed"]) == (1, 0, {"runs": 6, "finished": 6})
+    assert published() == before
+
+
+def test_a_lost_run_whose_process_is_killed_is_begun_again(capsys, caplog):
+    tuned(search_design(muscle=DIES, steps=3, search={"sampler": "random", "budget": {"runs": 2}}))
+    shutil.rmtree("f/results")
+    Path("die").touch()
+    data = answered(capsys, "resume", "f", "-j", "1")
+    assert (data["again"], data["failed"], data["ended"]) == (2, [], {"failed": 1, "finished": 2})
+    assert "it is begun again" in caplog.text
+
+
+def edited(name, change):
+    """Change the attribute of the last setting in the journal that has it; return the number of its line."""
+    lines = [json.loads(line) for line in JOURNAL.read_text().splitlines()]
+    number = max(n for n, line in enumerate(lines) if name in line.get("user_attr", {}))
+    change(lines[number]["user_attr"][name])
+    JOURNAL.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return number + 1
+
+
+RUN_EDITS = {
+    **{
+        f"without {key}": lambda runs, key=key: runs[0].pop(key)
+        for key in ("run", "instance", "status", "reports")
+    },
+    "with another key": lambda runs: runs[0].update(other=1),
+    "with a number as its uid": lambda runs: runs[0].update(run=1),
+}
+SETTING_EDITS = {
+    "without a hash": lambda setting: setting.pop("hash"),
+    "outside the unit cube": lambda setting: setting.update(unit=[2.0, 0.5]),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("runs", change) for change in RUN_EDITS.values()]
+    + [("setting", change) for change in SETTING_EDITS.values()],
+    ids=[*RUN_EDITS, *SETTING_EDITS],
+)
+def test_a_malformed_line_of_the_journal_is_named(name, change, capsys):
+    tuned(design())
+    number = edited(name, change)
+    shutil.rmtree("f/results")
+    for command in (RESUME, ("status", "f")):
+        assert (
+            f"journal.log:{number}: this line of the search's journal"
+            in printed(capsys, *command, code=2).err
+        )
+
+
+def test_a_journal_without_objectives_is_named(capsys):
+    tuned(design())
+    lines = [json.loads(line) for line in JOURNAL.read_text().splitlines()]
+    lines[0]["directions"] = []
+    JOURNAL.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "journal.log:1: this line of the search's journal" in printed(capsys, *RESUME, code=2).err
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *(
+            ("setting", lambda setting, unit=unit: setting.update(unit=unit))
+            for unit in ([], [0.5], [0.5] * 3)
+        ),
+        ("setting", lambda setting: setting.update(first=7)),
+        ("runs", lambda runs: runs.append(runs[0])),
+        ("runs", lambda runs: runs[0].update(outcomes={"z": 1.0})),
+    ],
+    ids=["no unit", "a short unit", "a long unit", "a later first", "too many runs", "another outcome"],
+)
+def test_a_setting_that_the_design_cannot_have_is_named(name, change, capsys):
+    tuned(design())
+    edited(name, change)
+    shutil.rmtree("f/results")
+    assert "search/journal.log does not fit the design" in printed(capsys, *RESUME, code=2).err
+
+
+def test_a_submission_names_a_store_that_cannot_be_read(capsys):
+    tuned({**design(), "search": {"sampler": "random", "budget": {"runs": 3}, "confirm": 1}})
+    before = published()
+    Path("f/results/store.db").write_bytes(b"no database" * 1000)
+    for name in ("store.db-wal", "store.db-shm"):
+        Path("f/results", name).unlink(missing_ok=True)
+    said = printed(capsys, "submit", "f", "--ignore-queue", code=1)
+    assert "what was recorded cannot be read back" in said.err
+    assert "next: arsenai report" not in said.out and "best settings" not in said.out
+    assert published() == before
+
+
+def test_importances_leave_out_lost_settings():
+    tuned(design(11))
+    whole = search_result(load("f/design.yml"), Path("f")).importances["y"]
+    delete("valley-0-r0")
+    assert search_result(load("f/design.yml"), Path("f")).importances["y"] != whole
+    delete("valley-1-r0")
+    # Nine settings are too few.
+    assert search_result(load("f/design.yml"), Path("f")).importances == {}
+
+
+@pytest.mark.parametrize(
+    "store", ["", "\0", "\ud800", "sqlite:", "sqlite:///x.db?plugin=theirs", "env:", "@nowhere"]
+)
+def test_a_record_with_an_odd_store_is_no_traceback(store, capsys):
+    tuned(design())
+    for path in Path("f/jobs").glob("*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"store": store}))
+    shutil.rmtree("f/results")
+    is_named = store in ("env:", "@nowhere")
+    assert main([*RESUME, "--quiet"]) == (2 if is_named else 0)
+    assert ("name it with --store" in capsys.readouterr().err) == is_named
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links are POSIX's")
+def test_a_record_gives_no_permission_to_follow_links(capsys):
+    tuned(design(), "f", "--store", "other")
+    Path("f/link").symlink_to(Path("other").absolute())
+    for path in Path("f/jobs").glob("*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"store": str(Path("f/link").absolute())}))
+    code = "from palaestrai_mosaik.cli.arsenai import main; from palaestrai_mosaik.core import files; from pathlib import Path\n"
+    code += "main(['status', 'f']); files.read_bytes(Path('f/link/store.db').absolute())"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment_now()
+    )
+    assert "link is a link, and links" in result.stderr and result.returncode == 1

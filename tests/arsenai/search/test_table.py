@@ -126,7 +126,8 @@ def test_settings_that_the_folder_does_not_have_yet_are_left_out_of_the_best():
 def entries():
     """Return the lines of a journal with a pruned and a complete setting."""
     time = "2026-11-28T12:00:00+00:00"
-    setting = {"unit": [0.5], "name": [], "first": 0, "rejected": 0, "worker": "here", "asked": time}
+    setting = {"unit": [0.5], "name": [], "first": 0, "hash": "h", "values": "v", "rejected": 0}
+    setting |= {"worker": "here", "asked": time}
     run = {"run": "r", "instance": "i", "status": "finished", "steps": 4, "started": time, "ended": time}
     of = {"op_code": 8, "trial_id": 0}
     return [

@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from palaestrai_mosaik.arsenai.design.folder import JOBS, RESULTS, STORES, DesignFolder, FileLock
 from palaestrai_mosaik.arsenai.design.settings import read_journal
 from palaestrai_mosaik.core import files
-from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.core.errors import ExecutionError, StoreError
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store import Store
@@ -167,7 +167,8 @@ def collect_folder(
         )  # uids begin with the time
         if run_stores:
             with location.open(create=True) as target:
-                _Collecting(root, target, collected, remove, _needed(folder)).all(run_stores, progress)
+                collecting = _Collecting(root, target, location.shown, collected, remove, _needed(folder))
+                collecting.all(run_stores, progress)
     return collected
 
 
@@ -180,12 +181,19 @@ def _needed(folder: DesignFolder) -> frozenset[str]:
 
 
 class _Collecting:
-    """Copies stores of runs to ``target`` in batches."""
+    """Copies stores of runs to ``target``, the store at ``location``, in batches."""
 
     def __init__(
-        self, root: Path, target: Store, collected: Collected, remove: bool, needed: Collection[str]
+        self,
+        root: Path,
+        target: Store,
+        location: str,
+        collected: Collected,
+        remove: bool,
+        needed: Collection[str],
     ):
-        self._root, self._target, self._collected, self._remove = root, target, collected, remove
+        self._root, self._target, self._location = root, target, location
+        self._collected, self._remove = collected, remove
         #: the stores that are not removed
         self._needed = needed
         self._reader = StoreReader()
@@ -201,7 +209,7 @@ class _Collecting:
                     for run_store in batch:
                         try:
                             self._remove_finished(run_store)
-                        except (StoreError, OSError) as error:
+                        except (StoreError, ExecutionError, OSError) as error:
                             self._collected.kept[run_store.path] = str(error)
                 counted.end(len(batch))
 
@@ -360,6 +368,9 @@ class _Collecting:
         if run_store.path.name in self._needed:
             return
         self._verify_copy(run_store)
+        if run_store.ended.record is not None:
+            record = replace(run_store.ended.record, store=self._location)
+            record.write(with_suffix(self._root / JOBS / run_store.path.name, ".json"))
         gone = run_store.path.with_name(f".{run_store.path.name}{_REMOVED}")
         files.move(run_store.path, gone)
         for folder, _, names in os.walk(gone):
