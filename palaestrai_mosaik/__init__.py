@@ -40,7 +40,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-#: the module of each public name, imported on first access
+#: public name -> its module, imported on first access
 _HOMES = {
     "Agent": "interop.mosaik",
     "Agents": "interop.mosaik",
@@ -68,6 +68,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     home = import_module(f"{__name__}.{_HOMES[name]}")
+    # errors and seeding are modules themselves
     return home if home.__name__.endswith(f".{name}") else getattr(home, name)
 
 
