@@ -54,6 +54,8 @@ from .output import (
 )
 
 _LISTED_OBJECTIVES = 4
+#: the status of a run that ended, and cannot be read back
+_LOST = "lost"
 _PACKAGE = Path(__file__).parents[1]
 #: folders with the frames above user code in tracebacks
 _ENGINE = (
@@ -156,7 +158,6 @@ class _Results:
         #: by document, the data for ``--json``
         self.summaries: list[dict[str, Any]] = []
         #: whether some runs cannot be read back
-        self.lost = False
         self._option = "" if location == default_store() else store_option(location)
         if files is not None:
             self._option += f" --files {shlex.quote(files)}"
@@ -204,23 +205,28 @@ class _Results:
             }
         )
 
-    def can_be_read(self) -> bool:
-        """Return whether the runs of this command can be read back from the store; if not, print the reason."""
-        runs = [
-            summary["run"]
-            for summary in self.summaries
-            if summary["run"] is not None and summary["seconds"] is not None
-        ]
-        if self.store is None:
+    def check_read_back(self) -> bool:
+        """Mark runs that cannot be read back from the store as lost, and print why; return whether the last one can."""
+        recorded = [s for s in self.summaries if s["run"] is not None and s["seconds"] is not None]
+        error = self._error_of(recorded)
+        if self.store is None or error is None:
             return True
+        lost = [summary for summary in recorded if self._error_of([summary])] or recorded[-1:]
+        for summary in lost:
+            summary |= {"status": _LOST, "error": str(error)}
+        say(f"palaestrai-mosaik: {NOT_READ_BACK}: {error}", error=True)
+        say(f"files of runs are kept in {self.store.directory / INSTANCES}", error=True)
+        return not any(summary is recorded[-1] for summary in lost)
+
+    def _error_of(self, summaries: Sequence[dict[str, Any]]) -> StoreError | None:
+        """Return why these runs cannot be read back, if they cannot."""
+        if self.store is None:
+            return None
         try:
-            check_recorded(self.store, runs)
+            check_recorded(self.store, [summary["run"] for summary in summaries])
         except StoreError as error:
-            self.lost = True
-            self.summaries[-1] |= {"status": "lost", "error": str(error)}
-            say(f"palaestrai-mosaik: {NOT_READ_BACK}: {error}", error=True)
-            say(f"files of runs are kept in {self.store.directory / INSTANCES}", error=True)
-        return not self.lost
+            return error
+        return None
 
     def print_location(self) -> None:
         """Print the location of the last run, and the command that shows it."""
@@ -276,9 +282,9 @@ def start(
     if wants_json():
         answer({"runs": results.summaries})
     if len(documents) > 1:
-        finished = codes.count(FINISHED)
+        finished = sum(summary["status"] == "finished" for summary in results.summaries)
         say_unless_quiet(f"{finished} of {count(len(documents), 'run')} finished", error=True)
-    if results.lost:
+    if any(summary["status"] == _LOST for summary in results.summaries):
         return FAILED
     return next((code for code in (INTERRUPTED, FAILED, UNSOUND) if code in codes), FINISHED)
 
@@ -311,7 +317,7 @@ def _run(
             results.note(document, "finished" if code == FINISHED else "running", instance=instance)
             return code
     code = _execute(document, results, instance, checkpoint_every, scalars)
-    if results.can_be_read() and code == FINISHED:
+    if results.check_read_back() and code == FINISHED:
         results.print_location()
     return code
 

@@ -144,7 +144,7 @@ _THRESHOLD = re.compile(r"(brain|phase)_avg[1-9][0-9]*")
 
 
 def check_agent_keys(findings: Findings, conditions: Iterable[Located], agents: Collection[str]) -> None:
-    """Check conditions with thresholds or rules by agent in their params: the agents and keys must exist."""
+    """Check that thresholds and rules by agent name existing agents and valid keys."""
     listed = list(conditions)
     for params in _params(listed, AGENT_KEYED_CONDITION):
         _check_agents(findings, params, agents)

@@ -279,7 +279,7 @@ class CoordinatorSimulator(BridgeSimulator):
 
         Args:
             coordinator: decides who acts.
-            stop: ends the world after a time.
+            stop: called with the last time to simulate.
             wires: for each environment, its inputs.
         """
         names = [body.name for body in coordinator.bodies]
@@ -291,7 +291,7 @@ class CoordinatorSimulator(BridgeSimulator):
         )
         self.coordinator = coordinator
         self.stop = stop
-        #: for each environment: its inputs, and the co-simulation that makes a state of them, if it is one
+        #: for each environment: its inputs, and its co-simulation, if any, which turns them into a state
         self.sources = [
             (handle, own_wires, handle.domain if isinstance(handle.domain, CoSimulation) else None)
             for handle, own_wires in zip(coordinator.handles, wires, strict=True)

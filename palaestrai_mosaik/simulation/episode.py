@@ -1,8 +1,8 @@
 """One episode: runs it in its mosaik world, and shuts the world down.
 
-An episode is one run of a world: simulators are started anew, the domain objects (environments, muscles, brains) are
-kept. :mod:`.world_builder` builds the world. A world with all its simulators in this process is built once and
-rewound for the next episode; simulators of co-simulations are then replaced (:mod:`.world_rewinding`).
+An episode is one run of a world; the domain objects (environments, muscles, brains) outlive it. :mod:`.world_builder`
+builds the world for each episode. If all simulators are in this process, the world is built once and rewound for the
+next episode, and only simulators of co-simulations are replaced (:mod:`.world_rewinding`).
 
 By default the package's own schedule (:mod:`.scheduler`) determines the simulators' steps. If all simulators
 are in this process, it needs an event loop only to build the world; otherwise it runs in one. With

@@ -37,7 +37,7 @@ async def run(
     timeouts: Mapping[str, float],
     failures: Sequence[BaseException] = (),
 ) -> None:
-    """Run ``world`` until its end is moved forward, or :func:`stop` ends it.
+    """Run ``world`` until the coordinator ends the episode (:func:`.mosaik_internals.stop`).
 
     When it returns or raises, no task of the world is left.
 

@@ -25,7 +25,7 @@ def cancel_run(store: Store, run: str) -> int:
 
     Args:
         store: the open store.
-        run: which run, as :meth:`Store.find_run` takes it.
+        run: the run, in any form that :meth:`Store.find_run` accepts.
 
     Raises:
         StoreError: there is no such run, it does not run, its process is on another host or another user's, or does not

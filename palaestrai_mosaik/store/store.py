@@ -349,7 +349,7 @@ class Store:
         interruption.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             mark: the result of :meth:`InstanceRecorder.mark`.
 
         Raises:

@@ -92,12 +92,9 @@ def verify(
 
     Args:
         store: the store.
-        run: which run, as :meth:`Store.find_run` takes it.
+        run: the run, in any form that :meth:`Store.find_run` accepts.
         outcomes: compare the sums in the database, too, which reads the agents' parts twice.
         progress: called with the number of parts read, and the total.
-
-    Returns:
-        The result.
 
     Raises:
         StoreError: there is no such run.

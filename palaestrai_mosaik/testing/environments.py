@@ -504,7 +504,7 @@ class _BatchComparison:
 
 
 def _single(factory: BatchFactory, number: int) -> Callable[[], BatchEnvironment]:
-    """Return a factory for a batch of 1 with the given incarnation number, if ``factory`` accepts it."""
+    """Return a factory of batches of 1; ``number`` is passed as ``first`` if ``factory`` takes it."""
     parameters = signature(factory).parameters
     if "first" in parameters or any(
         parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()

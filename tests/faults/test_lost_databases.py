@@ -54,6 +54,16 @@ def test_start_says_that_a_run_cannot_be_read_back(tmp_path, run_file, order, ca
     assert main(["verify", "--all", "--store", str(store)]) == 0
 
 
+def test_only_runs_that_are_lost_count_as_lost(tmp_path, run_file, order, capsys):
+    """The first run loses the database; the second has a new one."""
+    store, sound = tmp_path / "s", tmp_path / "sound.yml"
+    sound.write_text(run_file.read_text().replace('"uid": "r"', '"uid": "sound"'))
+    order("train 12", "delete", store / "store.db")
+    assert main(["start", str(run_file), str(sound), "--store", str(store)]) == 1
+    err = capsys.readouterr().err
+    assert "of 2 runs finished" in err and "2 of 2" not in err
+
+
 def test_start_in_json(tmp_path, run_file, order, capsys):
     store = tmp_path / "s"
     order("train 12", "delete", store / "store.db")

@@ -216,7 +216,7 @@ def _common_type(layout: Layout) -> np.dtype[Any]:
 def _rounded(
     low: FloatVector, high: FloatVector, kind: np.dtype[Any], *, inwards: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Round the bounds to a type that may be narrower."""
+    """Convert the bounds to ``kind``; the interval shrinks if ``inwards``, else it may grow."""
     up, down = np.array(np.inf, kind), np.array(-np.inf, kind)
     with np.errstate(over="ignore"):
         lower, upper = low.astype(kind), high.astype(kind)

@@ -388,7 +388,7 @@ def _copied(data: Any, levels: int) -> Any:
 
 
 def _after(moment: Any, delay: Any) -> tuple[int, ...]:
-    """Return the tiered time at a target for one at the source."""
+    """Return the tiered time at which data sent at ``moment`` arrive after ``delay``."""
     tiers: tuple[int, ...] = delay.tiers
     if len(tiers) == len(moment) == _PLAIN:
         return (moment[0] + tiers[0],)

@@ -54,7 +54,7 @@ class BodyEpisodes(RowQueries):
         without a value; they are NaN if there is no value at all.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             agent: name of an agent; ``None``: all.
             worker: number of a worker; ``None``: all.

@@ -88,7 +88,7 @@ class BrainQueries(Queries):
         ``bytes``, ``sha256``, ``time``.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
         """
         columns = {
             "phase": StoredBrain.phase,

@@ -81,7 +81,7 @@ class Export:
         are in ``topologies.json``, worlds in ``worlds.json``, the log in ``log.txt``, if there are any.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             directory: a new or empty folder, or that of the same export if it was killed: its files are written again.
             format: ``"parquet"`` or ``"csv"``.
             environment: uid of an environment: of the streams, only the rows of agents that :meth:`steps`

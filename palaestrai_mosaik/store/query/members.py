@@ -33,7 +33,7 @@ class DescriptionQueries(Queries):
         ``reading.``. Those of a batched environment have ``{body}`` for the number of an incarnation.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             environment: uid of an environment.
             phase: number or name of a phase; ``None``: the newest one that has a topology of it.
 
@@ -65,7 +65,7 @@ class DescriptionQueries(Queries):
         between two entities. ``left_out`` has the numbers of simulators and connections that are omitted nevertheless.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: the newest one whose world is known.
 
         Raises:
@@ -81,7 +81,7 @@ class DescriptionQueries(Queries):
 
     @reads
     def described(self, run: str) -> dict[str, list[dict[str, Any]]]:
-        """Return all topologies and worlds of a run as plain data, in lists by title, with their phases."""
+        """Return all topologies and worlds of a run as plain data, under ``topologies`` and ``worlds``; each names its phase."""
         with self.database.reading() as session:
             instance, _ = self._lookup.find(session, run)
             of_run = Phase.instance_id == instance
@@ -171,7 +171,7 @@ class Members(Queries):
         of tick 0), ``step_size`` (ticks), ``incarnations`` (of a batched environment, else 1).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
         columns = {
@@ -193,7 +193,7 @@ class Members(Queries):
         ``actuators``, ``rewards`` (lists of uids, those of all bodies).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
         columns = {
@@ -214,7 +214,7 @@ class Members(Queries):
         ``space`` (its text), ``size`` (floats).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
         columns = {
@@ -271,7 +271,7 @@ class Members(Queries):
         of several bodies, ``{body}`` stands for the number).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             agent: name of an agent; ``None``: all.
             environment: uid of an environment: only the groups with bodies in it; ``None``: all.

@@ -214,7 +214,7 @@ class RunQueries(Queries):
         it ended).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
         """
         counted = select(Episode.phase_id, finished_episodes().label("done")).where(~Episode.evaluation)
         done = counted.group_by(Episode.phase_id).subquery("counts")
@@ -248,7 +248,7 @@ class RunQueries(Queries):
         ``name`` (of the reward), ``sum``, ``mean``, ``min``, ``max``.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             agent: name of an agent; ``None``: all.
             evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
@@ -298,7 +298,7 @@ class RunQueries(Queries):
         ``_min``, ``_max``, and the same for every reward (``reward.NAME_sum``).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             agent: name of an agent; ``None``: all, and a row for each episode without agents.
             evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
@@ -349,7 +349,7 @@ class RunQueries(Queries):
         ``time``.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
         """
         columns = {
             "phase": Phase.number,
@@ -396,7 +396,7 @@ class RunQueries(Queries):
         ``wall``).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
         columns = {
@@ -417,7 +417,7 @@ class RunQueries(Queries):
         """Return the log of a run: the messages of its execution, and why it failed.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
 
         Returns:
             Its text; "" if there is none, as for imported runs.

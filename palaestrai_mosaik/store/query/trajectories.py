@@ -135,7 +135,7 @@ class Trajectories(RowQueries):
         restarted in this episode of the phase (also present if it is not always 0).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             agent: name of an agent; ``None``: all.
             worker: number of a worker; ``None``: all.
@@ -199,7 +199,7 @@ class Trajectories(RowQueries):
         one number is picked, and ``environment_episode``, as in :meth:`steps`.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             environment: uid of an environment; ``None``: all.
             worker: number of a worker; ``None``: all.
@@ -262,7 +262,7 @@ class Trajectories(RowQueries):
         ``first`` and ``last`` (numbers of episodes).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
 
         Raises:
@@ -301,7 +301,7 @@ class Trajectories(RowQueries):
         Columns: ``phase`` (unless picked), ``agent``, ``worker``, ``episode``, ``step``, ``key``, ``value``.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             agent: name of an agent; ``None``: all.
             worker: number of a worker; ``None``: all.
@@ -469,7 +469,7 @@ class FrameQueries(RowQueries):
         its state in :meth:`environment_states`.
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             environment: uid of an environment; ``None``: all.
             worker: number of a worker; ``None``: all.
@@ -518,7 +518,7 @@ class FrameQueries(RowQueries):
         ``evaluation``, ``frames`` (their number), ``bytes`` (of all images).
 
         Args:
-            run: which run, as :meth:`find_run` takes it.
+            run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
             environment: uid of an environment; ``None``: all.
 

@@ -65,8 +65,8 @@ def runs(source: Source, query: Query) -> dict[str, Any]:
     """Return the table of runs in columns; NaN for unknown values.
 
     ``since`` (the ``cursor`` of an earlier answer) requests the runs that are new, have not ended, or have ended since
-    then; ``ids`` requests further ones. Runs that a dead process has left behind count as ended. ``count`` is the
-    number of all runs; a page with another number has to request all runs.
+    then; ``ids`` adds runs by id. Runs that a dead process has left behind count as ended. ``count`` is the
+    number of all runs; a page whose own count differs must reload all runs.
 
     ``rate`` (steps per second) and ``left`` (seconds) of a running run are those of its last episodes.
     """

@@ -423,7 +423,7 @@ class _Collecting:
 
 
 def _forget_damage(path: Path) -> None:
-    """Remove the note of a repaired damage."""
+    """Remove the note about damage that has been repaired."""
     note = path / DAMAGE_NOTE
     if note.exists():
         files.remove(note)
