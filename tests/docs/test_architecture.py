@@ -1,4 +1,4 @@
-"""The architecture page is true: its table of imports, its paths, and the four walks, under a profiler."""
+"""The architecture page is true: its table of imports, its paths, and its walks, under a profiler."""
 
 from __future__ import annotations
 
@@ -130,7 +130,9 @@ def test_the_paths_of_the_page_exist() -> None:
         assert (PACKAGE / path).exists() or (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("title", ["A reading", "A row", "A factor's level", "A failure"])
+@pytest.mark.parametrize(
+    "title", ["From the command to the first step", "A reading", "A row", "A factor's level", "A failure"]
+)
 def test_the_functions_of_a_walk_exist(title: str) -> None:
     for file, name in walk(title):
         assert name in functions_of(PACKAGE / file), f"{file} has no {name}"
@@ -153,6 +155,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write_document(folder: Path) -> None:
     data = document(phase([environment(max_iter=10)], [agent("a")])).canonical
     (folder / "run.yml").write_text(dumps(data), encoding="utf-8")
+
+
+def test_the_command_goes_this_way(folder: Path) -> None:
+    write_document(folder)
+    hops = walk("From the command to the first step")
+    calls = calls_of(lambda: main.main(["start", "run.yml", "--store", "results", "--quiet"]), hops)
+    assert first_missing(hops, calls) is None
 
 
 def test_a_row_goes_this_way(folder: Path) -> None:
