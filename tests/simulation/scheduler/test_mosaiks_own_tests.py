@@ -130,14 +130,14 @@ async def test_a_coroutine():
 
 def test_the_general_form_is_in_charge():
     import palaestrai_mosaik.simulation.scheduler.general as general
-    seen, place = [], general.GeneralSchedule._place
-    general.GeneralSchedule._place = lambda self, runner: seen.append(1) or place(self, runner)
+    seen, position = [], general.GeneralSchedule._position
+    general.GeneralSchedule._position = lambda self, runner: seen.append(1) or position(self, runner)
     try:
         world = mosaik.World({"One": {"python": "tests.one:One"}}, skip_greetings=True, debug=True)
         world.start("One").A()
         world.run(until=3, print_progress=False)
     finally:
-        general.GeneralSchedule._place = place
+        general.GeneralSchedule._position = position
     world.assert_graph("One-0~0 One-0~1\\nOne-0~1 One-0~2")
     assert seen
 
