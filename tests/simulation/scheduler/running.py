@@ -8,6 +8,7 @@ import importlib
 import itertools
 import random
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -136,8 +137,15 @@ def execute(
     """Build the world, run it, shut it down; raises only what building it raises."""
     loop = loop or WatchedLoop()
     trace = Trace()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    caught: list[str] = []
+    thread = threading.get_ident()
+
+    def warn(message: Any, category: Any = UserWarning, *_: Any, **__: Any) -> None:
+        """Record a warning of this thread: warnings.catch_warnings would lose some to those of other threads."""
+        if threading.get_ident() == thread and category is UserWarning:
+            caught.append(_text(message))
+
+    with patch.object(warnings, "warn", warn):
         try:
             world = build(scenario, trace.calls, asyncio_loop=loop)
         except BaseException:
@@ -151,7 +159,7 @@ def execute(
                 # in this process nothing is serialized: mosaik hides the simulator's own TypeError behind it
                 error = error.__context__
             trace.error = (type(error).__name__, str(error))
-        trace.warnings = [_text(one.message) for one in caught if one.category is UserWarning]
+        trace.warnings = [*caught]
         trace.progress = world._async_world.sim_progress
         _shut_down(world, trace)
     if scenario.debug:
