@@ -6,7 +6,9 @@ distribution has a package of the same name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .api import RecordedRun, run, view
@@ -62,15 +64,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    home = import_module(f"{__name__}.{_HOMES[name]}")
-    # errors and seeding are modules themselves
-    return home if home.__name__.endswith(f".{name}") else getattr(home, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -18,8 +18,10 @@ p.u. Power flow and profiles need the extra ``grid``.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .core.errors import did_you_mean
+from .core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .interop.mosaik.simulators.power_flow import PowerFlow
@@ -30,26 +32,22 @@ if TYPE_CHECKING:
 __all__ = ["PV", "PowerFlow", "Profiles", "Storage"]
 
 #: the module of each simulator, imported on first access: power flow and profiles need pandapower, the others do not
-_MODULES = {"PV": "pv", "PowerFlow": "power_flow", "Profiles": "profiles", "Storage": "storage"}
+_HOMES = {
+    "PV": "interop.mosaik.simulators.pv",
+    "PowerFlow": "interop.mosaik.simulators.power_flow",
+    "Profiles": "interop.mosaik.simulators.profiles",
+    "Storage": "interop.mosaik.simulators.storage",
+}
 #: the simulators by their names on the command line
 _SIMULATORS = {"power-flow": "PowerFlow", "profiles": "Profiles", "storage": "Storage", "pv": "PV"}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"palaestrai_mosaik.interop.mosaik.simulators.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 
 def main() -> None:
     """Start the simulator that the first argument names; mosaik's own arguments follow."""
     import mosaik_api_v3
-
-    from .core.errors import did_you_mean
 
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in _SIMULATORS:

@@ -11,8 +11,9 @@ Each name is imported from its package on first access::
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from palaestrai_mosaik.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .analysis import (
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
     from .execution import Settings, run_folder
     from .search import history_figure, search_result, tune
 
-#: the package of each public name
-_PACKAGES = {
-    "Design": "design",
-    "DesignFolder": "design",
-    "Results": "analysis",
-    "Settings": "execution",
-    "compare_design": "analysis",
-    "discover_design": "analysis",
-    "discovery_figure": "analysis",
-    "history_figure": "search",
-    "robustness": "analysis",
-    "run_folder": "execution",
-    "search_result": "search",
-    "sensitivity": "analysis",
-    "tune": "search",
+#: public name -> its package, imported on first access
+_HOMES = {
+    "Design": "arsenai.design",
+    "DesignFolder": "arsenai.design",
+    "Results": "arsenai.analysis",
+    "Settings": "arsenai.execution",
+    "compare_design": "arsenai.analysis",
+    "discover_design": "arsenai.analysis",
+    "discovery_figure": "arsenai.analysis",
+    "history_figure": "arsenai.search",
+    "robustness": "arsenai.analysis",
+    "run_folder": "arsenai.execution",
+    "search_result": "arsenai.search",
+    "sensitivity": "arsenai.analysis",
+    "tune": "arsenai.search",
 }
 
 __all__ = [
@@ -61,11 +62,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PACKAGES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PACKAGES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": BASE | {"experiment"},
     "runner": BASE | {"experiment", "environment", "agent", "simulation", "store", "interop.palaestrai"},
     "plot": BASE | {"experiment", "store"},
-    "arsenai": {f"arsenai.{name}" for name in ("design", "execution", "analysis", "search")},
+    "arsenai": BASE | {f"arsenai.{name}" for name in ("design", "execution", "analysis", "search")},
     "arsenai.design": BASE | {"experiment"},
     "arsenai.execution": BASE | {"experiment", "environment", "arsenai.design", "runner", "store"},
     "arsenai.analysis": BASE | {"experiment", "arsenai.design", "plot", "store"},
