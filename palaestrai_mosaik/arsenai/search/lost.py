@@ -42,7 +42,7 @@ class LostResults:
     """The lost results of a search.
 
     Attributes:
-        runs: the runs that have ended, and whose results are missing from all stores that were searched.
+        runs: the ended runs with results in none of the searched stores.
         other_store: another store that has results of these runs, if the searched one has none of the search.
     """
 
@@ -56,7 +56,7 @@ class LostResults:
         Args:
             folder: the folder.
             states: the states of its runs.
-            store: the common store from which these were determined.
+            store: the common store that ``states`` were read from.
         """
         runs = states.lost_results
         has_results = any(state.status in _RECORDED and state.collected for state in states.runs)
@@ -64,7 +64,7 @@ class LostResults:
         return cls(runs, None if has_results else _other_store(folder, runs, store))
 
     def to_execute(self, *, retry_failed: bool = False) -> list[RunState]:
-        """Return the runs to execute again; those that have failed at that only on request."""
+        """Return the runs to execute again; those that failed again only with ``retry_failed``."""
         statuses = STATUSES_TO_EXECUTE["unfinished" if retry_failed else "missing"]
         return [state for state in self.runs if state.status in statuses]
 
@@ -86,7 +86,7 @@ def _has_results(folder: Path, recorded: str, instances: Sequence[str]) -> bool:
     location: str | sa.URL = recorded
     try:
         if not is_database(recorded):
-            if os.path.dirname(os.path.realpath(recorded)) == os.path.realpath(folder / STORES):
+            if _is_below(recorded, folder / STORES):
                 return False
             location = sa.URL.create("sqlite", database=os.path.join(recorded, "store.db"))
         elif not recorded.startswith("sqlite:"):
@@ -103,6 +103,14 @@ def _has_results(folder: Path, recorded: str, instances: Sequence[str]) -> bool:
         return False
 
 
+def _is_below(path: str, folder: Path) -> bool:
+    """Whether ``path`` is directly below ``folder``, whatever their names; false if one of the folders is missing."""
+    try:
+        return os.path.samefile(os.path.dirname(path), folder)
+    except OSError:
+        return False
+
+
 class Recovery:
     """Executes ``runs`` with lost results again, as an iterator of jobs for an executor.
 
@@ -114,7 +122,7 @@ class Recovery:
 
     def __init__(self, search: Search, runs: Sequence[RunState]):
         self._search = search
-        #: the runs whose results are still lost, by uid
+        #: the runs with results that are still lost, by uid
         self._lost = {state.planned.uid: state.planned for state in runs}
         #: the runs to begin, with the number of the next attempt
         self._ready = deque((state.planned, state.attempts + 1) for state in runs)
@@ -138,7 +146,7 @@ class Recovery:
         return search.start(run, attempt, resume, reporting)
 
     def ended(self, record: JobRecord) -> None:
-        """Process the end of a run; warn if its outcomes differ from those in the journal."""
+        """Process the end of a run; warn if its outcomes differ from the journal's."""
         search = self._search
         if record.status == "failed":
             if search.was_killed(record):
