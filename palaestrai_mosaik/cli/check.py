@@ -44,7 +44,7 @@ from .output import (
 )
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.arsenai.analysis import Fold, LearningChoice
+    from palaestrai_mosaik.plot import Fold, LearningChoice
     from palaestrai_mosaik.plot.limits import Limits
     from palaestrai_mosaik.store import BodyChoice
     from palaestrai_mosaik.store.store import StoreLocation
@@ -197,7 +197,7 @@ def plot(  # noqa: PLR0913  (independent choices)
     limits: Limits,
 ) -> int:
     """Plot a run to ``output`` (default: a file named after its document); print the file's name."""
-    from palaestrai_mosaik.arsenai.analysis import plot_run
+    from palaestrai_mosaik.plot import plot_run
 
     with location.look() as store:
         path = output or named_after(store, run, ".png")
@@ -219,7 +219,7 @@ def plot_learning(
     location: StoreLocation, runs: Sequence[str], output: str | None, choice: LearningChoice
 ) -> int:
     """Plot the learning of agents in runs; print the file's name."""
-    from palaestrai_mosaik.arsenai.analysis import plot_learning
+    from palaestrai_mosaik.plot import plot_learning
 
     with location.look() as store:
         say_unless_quiet(

@@ -106,7 +106,7 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
         _refuse("--learning", **{name: options.pop(name) for name in ("sensors", "episode")})
         limits, no_limits = options.pop("limits"), options.pop("no_limits")
         _refuse("--learning", limits=limits, **{"no-limits": no_limits or None})
-        from palaestrai_mosaik.arsenai.analysis import LearningChoice
+        from palaestrai_mosaik.plot import LearningChoice
 
         chosen = LearningChoice(phase, choice, fold or "mean", statistics)
         return _of_store("check", "plot_learning")(choice=chosen, **options)

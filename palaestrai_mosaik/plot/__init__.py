@@ -1,5 +1,6 @@
 """Pictures of runs and of learning, as files (Matplotlib)."""
 
 from .figures import plot_learning, plot_run
+from .learning import Fold, LearningChoice
 
-__all__ = ["plot_learning", "plot_run"]
+__all__ = ["Fold", "LearningChoice", "plot_learning", "plot_run"]

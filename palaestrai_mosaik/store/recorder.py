@@ -46,13 +46,13 @@ from .streams import (
     AnyStream,
     EnvironmentStream,
     FrameStream,
+    Kept,
     StreamSet,
     is_digested,
 )
 
 if TYPE_CHECKING:
     from .database import Database
-    from .streams import Kept
 
 
 # Episodes are committed together: a commit costs about a millisecond, a short episode less.

@@ -17,8 +17,8 @@ import palaestrai_mosaik as pm
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web import carried
-from palaestrai_mosaik.web.data import episodes as data
 from palaestrai_mosaik.web.data import get
+from palaestrai_mosaik.web.data.episodes import TOGETHER
 from palaestrai_mosaik.web.motions import Films
 from palaestrai_mosaik.web.resources import ResourceError, Source
 from palaestrai_mosaik.web.theatre import MotionChoice, run_page
@@ -181,7 +181,7 @@ def test_the_resources_are_those_of_the_store(source: Source) -> None:
     assert film["frames"] == LONG + 1 and film["step"] == film["time"] == list(range(LONG + 1))
     frames = source.store.frames(run, 0, "world", episode=2)["png"].tolist()
     found = []
-    for first in range(0, LONG + 1, data.TOGETHER):
+    for first in range(0, LONG + 1, TOGETHER):
         part: Any = get(source, f"run/{run}/images", {**asked, "from": str(first)})
         found += [base64.b64decode(one) for one in part["png"]]
     assert found == frames

@@ -22,7 +22,7 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.merge import delete_runs
 from palaestrai_mosaik.store.store import StoreLocation
 from palaestrai_mosaik.web.actions import perform
-from palaestrai_mosaik.web.data import design as design_watch
+from palaestrai_mosaik.web.data import design as design_resources
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.data.design import watch
 from palaestrai_mosaik.web.resources import ResourceError, Source
@@ -351,9 +351,9 @@ def test_a_damaged_journal_is_an_error_until_it_is_mended(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the folder is read again only after a change of its files
-    monkeypatch.setattr(design_watch, "_UNCHANGED", math.inf)
-    monkeypatch.setattr(design_watch, "_CHANGING", 0.0)
-    monkeypatch.setattr(design_watch, "_SHARE", 0.0)
+    monkeypatch.setattr(design_resources, "_UNCHANGED", math.inf)
+    monkeypatch.setattr(design_resources, "_CHANGING", 0.0)
+    monkeypatch.setattr(design_resources, "_SHARE", 0.0)
     tuned(search_design(search={"sampler": "random", "budget": {"runs": 3}}))
     source = Source(Store(here / "f" / RESULTS, read_only=True), DesignFolder.open("f"))
     get(source, "design/states")
@@ -370,7 +370,7 @@ def test_a_damaged_journal_is_an_error_until_it_is_mended(
 
 def test_the_page_follows_the_journal_and_not_the_table(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # the folder is read again only after a change of its files
-    monkeypatch.setattr(design_watch, "_UNCHANGED", math.inf)
+    monkeypatch.setattr(design_resources, "_UNCHANGED", math.inf)
     tuned(search_design(search={"sampler": "random", "budget": {"runs": 3}}))
     journal = here / "f/search/journal.log"
     whole = journal.read_bytes()

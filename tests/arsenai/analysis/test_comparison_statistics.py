@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from palaestrai_mosaik.arsenai.analysis.comparison import aggregates
-from palaestrai_mosaik.arsenai.analysis.comparison import aggregates as resampling
 from palaestrai_mosaik.arsenai.analysis.comparison.aggregates import Sample, UnpairedRuns, tail
 from palaestrai_mosaik.arsenai.analysis.comparison.compare import profile, scores
 from palaestrai_mosaik.arsenai.analysis.comparison.pairs import by_seed
@@ -83,7 +82,7 @@ def test_the_spread_is_that_within_strata():
 
 def interval(sample, draw, confidence=0.95, resamples=2000, statistic="mean"):
     weighted = {statistic: aggregates.WEIGHTED[statistic]}
-    return resampling.intervals(sample, weighted, confidence, resamples, draw)[statistic]
+    return aggregates.intervals(sample, weighted, confidence, resamples, draw)[statistic]
 
 
 @pytest.mark.parametrize("statistic", ["mean", "iqm", "median"])

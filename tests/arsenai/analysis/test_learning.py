@@ -9,9 +9,9 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from palaestrai_mosaik.arsenai.analysis import LearningChoice, plot_learning
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.core.errors import StoreError
+from palaestrai_mosaik.plot import LearningChoice, plot_learning
 from palaestrai_mosaik.plot.figures import STYLE, draw_panels
 from palaestrai_mosaik.plot.learning import find_groups, learning_panels, learning_title
 from palaestrai_mosaik.store import AgentRecord, BodyChoice, Store

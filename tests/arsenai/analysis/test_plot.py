@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.arsenai.analysis import LearningChoice, plot_run
 from palaestrai_mosaik.core.errors import PalaestraiMosaikError, StoreError
+from palaestrai_mosaik.plot import LearningChoice, plot_run
 from palaestrai_mosaik.plot.columns import unit_of
 from palaestrai_mosaik.plot.figures import MOST_LINES, draw_panels, run_figure
 from palaestrai_mosaik.plot.learning import learning_panels

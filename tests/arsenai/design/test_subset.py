@@ -15,7 +15,6 @@ from palaestrai_mosaik.arsenai.design.decode import decode, keep
 from palaestrai_mosaik.arsenai.design.rows import draw_rows
 from palaestrai_mosaik.arsenai.design.rules import check_sampler
 from palaestrai_mosaik.arsenai.design.samplers import factorial, sample
-from palaestrai_mosaik.arsenai.design.samplers import factorial as candidates
 from palaestrai_mosaik.arsenai.design.subset import subset
 from palaestrai_mosaik.core.errors import DocumentError
 
@@ -173,8 +172,8 @@ def test_constraints_that_allow_little_of_a_large_factorial_leave_enough_rows() 
 
 
 def test_what_cannot_be_enumerated_is_drawn_until_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "_FEW", 1000)
-    monkeypatch.setattr(candidates, "LOOKED_AT", 30_000)
+    monkeypatch.setattr(factorial, "_FEW", 1000)
+    monkeypatch.setattr(factorial, "LOOKED_AT", 30_000)
     monkeypatch.setattr(factorial, "CANDIDATES", 10_000)
     # 5.5 % of 10**6, of which 1000 are enough
     rows, arguments, told = drawn(40, "f0 + f1 + f2 + f3 + f4 + f5 == 27")

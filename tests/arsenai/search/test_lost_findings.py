@@ -17,7 +17,7 @@ from arsenai.search.searches import GATED, search_design, settings, told, tuned
 from arsenai.search.test_answers import answered, printed
 from arsenai.search.test_tasks import submitted
 
-from palaestrai_mosaik.arsenai.design import settings as search_journal
+from palaestrai_mosaik.arsenai.design import settings as design_settings
 from palaestrai_mosaik.arsenai.design.load import load
 from palaestrai_mosaik.arsenai.execution import status
 from palaestrai_mosaik.arsenai.search import search_result, stores
@@ -194,8 +194,8 @@ def test_settings_that_failed_or_were_retried_are_not_made_again(capsys):
 
 def test_the_journal_is_read_once_for_a_command(monkeypatch, capsys):
     tuned(design())
-    reads, read = [], search_journal._read
-    monkeypatch.setattr(search_journal, "_read", lambda file: reads.append(file) or read(file))
+    reads, read = [], design_settings._read
+    monkeypatch.setattr(design_settings, "_read", lambda file: reads.append(file) or read(file))
     for command in ("status", "analyse"):
         reads.clear()
         answered(capsys, command, "f")
