@@ -77,7 +77,7 @@ def _objects(way: str, definition: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _told(value: Any) -> str:
-    """Return what a value may be, in words."""
+    """Describe the values that a schema allows."""
     if value is True or value == {}:
         return "anything"
     if "$ref" in value:

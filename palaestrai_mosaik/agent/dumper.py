@@ -35,7 +35,7 @@ class BrainDumper(ABC):
         """Store a dump.
 
         Args:
-            dump: a binary stream, whose content is stored from the current position on.
+            dump: a binary stream; its content from the current position on is stored.
             tag: distinguishes several dumps of one brain; empty for none.
         """
 
@@ -67,7 +67,7 @@ class BrainDumper(ABC):
         """Save a dump with every dumper.
 
         Args:
-            dump: a binary stream, whose content is stored from the current position on.
+            dump: a binary stream; its content from the current position on is stored.
             dumpers: the ``_dumpers`` of a brain.
             tag: distinguishes several dumps of one brain; empty for none.
         """

@@ -376,7 +376,7 @@ class Memory:
         """Add a row, and its end if the episode ended with it.
 
         Args:
-            experience: the row, whose arrays are copied.
+            experience: the row; its arrays are copied.
 
         Raises:
             ValueError: a length differs from that of the rows in the memory.

@@ -1,4 +1,4 @@
-"""Rules of designs: which samplers, factors, options and methods fit, and what the analysis cannot compute from the rows."""
+"""Rules of designs: which samplers, factors, options and methods fit each other, and which analyses the rows do not allow."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class SettingRecord:
     Attributes:
         number: number of the row.
         state: state of the setting. A failed one becomes ``"retried"`` as soon as a user asks to execute it again.
-            One whose runs have lost their results is ``"lost"`` and counts as not executed; the table never has this.
+            If results of its runs are lost, it is ``"lost"`` and counts as not executed; the table never has this.
         values: means of the objectives over its seeds; empty if it is not complete. The last reported value if it was
             pruned.
         runs: number of its executed runs.

@@ -1,7 +1,7 @@
 """The claims of processes to the settings of a search, and to activities of one process at a time.
 
-A claim is a marker with a heartbeat, as for runs. A setting whose marker belongs to a dead process has no worker, and
-another process may take it over.
+A claim is a marker with a heartbeat, as for runs. If the marker of a setting belongs to a dead process,
+the setting has no worker, and another process may take it over.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class _Waiting:
             yield record
 
     def give_up(self, cancelled: int) -> Iterator[JobRecord]:
-        """Remove the jobs whose tasks have ended without a record. Write and yield the records of those that failed.
+        """Remove jobs after their tasks have ended without a record. Write and yield the records of failed ones.
 
         Args:
             cancelled: 0 if the executor was not cancelled, 1 if it was, 2 if its runs are killed.
