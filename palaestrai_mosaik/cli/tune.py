@@ -296,9 +296,7 @@ def _print(spec: DesignSpec, summary: TuneSummary, store: str | None) -> None:
     elif summary.best:
         say_unless_quiet(f"next: arsenai report {folder}")
     else:
-        begun = any(summary.states.values())
-        why = "no setting is complete" if begun else "no setting was begun: the budget is too small for one"
-        say(f"nothing was found: {why}", error=True)
+        say("nothing was found: no setting is complete", error=True)
 
 
 def restored_lines(files: Sequence[str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -12,14 +12,10 @@ from palaestrai_mosaik.core.printing import count
 
 from .settings import first_of, setting_of, spans_of, waiting, without
 
-#: a span of time: its beginning and its end, in seconds since 1970
-Span = tuple[float, float]
-
 
 def spent(
     search: SearchSpec,
     trials: Sequence[Any],
-    spans: Iterable[Span] = (),
     *,
     marked: Collection[int] = (),
     reserve: bool = True,
@@ -29,7 +25,6 @@ def spent(
     Args:
         search: the search of a design.
         trials: its settings in the journal.
-        spans: periods of work that are not in the journal.
         marked: the numbers of settings marked for another execution, which do not count.
         reserve: whether an unsettled setting counts with all its runs, even if some may never be executed, or only
             with the runs that have ended.
@@ -43,7 +38,7 @@ def spent(
         steps = sum(run["steps"] for trial in trials for run in trial.user_attrs.get(RUNS, ()))
         if steps >= budget.steps:
             return count(budget.steps, "step")
-    if budget.hours is not None and _hours(trials, spans) >= budget.hours:
+    if budget.hours is not None and _hours(trials) >= budget.hours:
         return f"{budget.hours:g} hour{'s' * (budget.hours != 1)}"
     return None
 
@@ -67,11 +62,13 @@ def _runs_counted(search: SearchSpec, trial: Any) -> int:
     return search.seeds if repeated else len(trial.user_attrs.get(RUNS, ()))
 
 
-def _hours(trials: Sequence[Any], spans: Iterable[Span]) -> float:
-    """Return the hours of work on settings, without counting overlaps twice."""
-    every = [span for trial in trials for span in spans_of(trial)]
+def _hours(trials: Sequence[Any]) -> float:
+    """Return the hours of work on settings, without counting overlaps twice.
+
+    Only the journal counts, so that every process comes to the same result.
+    """
     total, end = 0.0, -float("inf")
-    for started, ended in sorted([*every, *spans]):
+    for started, ended in sorted(span for trial in trials for span in spans_of(trial)):
         total += max(0.0, ended - max(started, end))
         end = max(end, ended)
     return total / 3600

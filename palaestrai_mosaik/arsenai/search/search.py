@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,6 @@ class Search:
         self.stores = RunStores(self._path, worker)
         self._phase: int | None = None
         self._attempts: dict[str, int] = {}
-        self._begun = time.monotonic()
         self._written = -float("inf")
         self._failed_before = self._count_failed()
         #: number of the latest settings in a row that repeat earlier ones
@@ -259,10 +257,6 @@ class Search:
         assert setting is not None
         self._growing.write_documents(setting)
         return setting
-
-    def begin(self) -> None:
-        """Measure the time of this process for the budget from now on."""
-        self._begun = time.monotonic()
 
     def records(self) -> list[SettingRecord]:
         """Return the current records of all settings, in order."""
@@ -412,11 +406,9 @@ class Search:
 
     def _may_propose(self) -> bool:
         """Whether the budget allows another setting; otherwise, note the reason."""
-        clock = datetime.now(UTC).timestamp()
-        mine = (clock - (time.monotonic() - self._begun), clock)
         marked, trials = marked_settings(self.journal), self.journal.trials()
         self.ended_by = (
-            spent(self._search, trials, [mine], marked=marked, reserve=False)
+            spent(self._search, trials, marked=marked, reserve=False)
             or hopeless(trials, marked, self._repeated)
             or self._failed_fast()
         )

@@ -403,7 +403,6 @@ def work(
                 progress.ended(record)
             for setting in recovery.settings():
                 progress.settled(setting)
-            search.begin()
             for record in () if executor.cancelled else executed(search, executor):
                 records.append(record)
                 settled = search.ended(record)
