@@ -107,10 +107,10 @@ def _find_problems(
 ) -> tuple[Sequence[Problem], Sequence[Problem]]:
     """Return all problems, including the ``earlier`` ones, and the warnings."""
     from palaestrai_mosaik.runner.factory import BASES, class_of
-    from palaestrai_mosaik.runner.preflight import check_document
+    from palaestrai_mosaik.runner.preflight import check_setup
 
     if environments:
-        return check_document(document, earlier)
+        return check_setup(document, earlier)
     whole = document.document if isinstance(document, PartialDocument) else document
     problems = {*earlier, *check_classes(whole, BASES, class_of)}
     in_order = sorted(problems, key=lambda problem: (problem.line or 0, problem.message))

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from palaestrai_mosaik.core.errors import NameResolutionError
 from palaestrai_mosaik.core.importing import COMMANDS, CONNECTIONS, OURS, refusal
 
 from .model import ClassSpec, Place
@@ -146,6 +144,10 @@ MOVED: Mapping[str, str] = {
 }
 
 
+#: packages with contracts of their own -> the function that returns the adapter of a class and its topic
+ADAPTERS: Mapping[str, str] = {"palaestrai": "palaestrai_mosaik.interop.palaestrai:adapted"}
+
+
 def _palaestrai_names() -> dict[str, str]:
     table: dict[str, str] = {}
 
@@ -229,24 +231,6 @@ def name_fault(name: str) -> str | None:
 def canonical_name(name: str) -> str:
     """Return the canonical name of a class: palaestrAI's names become ours."""
     return PALAESTRAI_NAMES.get(name, name)
-
-
-@cache
-def import_names(name: str, topic: str) -> tuple[str, str]:
-    """Expand the name of a class.
-
-    Returns:
-        The full name (a registered short name stays as it is), and the name by which the class is imported.
-
-    Raises:
-        NameResolutionError: the form of the name is wrong.
-    """
-    fault = name_fault(name)
-    if fault is not None:
-        raise NameResolutionError(fault)
-    name = full_name(name, topic)
-    target = canonical_name(name)
-    return name, MOVED.get(target, target)
 
 
 def entry_points_of(topic: str) -> dict[str, EntryPoint]:

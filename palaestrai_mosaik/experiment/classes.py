@@ -23,10 +23,13 @@ from palaestrai_mosaik.core.importing import (
 )
 
 from .class_names import (
+    MOVED,
     PALAESTRAI_NAMES,
     SHORT_NAMES,
+    canonical_name,
     entry_points_of,
-    import_names,
+    full_name,
+    name_fault,
     naming,
 )
 from .fields import show
@@ -47,11 +50,15 @@ def resolve(name: str, topic: str) -> type:
     Raises:
         NameResolutionError: there is no such class, or its import failed; then the message has the traceback.
     """
-    name, target = import_names(name, topic)
+    fault = name_fault(name)
+    if fault is not None:
+        raise NameResolutionError(fault)
+    name = full_name(name, topic)
     if ":" not in name:
         return _resolve_short(name, topic)
+    target = canonical_name(name)
     try:
-        cls = load(target)
+        cls = load(MOVED.get(target, target))
     except NameResolutionError as error:
         if target.startswith("palaestrai.") and not importable("palaestrai"):
             raise NameResolutionError(

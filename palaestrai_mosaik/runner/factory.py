@@ -14,9 +14,10 @@ from palaestrai_mosaik.agent.dumper import BrainDumper, load_arrays
 from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.core import seeding
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.core.importing import load
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
-from palaestrai_mosaik.interop.palaestrai import adapted
+from palaestrai_mosaik.experiment.class_names import ADAPTERS
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
@@ -28,7 +29,7 @@ from palaestrai_mosaik.simulation.remote_environment import RemoteEnvironment
 from palaestrai_mosaik.types import Mode
 
 from .brains import BrainKeeper, Dumpers
-from .recorded_sessions import DEFAULT_STORE, StoredSessions, connect
+from .recorded_sessions import DEFAULT_SESSIONS, StoredSessions, connect
 
 #: the tag of the dump of learned filter parameters
 FILTERS = "filters"
@@ -61,7 +62,7 @@ class WorkerPlan:
     seed: int
     index: int
     keepers: Mapping[str, BrainKeeper]
-    stored: StoredSessions = DEFAULT_STORE
+    stored: StoredSessions = DEFAULT_SESSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,14 @@ class GivenPart(ClassSpec):
 
 
 def class_of(name: str, topic: str) -> type:
-    """Resolve the class name in a document; for a palaestrAI class, return its adapter."""
+    """Resolve the class name in a document; for a class of another framework, return its adapter."""
     cls = resolve(name, topic)
-    return adapted(cls, topic) or cls
+    for base in cls.__mro__:
+        adapters = ADAPTERS.get(base.__module__.partition(".")[0])
+        if adapters is not None:
+            adapter: type | None = load(adapters, kind="function")(cls, topic)
+            return adapter or cls
+    return cls
 
 
 def resolved_class(spec: ClassSpec | EnvironmentSpec, topic: str) -> type:
@@ -142,7 +148,7 @@ def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
     return cls(**deepcopy(spec.params))
 
 
-def make_handle(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> EnvironmentHandle:
+def make_handle(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_SESSIONS) -> EnvironmentHandle:
     """Create and set up the environment of ``spec``; a replaying one may read from ``stored``."""
     domain: World = make(spec, "environment")
     domain.uid = spec.uid

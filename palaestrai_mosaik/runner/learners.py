@@ -234,7 +234,7 @@ def _seen(filters: FilterChain, stored: Memory) -> Iterator[Experience]:
         step = 0 if terminated or truncated else step + 1
 
 
-def check_sources(phases: Sequence[PhaseSpec], document: RunDocument, store: Store | None) -> None:
+def check_executions(phases: Sequence[PhaseSpec], document: RunDocument, store: Store | None) -> None:
     """Check that the other executions exist that ``load`` and ``replay`` refer to.
 
     Phases of the same execution were checked with the document.

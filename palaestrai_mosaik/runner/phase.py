@@ -29,8 +29,9 @@ from .brains import BrainKeeper, Dumpers, brain_keeper
 from .factory import WorkerPlan, all_conditions, call_all
 from .learners import expects_updates, make_learner, refused_update_warning, store_model
 from .recorded_sessions import ReplayContext, StoredSessions
+from .run_context import RunContext
 from .worker import EpisodeReport, EpisodeTask
-from .worker_pool import LocalWorkerPool, ProcessWorkerPool, RunContext, WorkerPool
+from .worker_pool import LocalWorkerPool, ProcessWorkerPool, WorkerPool
 
 #: the attributes of a phase that are saved in checkpoints
 _STATE = (
@@ -187,7 +188,7 @@ class PhaseRunner:
     def _set_up(self, state: Mapping[str, Any] | None) -> None:
         """Create brains and workers or restore them from a checkpoint, and begin to record."""
         context, phase = self.context, self.phase
-        handles = [context.inspection.handle(spec) for spec in phase.environments]
+        handles = [context.environments.handle(spec) for spec in phase.environments]
         groups = {spec.name: place_bodies(spec, handles)[0] for spec in phase.agents}
         if state is None:
             self._make_learners(groups)

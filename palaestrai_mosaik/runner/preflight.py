@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +17,7 @@ from palaestrai_mosaik.core.importing import users_place
 from palaestrai_mosaik.core.printing import joined
 from palaestrai_mosaik.environment.cosimulation import CoSimulation, SimulatorSpec
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
+from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.experiment import (
     AgentSpec,
     BodySpec,
@@ -45,6 +44,7 @@ from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerm
 from palaestrai_mosaik.types import Mode
 
 from .brains import brain_keeper
+from .environment_supply import EnvironmentSupply, SharedEnvironments
 from .factory import (
     BASES,
     WorkerPlan,
@@ -54,14 +54,11 @@ from .factory import (
     make_bodies,
     make_conditions,
     make_filters,
-    make_handle,
     resolved_class,
     unused_model_warning,
 )
 from .learners import make_learner
-from .recorded_sessions import DEFAULT_STORE, ReplayContext, StoredSessions, check_sessions
-
-logger = logging.getLogger(__name__)
+from .recorded_sessions import DEFAULT_SESSIONS, ReplayContext, StoredSessions, check_sessions
 
 #: maximum number of agents and bodies listed in one message
 _MOST = 5
@@ -89,62 +86,30 @@ class _Setter(NamedTuple):
     name: str
 
 
-class SharedEnvironments:
-    """Environments shared by several inspections; the most recently used ones are kept, at most ``most``."""
-
-    def __init__(self, most: int = 8):
-        self._most = most
-        self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
-
-    def get(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
-        """Return the environment of ``spec``, or ``None`` if it is not set up."""
-        entry = next((candidate for candidate in self._handles if candidate[0] == spec), None)
-        if entry is None:
-            return None
-        self._handles.remove(entry)
-        self._handles.append(entry)
-        return entry[1]
-
-    def add(self, spec: EnvironmentSpec, handle: EnvironmentHandle) -> None:
-        """Keep an environment that has been set up."""
-        self._handles.append((spec, handle))
-
-    def trim(self) -> None:
-        """Shut down the least recently used environments in excess of ``most``. Call between two inspections."""
-        while len(self._handles) > self._most:
-            self._handles.pop(0)[1].domain.shutdown()
-
-    def close(self) -> None:
-        """Shut down all environments."""
-        while self._handles:
-            self._handles.pop()[1].domain.shutdown()
-
-
 class Inspection:
     """A run document with its environments set up.
 
     ``problems`` prevent the document from running. ``warnings`` are likely mistakes. ``phases`` are those in which
     all environments can be set up; patterns in the sensors and actuators of their agents (``grid.bus-*.vm_pu``) are
-    replaced by the matching names, in the order of the environments. The run uses the environments created here
-    (:meth:`take`); :meth:`close` shuts down the others.
+    replaced by the matching names, in the order of the environments. The run uses the ``environments`` set up here.
 
     Args:
         document: the document, or the valid parts of it.
         stored: reads recorded sessions.
         earlier: problems already reported; checks that depend on them are skipped.
-        shared: environments shared with other inspections, which are set up once and shut down by their owner.
+        shared: environments shared with other documents.
     """
 
     def __init__(
         self,
         document: RunDocument | PartialDocument,
-        stored: StoredSessions = DEFAULT_STORE,
+        stored: StoredSessions = DEFAULT_SESSIONS,
         earlier: Sequence[Problem] = (),
         shared: SharedEnvironments | None = None,
     ):
         partial = document if isinstance(document, PartialDocument) else None
         self.document = document.document if isinstance(document, PartialDocument) else document
-        self.stored = stored
+        self.environments = EnvironmentSupply(stored, shared)
         paths = {problem.path for problem in earlier}
         self.problems: list[Problem] = [
             problem for problem in check_classes(self.document, BASES, class_of) if problem.path not in paths
@@ -153,34 +118,14 @@ class Inspection:
         self.causes = [*earlier, *self.problems]
         self.warnings: list[Problem] = hook_warnings(self.document, class_of)
         self.phases: list[PhaseSpec] = []
-        self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
-        self._spare: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
-        self._shared = shared
         for i, phase in enumerate(self.document.phases):
             _PhaseCheck(self, i, phase, whole=partial is None or partial.whole[i]).check()
 
     def raise_problems(self) -> None:
         """Raise :class:`DocumentError` if there are problems."""
         if self.problems:
-            self.close()
+            self.environments.close()
             raise DocumentError(self.problems)
-
-    def handle(self, spec: EnvironmentSpec) -> EnvironmentHandle:
-        """Return the environment that was set up for ``spec``."""
-        return next(handle for handle_spec, handle in self._handles if handle_spec == spec)
-
-    def take(self, spec: EnvironmentSpec) -> EnvironmentHandle:
-        """Return an unused environment for ``spec``, creating one if necessary."""
-        for i, (handle_spec, handle) in enumerate(self._spare):
-            if handle_spec == spec:
-                del self._spare[i]
-                return handle
-        return make_handle(spec, self.stored)
-
-    def close(self) -> None:
-        """Shut down the unused environments."""
-        while self._spare:
-            self._spare.pop()[1].domain.shutdown()
 
     def report(self, message: str, *path: str | int, warning: bool = False) -> None:
         """Add a problem or warning at a path in the document."""
@@ -206,27 +151,6 @@ class Inspection:
             for suffix in inside
         )
 
-    def shared(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
-        """Return the environment of ``spec`` if an earlier phase or another inspection has set it up."""
-        existing = next((handle for handle_spec, handle in self._handles if handle_spec == spec), None)
-        if existing is None and self._shared is not None:
-            existing = self._shared.get(spec)
-            if existing is not None:
-                self._handles.append((spec, existing))
-        return existing
-
-    def add(self, spec: EnvironmentSpec) -> EnvironmentHandle:
-        """Set up the environment of ``spec``, without catching its errors."""
-        began = time.perf_counter()
-        handle = make_handle(spec, self.stored)
-        logger.info("environment %r set up in %.2f s", spec.uid, time.perf_counter() - began)
-        self._handles.append((spec, handle))
-        if self._shared is None:
-            self._spare.append((spec, handle))
-        else:
-            self._shared.add(spec, handle)
-        return handle
-
 
 class _PhaseCheck:
     """Checks phase ``i`` of a document."""
@@ -248,7 +172,7 @@ class _PhaseCheck:
             if self._is_sound("environments", j, apart_from=("reward",)):
                 if not self._is_sound("environments", j):
                     self._complete, spec = False, replace(spec, reward=None)
-                handle = self._inspection.shared(spec) or self._set_up(j, spec)
+                handle = self._inspection.environments.find(spec) or self._set_up(j, spec)
             if handle is None:
                 self._complete = False
             else:
@@ -271,7 +195,7 @@ class _PhaseCheck:
         path = ("environments", j)
         params = (*path, "environment", "params")
         try:
-            handle = self._inspection.add(spec)
+            handle = self._inspection.environments.set_up(spec)
         except DocumentError as error:
             for problem in error.problems:
                 self._report(problem.message, *params, problem.path)
@@ -286,19 +210,23 @@ class _PhaseCheck:
             text = str(error) if named else f"environment {spec.uid!r} ({spec.name}) cannot be set up: {text}"
             self._report(text, *path)
             return None
-        for key, reason in handle.domain.without_effect.items():
-            self._report(f"{key!r} has no effect: {reason}", *params, key, warning=True)
-        if isinstance(handle.domain, DescribedCoSimulation):
-            for problem in handle.domain.warnings:
-                self._report(problem.message, *params, problem.path, warning=True)
-            for simulator, cls in _simulator_classes(handle.domain):
-                for message in unused_methods(cls, str(simulator.python)):
-                    self._report(message, *params, "simulators", simulator.uid, "python", warning=True)
+        self._warn_of_params(handle.domain, params)
         try:
             check_sessions(handle.domain)
         except ContractError as error:
             self._report(str(error), *params, "source")
         return handle
+
+    def _warn_of_params(self, domain: World, path: Place) -> None:
+        """Warn of an environment's parameters without effect, and of slips in a described co-simulation."""
+        for key, reason in domain.without_effect.items():
+            self._report(f"{key!r} has no effect: {reason}", *path, key, warning=True)
+        if isinstance(domain, DescribedCoSimulation):
+            for problem in domain.warnings:
+                self._report(problem.message, *path, problem.path, warning=True)
+            for simulator, cls in _simulator_classes(domain):
+                for message in unused_methods(cls, str(simulator.python)):
+                    self._report(message, *path, "simulators", simulator.uid, "python", warning=True)
 
     def _check_names(self) -> None:
         """Report environments and channels with duplicate names."""
@@ -339,16 +267,20 @@ class _PhaseCheck:
             sensors = match_all(self._handles, "sensors", agent.sensors)
             actuators = match_all(self._handles, "actuators", agent.actuators)
             agent = replace(agent, sensors=sensors, actuators=actuators)
-        if faults or not self._complete or not self._is_sound("agents", j, apart_from=_PARTS):
-            return agent
-        for group in groups:
-            self._placed.append(_Placed(j, agent, group))
+        if not faults and self._complete and self._is_sound("agents", j, apart_from=_PARTS):
+            placed = [_Placed(j, agent, group) for group in groups]
+            self._placed += placed
+            self._check_channels(placed)
+        return agent
+
+    def _check_channels(self, placed: Sequence[_Placed]) -> None:
+        """Report bodies without any sensor or actuator."""
+        for j, agent, group in placed:
             if not any(group.names()):
                 name = _name_of(agent, group) if group.numbered else f"agent {agent.name!r}"
                 where = ("bodies", group.index) if group.numbered else ()
                 text = f"{name} has neither sensors nor actuators; it would never act"
                 self._report(text, "agents", j, *where)
-        return agent
 
     def _warn_of_shared_actuators(self) -> None:
         """Warn of agents or bodies that set the same actuators, once for each group of them."""
@@ -421,12 +353,9 @@ class _PhaseCheck:
         before = self._inspection.document.phases[self._i - 1]
         learned = {agent.name for agent in before.agents if agent.brain is not None}
         for j, agent in enumerate(self._phase.agents):
-            if agent.brain is None or agent.load is not None or agent.name not in learned:
-                continue
-            if not self._is_sound("agents", j, apart_from=("muscle", "objective", "filters", *_CHANNELS)):
-                continue
-            brain = class_of(agent.brain.name, "brain")
-            if issubclass(brain, Brain) and brain._continues:
+            new = agent.brain is not None and agent.load is None and agent.name in learned
+            sound = self._is_sound("agents", j, apart_from=("muscle", "objective", "filters", *_CHANNELS))
+            if new and sound and _continues(agent.brain):
                 text = (
                     f"agent {agent.name!r} starts with a new brain; palaestrAI would load the one of phase "
                     f"{before.name!r}: write 'load: {{}}' for that"
@@ -436,22 +365,20 @@ class _PhaseCheck:
     def _check_loading(self) -> None:
         """Report models that cannot be loaded, or do not reach the muscles in a test."""
         for j, agent in enumerate(self._phase.agents):
-            if agent.load is None or not self._is_sound("agents", j, apart_from=("objective", *_CHANNELS)):
-                continue
-            problem, warning = cannot_load(agent), unused_model_warning(agent, self._phase.mode)
-            if problem or warning:
-                self._report(problem or warning, "agents", j, "load", warning=not problem)
+            if agent.load is not None and self._is_sound("agents", j, apart_from=("objective", *_CHANNELS)):
+                problem, warning = cannot_load(agent), unused_model_warning(agent, self._phase.mode)
+                if problem or warning:
+                    self._report(problem or warning, "agents", j, "load", warning=not problem)
 
     def _check_filters(self) -> None:
         for j, agent, group in self._placed:
             path = ("bodies", group.index, "filters") if group.numbered else ("filters",)
-            if not group.spec.filters or not self._is_sound("agents", j, *path):
-                continue
-            try:
-                filtered = replace(agent, filters=group.spec.filters)
-                make_filters(filtered, group.channels(), self._phase.mode)
-            except Exception as error:
-                self._report(f"the filters cannot be set up: {error}", "agents", j, *path)
+            if group.spec.filters and self._is_sound("agents", j, *path):
+                try:
+                    filtered = replace(agent, filters=group.spec.filters)
+                    make_filters(filtered, group.channels(), self._phase.mode)
+                except Exception as error:
+                    self._report(f"the filters cannot be set up: {error}", "agents", j, *path)
 
     def _check_end(self, conditions: Sequence[TerminationCondition]) -> None:
         """Check that episodes and the phase can end."""
@@ -518,10 +445,7 @@ class _PhaseCheck:
         if not episodes or sooner or any(map(_can_end_episode, conditions)):
             return
         for j, handle in enumerate(self._handles):
-            why = "never ends" if not handle.domain.ends else ""
-            if not why and episodes > 1 and not handle.begins_again:
-                why = f"ends once and cannot begin again, but is to end {episodes} times"
-            if why:
+            if why := _why_never_done(handle, episodes):
                 text = (
                     f"environment {handle.uid!r} {why}, so that 'when: all' would wait forever; give a condition that "
                     "ends the episode, or 'when: any'"
@@ -533,6 +457,21 @@ class _PhaseCheck:
 
     def _report(self, message: str, *path: str | int, warning: bool = False) -> None:
         self._inspection.report(message, "phases", self._i, *path, warning=warning)
+
+
+def _why_never_done(handle: EnvironmentHandle, episodes: int) -> str:
+    """Return why an environment never ends ``episodes`` times in one episode of the run, or ``""`` if it may."""
+    if not handle.domain.ends:
+        return "never ends"
+    if episodes > 1 and not handle.begins_again:
+        return f"ends once and cannot begin again, but is to end {episodes} times"
+    return ""
+
+
+def _continues(brain: ClassSpec | None) -> bool:
+    """Return whether palaestrAI would load a brain of this class from the previous phase."""
+    cls = None if brain is None else class_of(brain.name, "brain")
+    return cls is not None and issubclass(cls, Brain) and cls._continues
 
 
 def _sums_rewards(objective: ClassSpec | None) -> bool:
@@ -547,11 +486,8 @@ def _repeated(names: Sequence[str]) -> list[str]:
 
 def _can_end_episode(condition: TerminationCondition) -> bool:
     hook = type(condition).episode_flow_control
-    if hook is TerminationCondition.episode_flow_control:
-        return False
-    if hook is EnvironmentTerminationCondition.episode_flow_control:
-        return False
-    return bool(getattr(condition, "brain", True))
+    never = (TerminationCondition.episode_flow_control, EnvironmentTerminationCondition.episode_flow_control)
+    return hook not in never and bool(getattr(condition, "brain", True))
 
 
 def _without_effect(condition: TerminationCondition, name: str) -> str:
@@ -560,11 +496,7 @@ def _without_effect(condition: TerminationCondition, name: str) -> str:
     if condition.environments_reset or kind.beside is not TerminationCondition.beside:
         return ""
     if not hooks:
-        wrapped = getattr(kind, "wrapped_class", kind)
-        methods = [
-            key for key in vars(wrapped) if not key.startswith("_") and callable(getattr(wrapped, key))
-        ]
-        near = next((f", but has {key!r}{hint}" for key in methods if (hint := did_you_mean(key, HOOKS))), "")
+        near = _misspelt_hook(getattr(kind, "wrapped_class", kind))
         return f"{name!r} never ends anything: it overrides none of {', '.join(HOOKS)}{near}"
     if not condition.of_run and HOOKS[0] not in hooks:
         return (
@@ -572,6 +504,12 @@ def _without_effect(condition: TerminationCondition, name: str) -> str:
             f"{'is' if len(hooks) == 1 else 'are'} not called; move it to run_config"
         )
     return ""
+
+
+def _misspelt_hook(kind: type) -> str:
+    """Name a method of a condition with nearly the name of a hook, for the end of a message."""
+    methods = [key for key in vars(kind) if not key.startswith("_") and callable(getattr(kind, key))]
+    return next((f", but has {key!r}{hint}" for key in methods if (hint := did_you_mean(key, HOOKS))), "")
 
 
 def _can_end_phase(condition: TerminationCondition, phase: PhaseSpec) -> bool:
@@ -614,11 +552,11 @@ def inspect(document: RunDocument) -> list[Problem]:
         The problems with their positions in the document; empty if it can run.
     """
     inspection = Inspection(document)
-    inspection.close()
+    inspection.environments.close()
     return inspection.problems
 
 
-def check_document(
+def check_setup(
     document: RunDocument | PartialDocument, earlier: Sequence[Problem] = ()
 ) -> tuple[list[Problem], list[Problem]]:
     """Set up a document's environments and agents, and collect all problems, as the command ``check`` does.
@@ -634,7 +572,7 @@ def check_document(
     try:
         check_agents(inspection)
     finally:
-        inspection.close()
+        inspection.environments.close()
     problems = {*earlier, *inspection.problems}
     in_order = sorted(problems, key=lambda problem: (problem.line or 0, problem.message))
     return in_order, [*inspection.document.warnings, *inspection.warnings]
@@ -656,7 +594,7 @@ def check_agents(inspection: Inspection) -> None:
             checked.append(setup)
             can_be_made = _can_be_made(inspection, agent, path)
             if can_be_made and phase.index in placed and inspection.is_sound(*path):
-                _set_up(inspection, placed[phase.index], placed[phase.index].agents[j], path)
+                _set_up_agent(inspection, placed[phase.index], placed[phase.index].agents[j], path)
 
 
 def _can_be_made(inspection: Inspection, agent: AgentSpec, path: Place) -> bool:
@@ -674,10 +612,11 @@ def _can_be_made(inspection: Inspection, agent: AgentSpec, path: Place) -> bool:
     return sound
 
 
-def _set_up(inspection: Inspection, phase: PhaseSpec, agent: AgentSpec, path: Place) -> None:
+def _set_up_agent(inspection: Inspection, phase: PhaseSpec, agent: AgentSpec, path: Place) -> None:
     agent = replace(agent, load=None, replay=())
     phase = replace(phase, agents=(agent,), workers=1)
-    handles = [inspection.handle(spec) for spec in phase.environments]
+    environments = inspection.environments
+    handles = [environments.handle(spec) for spec in phase.environments]
     groups, faults = place_bodies(agent, handles)
     if faults:
         return  # already reported
@@ -687,15 +626,13 @@ def _set_up(inspection: Inspection, phase: PhaseSpec, agent: AgentSpec, path: Pl
             keeper = brain_keeper(agent, phase, document, Path(folder), None)
             learner = make_learner(agent, ReplayContext(document, phase, None), keeper, groups, None)
             plan = WorkerPlan(
-                phase, document.conditions, document.seed, 0, {agent.name: keeper}, inspection.stored
+                phase, document.conditions, document.seed, 0, {agent.name: keeper}, environments.stored
             )
             for _ in make_bodies(agent, plan, handles, learner):
                 pass
         except Exception as error:
-            text = (
-                f"agent {agent.name!r} cannot be set up: {type(error).__name__}: {error}{users_place(error)}"
-            )
-            inspection.report(text, *path)
+            cause = f"{type(error).__name__}: {error}{users_place(error)}"
+            inspection.report(f"agent {agent.name!r} cannot be set up: {cause}", *path)
 
 
 def _parts(agent: AgentSpec) -> Iterator[tuple[str, ClassSpec, Place]]:

@@ -408,7 +408,7 @@ class StoredSessions:
 
 
 #: for use outside of runs, such as checking a document
-DEFAULT_STORE = StoredSessions()
+DEFAULT_SESSIONS = StoredSessions()
 
 
 def connect(domain: World, stored: StoredSessions) -> None:

@@ -30,14 +30,14 @@ from palaestrai_mosaik.types import SimulationFlowControl
 
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
 from .interrupt import Interrupt
-from .learners import check_sources
+from .learners import check_executions
 from .phase import PhaseResult, PhaseRunner
 from .preflight import Inspection
 from .progress import Progress
 from .recorded_sessions import StoredSessions
+from .run_context import RunContext
 from .run_log import RunLog
 from .scalars import RunName, Scalars, check_sinks
-from .worker_pool import RunContext
 from .worker_process import ProcessPool
 
 logger = logging.getLogger(__name__)
@@ -131,9 +131,10 @@ def execute(
         if opened is not None:
             stack.enter_context(log)
         inspection = _inspect(document, opened)
-        stack.callback(inspection.close)
-        check_sources(inspection.phases, document, opened)
-        recorder, state = None, None
+        stack.callback(inspection.environments.close)
+        check_executions(inspection.phases, document, opened)
+        recorder, state, checkpoints = None, None, None
+        result = RunResult(document.uid, None, None)
         if opened is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")))
         else:
@@ -142,33 +143,27 @@ def execute(
             log.open(directory)
             logger.info("run %s begins, recorded in %s", recorder.uid, directory)
             progress.begin_run(recorder.uid)
-        result = RunResult(
-            document.uid,
-            recorder.uid if recorder else None,
-            directory if recorder else None,
-            warnings=[str(warning) for warning in (*document.warnings, *inspection.warnings)],
-        )
-        checkpoints = None
+            result = RunResult(document.uid, recorder.uid, directory)
+        result.warnings += [str(warning) for warning in (*document.warnings, *inspection.warnings)]
         with _ending(recorder, log):
             for warning in result.warnings:
                 log.say(logging.WARNING, warning)
                 if recorder is not None and state is None:
                     recorder.warning(warning)
-            loop = asyncio.new_event_loop()
+            loop, pool = asyncio.new_event_loop(), ProcessPool()
             stack.callback(loop.close)
-            pool = ProcessPool()
             stack.callback(pool.close)
             context = RunContext(
-                document, inspection, directory, opened, recorder, progress, interrupt, loop, pool, log
+                *(document, inspection.phases, inspection.environments, directory, opened, recorder),
+                *(progress, interrupt, loop, pool, log),
             )
             if recorder is not None:
                 checkpoints = Checkpoints(directory, document.hash, versions(), checkpoint_every)
             _Phases(context, result, checkpoints).run(state, scalars)
-        if recorder is not None:
+        if recorder is not None and checkpoints is not None:
             # logged first, because 'finish' writes the marker of a complete directory
             log.say(logging.INFO, f"run {recorder.uid} has finished")
             recorder.finish("finished")
-        if checkpoints is not None:
             checkpoints.clear()
     return result
 
@@ -251,7 +246,7 @@ class _Phases:
                 first, inside, self.result.phases = state["phase"], state["inside"], state["results"]
                 for done in self.result.phases:
                     self.context.progress.carry(done.name, done.episodes, done.steps, done.reason)
-            for phase in self.context.inspection.phases[first:]:
+            for phase in self.context.phases[first:]:
                 outcome = self._run(phase, inside)
                 inside = None
                 if outcome.flow is SimulationFlowControl.SHUTDOWN:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.simulation.body import AnyBody
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
-from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, EpisodeCoordinator
+from palaestrai_mosaik.simulation.coordinator import ENDED_BY_USER, EpisodeCoordinator
 from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.frames import FrameSink, RenderedStream
@@ -188,16 +188,18 @@ class Worker:
         kind = "evaluation" if task.evaluation else "episode"
         # reset first, because an evaluation may have the same number as the previous episode
         coordinator.episode = -1
+        # the first episode of the phase
+        describes = plan.index == 0 and task.number == 0 and not task.evaluation
         episode = Episode(
             coordinator,
-            plan.index,
-            task.number,
-            plan.seed if task.seed is None else task.seed,
-            (plan.phase.streams, "worker", plan.index, kind, task.number),
-            lambda: self._interrupt.requested,
-            plan.phase.simulation.scheduler,
-            self._world,
-            self._describe if self._is_first(task) else None,
+            worker=plan.index,
+            number=task.number,
+            seed=plan.seed if task.seed is None else task.seed,
+            seed_path=(plan.phase.streams, "worker", plan.index, kind, task.number),
+            wants_end=lambda: self._interrupt.requested,
+            scheduler=plan.phase.simulation.scheduler,
+            world=self._world,
+            on_built=self._describe if describes else None,
         )
         self._world = None
         running = Running(episode)
@@ -205,21 +207,25 @@ class Worker:
         try:
             yield running
         except BaseException as error:
-            try:
-                if coordinator.episode == task.number:
-                    coordinator.abandon("abandoned" if isinstance(error, GeneratorExit) else "failed")
-                    self.on_report(self._report(task, perf_counter() - started))
-            except Exception as second:
-                error.add_note(f"what was left to record could not be recorded: {second!r}")
+            self._abandon(task, error, started)
             if isinstance(error, GeneratorExit):
                 self._world = episode.world
             raise
         if not coordinator.over:
             # interrupted while a simulator was busy
-            coordinator.abandon(INTERRUPTED)
+            coordinator.abandon(ENDED_BY_USER)
         self._world = episode.world
         running.report = self._report(task, perf_counter() - started)
         self.on_report(running.report)
+
+    def _abandon(self, task: EpisodeTask, error: BaseException, started: float) -> None:
+        """Report an episode that ``error`` has ended, unless it had not begun."""
+        try:
+            if self.coordinator.episode == task.number:
+                self.coordinator.abandon("abandoned" if isinstance(error, GeneratorExit) else "failed")
+                self.on_report(self._report(task, perf_counter() - started))
+        except Exception as second:
+            error.add_note(f"what was left to record could not be recorded: {second!r}")
 
     def close(self) -> None:
         """Release all resources, once."""
@@ -248,10 +254,6 @@ class Worker:
             if environment_state is not None:
                 handle.domain.restore(environment_state)
 
-    def _is_first(self, task: EpisodeTask) -> bool:
-        """Return whether this is the first episode of the phase."""
-        return self.plan.index == 0 and task.number == 0 and not task.evaluation
-
     def _describe(self, world: WorldBuilder) -> None:
         """Record the phase's world."""
         if self.recording is not None:
@@ -275,13 +277,10 @@ class Worker:
 
     def _outcome(self, agent: str) -> dict[str, Any]:
         """Compute sum, mean, minimum and maximum of an agent's objective and rewards over this episode."""
-        rows = self.coordinator.history(agent)
-        names = list(
-            dict.fromkeys(name for body in self.coordinator.agents[agent] for name in body.reward_names)
-        )
-        rewards: dict[str, Any] = {}
-        for name in names:
-            rewards[name] = _aggregate(self.coordinator.rewards(agent, name))
+        coordinator = self.coordinator
+        rows = coordinator.history(agent)
+        names = dict.fromkeys(name for body in coordinator.agents[agent] for name in body.reward_names)
+        rewards = {name: _aggregate(coordinator.rewards(agent, name)) for name in names}
         return {"objective": _aggregate(rows[:, 2]), "rewards": rewards}
 
     def _report(self, task: EpisodeTask, duration: float) -> EpisodeReport:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +21,7 @@ from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.learner import Learner
 
 from .factory import WorkerPlan, make_handles, muscle_uids
+from .run_context import RunContext
 from .worker import EpisodeReport, EpisodeTask, Worker
 from .worker_messages import (
     Answer,
@@ -40,35 +40,7 @@ from .worker_messages import (
 from .worker_process import WorkerDied
 
 if TYPE_CHECKING:
-    import asyncio
-    from pathlib import Path
-
-    from palaestrai_mosaik.experiment import RunDocument
-    from palaestrai_mosaik.store import InstanceRecorder, PhaseRecorder, Store
-
-    from .interrupt import Interrupt
-    from .preflight import Inspection
-    from .progress import Progress
-    from .run_log import RunLog
-    from .scalars import Scalars
-    from .worker_process import ProcessPool
-
-
-@dataclass
-class RunContext:
-    """One execution of a run document."""
-
-    document: RunDocument
-    inspection: Inspection
-    directory: Path
-    store: Store | None
-    recorder: InstanceRecorder | None
-    progress: Progress
-    interrupt: Interrupt
-    loop: asyncio.AbstractEventLoop
-    pool: ProcessPool
-    log: RunLog
-    scalars: Scalars | None = None
+    from palaestrai_mosaik.store import PhaseRecorder
 
 
 class WorkerPool(Protocol):
@@ -153,7 +125,7 @@ class LocalWorkerPool:
 
     def _make(self) -> Worker:
         context = self._context
-        handles = make_handles(self._plan.phase.environments, self._plan.stored, context.inspection.take)
+        handles = make_handles(self._plan.phase.environments, self._plan.stored, context.environments.take)
         worker = Worker(
             self._plan, handles, self._learners, self._conditions, context.interrupt, self._recorder
         )

@@ -46,7 +46,7 @@ _FLAG = (bool, np.bool_)
 _OPEN_ROW = attrgetter("open")
 
 #: the reason of an episode that the user ended
-INTERRUPTED = "interrupted"
+ENDED_BY_USER = "interrupted"
 
 
 class Interruptible(Protocol):
@@ -201,12 +201,12 @@ class EpisodeCoordinator:
     @property
     def interrupted(self) -> bool:
         """Whether the user ended the episode."""
-        return self.ended_by == INTERRUPTED
+        return self.ended_by == ENDED_BY_USER
 
     def _ends(self, closed: list[AnyBody]) -> bool:
         """Return whether the episode is over after the conditions; end it for all bodies concerned."""
         if self.interrupt.requested:
-            self.ended_by, self.over = INTERRUPTED, True
+            self.ended_by, self.over = ENDED_BY_USER, True
         elif self.flow:
             self.over = True
         elif all(handle.stopped for handle in self.handles):

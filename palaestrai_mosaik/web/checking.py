@@ -22,7 +22,7 @@ from palaestrai_mosaik.experiment import describe, loads
 from palaestrai_mosaik.experiment.paths import parse
 from palaestrai_mosaik.experiment.vocabulary import TOP
 from palaestrai_mosaik.experiment.yaml_text import columns_of, read
-from palaestrai_mosaik.runner.preflight import check_document
+from palaestrai_mosaik.runner.preflight import check_setup
 
 
 def check_text(
@@ -85,8 +85,8 @@ def _check_run(
     except DocumentError as error:
         if error.partial is None:
             return None, "", error.problems, ()
-        return None, "", *check_document(error.partial, error.problems)
-    return document.uid, describe(document), *check_document(document)
+        return None, "", *check_setup(error.partial, error.problems)
+    return document.uid, describe(document), *check_setup(document)
 
 
 def _data(problems: Iterable[Problem], name: str, text: str) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "agent": BASE,
     "simulation": BASE | {"experiment", "environment", "agent"},
     "store": BASE | {"experiment"},
-    "runner": BASE | {"experiment", "environment", "agent", "simulation", "store", "interop.palaestrai"},
+    "runner": BASE | {"experiment", "environment", "agent", "simulation", "store"},
     "plot": BASE | {"experiment", "store"},
     "arsenai": BASE | {f"arsenai.{name}" for name in ("design", "execution", "analysis", "search")},
     "arsenai.design": BASE | {"experiment"},
@@ -297,6 +297,7 @@ def test_a_sound_package_has_no_violation(tmp_path: Path) -> None:
             "arsenai.design may import core, experiment, types",
         ),
         ("runner/bad.py", "import mosaik", "only simulation may"),
+        ("runner/bad.py", "from palaestrai_mosaik.interop.palaestrai import adapted", "runner may import"),
         ("environment/bad.py", "from mosaik import World", "only simulation may"),
         (
             "store/bad.py",

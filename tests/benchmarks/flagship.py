@@ -127,7 +127,7 @@ class Loop:
         inspection = Inspection(document(steps))
         inspection.raise_problems()
         (phase,) = inspection.phases
-        self.port = inspection.take(phase.environments[0])
+        self.port = inspection.environments.take(phase.environments[0])
         environment = self.environment = self.port.domain
         environment.worker, environment.episode = 0, 0
         environment.rng = np.random.default_rng(0)

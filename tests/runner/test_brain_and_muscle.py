@@ -291,7 +291,7 @@ def later(mode: str, **keys: Any) -> dict[str, Any]:
 def told(doc: Any) -> tuple[list[str], list[str]]:
     """Return problems and warnings of the document, before anything runs."""
     inspection = Inspection(doc)
-    inspection.close()
+    inspection.environments.close()
     return [p.message for p in inspection.problems], [p.message for p in inspection.warnings]
 
 

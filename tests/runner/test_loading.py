@@ -19,7 +19,7 @@ from palaestrai_mosaik.core.errors import BrainDumpError, DocumentError
 from palaestrai_mosaik.runner import checkpoint, execute
 from palaestrai_mosaik.runner.brains import Dumpers, brain_keeper
 from palaestrai_mosaik.runner.factory import FILTERS, filter_arrays, load_filters
-from palaestrai_mosaik.runner.learners import check_sources, store_model
+from palaestrai_mosaik.runner.learners import check_executions, store_model
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box
@@ -194,7 +194,7 @@ def test_load_takes_the_newest_execution_that_finished(tmp_path: Path) -> None:
         load = {"experiment_run": "work", "instance": first, "phase": 0}
         wrong = document(phase(WORLD, [follower(load=load)]), uid="play")
         with pytest.raises(DocumentError, match=f"instance {first} is one of 'school', not of 'work'"):
-            check_sources(wrong.phases, wrong, store)
+            check_executions(wrong.phases, wrong, store)
     assert [int(line.split()[2]) for line in noted(log) if " load " in line] == [6, 3, 3, 3]
 
 
@@ -308,17 +308,17 @@ def test_other_executions_that_are_not_there_are_found_before_anything_runs(
     with Store(tmp_path, create=True) as store:
         execute(school(1), store=store)
         with pytest.raises(DocumentError, match=said) as error:
-            check_sources(doc.phases, doc, store)
+            check_executions(doc.phases, doc, store)
         (problem,) = error.value.problems
         key = next(iter(keys))
         assert problem.path == f"schedule.1.phase_1.agents.0.{key}" + (".1" if key == "replay" else "")
         sound = document(phase(WORLD, [follower()]), {"agents": [{"name": "a", "load": {}, "replay": [{}]}]})
-        check_sources(sound.phases, sound, store)
+        check_executions(sound.phases, sound, store)
         # in test mode nothing is replayed
         if key == "replay":
             test = {"agents": [{"name": "a", **keys}], "phase_config": {"mode": "test"}}
             calm = document(phase(WORLD, [follower()]), test)
-            check_sources(calm.phases, calm, store)
+            check_executions(calm.phases, calm, store)
 
 
 def test_nothing_is_recorded_of_a_run_that_points_to_nowhere(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_without_a_store_there_are_no_other_executions() -> None:
     with pytest.raises(
         DocumentError, match="points to another execution, and a run without a store knows none"
     ):
-        check_sources(doc.phases, doc, None)
+        check_executions(doc.phases, doc, None)
 
 
 # --- what is kept ----------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def warnings_of(*agents: dict[str, Any], pays: bool = True, **keys: Any) -> list
     inspection = Inspection(
         document(phase([environment("w", f"{__name__}:World", pays=pays)], list(agents), **keys))
     )
-    inspection.close()
+    inspection.environments.close()
     assert not inspection.problems
     return [(one.path.removeprefix("schedule.0.phase_0."), one.message) for one in inspection.warnings]
 

@@ -74,10 +74,10 @@ def into_memory(
     try:
         here = spec.phases[-1]
         (one,) = here.agents
-        handles = [inspection.handle(entry) for entry in here.environments]
+        handles = [inspection.environments.handle(entry) for entry in here.environments]
         count = replay(memory, one, place_bodies(one, handles)[0], ReplayContext(spec, here, instance), store)
     finally:
-        inspection.close()
+        inspection.environments.close()
     assert len(memory) == min(count, memory.size_limit)
     return memory
 

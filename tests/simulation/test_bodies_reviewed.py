@@ -142,7 +142,7 @@ def test_bodies_on_the_same_incarnations_are_warned_of() -> None:
         [drift(batch=3)], [steerer(None, {"environment": "e", "count": 2}, {"environment": "e", "count": 1})]
     )
     inspection = Inspection(doc)
-    inspection.close()
+    inspection.environments.close()
     assert not inspection.problems
     (warning,) = inspection.warnings
     assert "'e.0.push' is set by body 0 of agent 'a' and body 2 of agent 'a'" in str(warning)

@@ -176,7 +176,7 @@ def test_a_plan_that_a_function_builds_gets_the_same_seeds(tmp_path):
 def test_a_misspelt_placeholder_is_warned_of(params, path, placeholder):
     doc = document(phase([noisy(PYTHON, params=params), environment("dummy")], [watcher()]))
     inspection = Inspection(doc)
-    inspection.close()
+    inspection.environments.close()
     assert not inspection.problems
     (warning,) = inspection.warnings
     assert warning.path.endswith(f"environments.0.environment.params.{path}")
@@ -189,7 +189,7 @@ def test_a_placeholder_without_quotes_is_warned_of():
     """YAML reads it as a mapping."""
     doc = document(phase([noisy(PYTHON, params={"seed": {"seed": None}}), environment("dummy")], [watcher()]))
     inspection = Inspection(doc)
-    inspection.close()
+    inspection.environments.close()
     (warning,) = inspection.warnings
     assert warning.path.endswith("environment.params.simulators.noise.params.seed")
     assert warning.message == "{seed} without quotes is a mapping in YAML; write '{seed}'"
@@ -199,7 +199,7 @@ def test_other_braces_are_left_alone():
     params = {"seed": 1, "nested": {"deep": ["{body}", {"seed": "{0}/{date}"}]}}
     doc = document(phase([noisy(PYTHON, params=params), environment("dummy")], [watcher()]))
     inspection = Inspection(doc)
-    inspection.close()
+    inspection.environments.close()
     assert not inspection.problems and not inspection.warnings
 
 

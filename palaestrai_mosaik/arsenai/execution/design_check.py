@@ -16,7 +16,8 @@ from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.core.progress import ProgressCallback
 from palaestrai_mosaik.experiment import PhaseSpec, from_mapping
 from palaestrai_mosaik.runner.descriptions import phase_records
-from palaestrai_mosaik.runner.preflight import Inspection, SharedEnvironments, check_agents
+from palaestrai_mosaik.runner.environment_supply import SharedEnvironments
+from palaestrai_mosaik.runner.preflight import Inspection, check_agents
 from palaestrai_mosaik.store import AgentRecord, BodyRecord, EnvironmentRecord
 from palaestrai_mosaik.store.records import channel_columns
 from palaestrai_mosaik.types import Mode
@@ -88,7 +89,7 @@ def _phase(phases: Sequence[PhaseSpec], wanted: int | str | None) -> PhaseSpec |
 
 
 def _recorded(inspection: Inspection, phase: PhaseSpec) -> _Recorded:
-    handles = [inspection.handle(spec) for spec in phase.environments]
+    handles = [inspection.environments.handle(spec) for spec in phase.environments]
     return _Recorded(phase, *phase_records(phase, handles), any(handle.replays for handle in handles))
 
 

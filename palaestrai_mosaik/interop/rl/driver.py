@@ -30,7 +30,7 @@ from palaestrai_mosaik.experiment import (
 from palaestrai_mosaik.runner.brains import BrainKeeper, brain_keeper
 from palaestrai_mosaik.runner.factory import WorkerPlan, all_conditions, call_all, make_handles
 from palaestrai_mosaik.runner.interrupt import Interrupt
-from palaestrai_mosaik.runner.learners import check_sources, make_learner
+from palaestrai_mosaik.runner.learners import check_executions, make_learner
 from palaestrai_mosaik.runner.preflight import Inspection
 from palaestrai_mosaik.runner.recorded_sessions import ReplayContext, StoredSessions
 from palaestrai_mosaik.runner.worker import EpisodeReport, EpisodeTask, Worker
@@ -133,12 +133,12 @@ class Driver:
         stored = StoredSessions.of(options.store)
         inspection = Inspection(_with_one_phase(document, phase), stored)
         inspection.raise_problems()
-        self._endings.append(inspection.close)
+        self._endings.append(inspection.environments.close)
         (phase,) = inspection.phases
-        check_sources([phase], document, options.store)
+        check_executions([phase], document, options.store)
         keepers = self._keepers(document, phase, options.store)
         learners: dict[str, Learner] = {}
-        handle_list = [inspection.handle(spec) for spec in phase.environments]
+        handle_list = [inspection.environments.handle(spec) for spec in phase.environments]
         for spec in phase.agents if phase.mode is Mode.TRAIN else ():
             groups = place_bodies(spec, handle_list)[0]
             context = ReplayContext(document, phase, None)
@@ -148,7 +148,7 @@ class Driver:
         plan = WorkerPlan(phase, document.conditions, document.seed, 0, keepers, stored)
         phase_conditions, of_run = all_conditions(phase, document.conditions)
         self.interrupt = Interrupt()
-        handles = make_handles(phase.environments, stored, inspection.take)
+        handles = make_handles(phase.environments, stored, inspection.environments.take)
         self.worker = Worker(plan, handles, learners, [*phase_conditions, *of_run], self.interrupt, None)
         self._endings.append(self.worker.close)
         self.worker.on_report = self._report
