@@ -25,7 +25,6 @@ from .fields import (
     Findings,
     Located,
     Section,
-    check_modules,
     id_list,
     items_of,
     optional_class,
@@ -101,8 +100,8 @@ class ModelBuilder:
         """
         here: Place = ("phases", index)
         self.origins[here] = raw.at.place
-        for topic, entries in (("environments", raw.environments), ("agents", raw.agents)):
-            if not entries and topic not in raw.faulty and topic not in self._absent:
+        for topic in ("environments", "agents"):
+            if not getattr(raw, topic) and topic not in raw.faulty | self._absent:
                 self.findings.error(raw.at.place, f"the phase {raw.name!r} needs at least one of {topic!r}")
                 # later phases inherit the gap: report it once
                 self._absent.add(topic)
@@ -111,12 +110,8 @@ class ModelBuilder:
             (*here, "agents"), raw.agents, lambda entry: self._agent(entry, raw), raw.environments
         )
         self._check_owners(raw)
-        agents = tuple(
-            replace(agent, load=None)
-            if agent.load is not None and points_before_the_first(agent.load, index)
-            else agent
-            for agent in agents
-        )
+        if index == 0:
+            agents = tuple(map(_without_useless_load, agents))
         simulation = self._simulation(raw, (*here, "simulation"))
         config = PHASE_CONFIG.values(self.findings, raw.phase_config)
         config |= {"mode": Mode(config["mode"]), "evaluate_every": config["evaluate_every"] or None}
@@ -162,28 +157,25 @@ class ModelBuilder:
         return tuple(specs)
 
     def _environment(self, entry: Entry) -> EnvironmentSpec | None:
-        parts = entry.parts
-        environment, entry_values = (
-            ENVIRONMENT.values(self.findings, parts),
-            ENVIRONMENT_ENTRY.values(self.findings, parts),
-        )
-        if environment["name"] is None:
+        findings, parts = self.findings, entry.parts
+        values = ENVIRONMENT.values(findings, parts) | ENVIRONMENT_ENTRY.values(findings, parts)
+        del values["environment"]
+        if values["name"] is None:
             return None
-        environment["name"], environment["params"] = with_full_name(
-            self.findings, parts, environment["name"], environment["params"], "environment"
+        values["name"], values["params"] = with_full_name(
+            findings, parts, values["name"], values["params"], "environment"
         )
-        check_modules(self.findings, parts, environment["name"], environment["params"])
-        if environment["timeout"] is not None and environment["interpreter"] is None:
+        if values["interpreter"] is not None:
+            fault = refusal(COMMANDS)
+            if fault is not None:
+                findings.error(parts["interpreter"].place, interpreter_refusal(fault))
+                findings.refused = True
+        elif values["timeout"] is not None:
             message = (
                 "timeout: limits the answers of another interpreter, and none is given (interpreter: PATH)"
             )
-            self.findings.error(parts["timeout"].place, message)
-        fault = refusal(COMMANDS) if environment["interpreter"] is not None else None
-        if fault is not None:
-            self.findings.error(parts["interpreter"].place, interpreter_refusal(fault))
-            self.findings.refused = True
-        del entry_values["environment"]
-        return EnvironmentSpec(**environment, **entry_values)
+            findings.error(parts["timeout"].place, message)
+        return EnvironmentSpec(**values)
 
     def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec:
         findings, parts = self.findings, entry.parts
@@ -226,13 +218,10 @@ class ModelBuilder:
         absent = [key for key in section.required if key not in entry.parts]
         name = entry.parts["name"].value
         near = did_you_mean(name, [agent_name for agent_name in phase.agents if agent_name != name])
-        if not absent or not near:
-            return False
-        self.findings.error(
-            entry.at.place,
-            f"agent {name!r} is new in phase {phase.name!r}{near}; a new one needs {', '.join(map(repr, absent))}, too",
-        )
-        return True
+        if absent and near:
+            message = f"agent {name!r} is new in phase {phase.name!r}{near}; a new one needs {', '.join(map(repr, absent))}, too"
+            self.findings.error(entry.at.place, message)
+        return bool(absent and near)
 
     def _simulation(self, raw: CascadedPhase, here: Place) -> SimulationSpec:
         findings, parts = self.findings, raw.simulation
@@ -241,14 +230,12 @@ class ModelBuilder:
         for key, part in parts.items():
             self.origins[(*here, key)] = part.place
         values = SIMULATION.values(findings, parts)
-        listed = items_of(parts.get("conditions"))
-        check_agent_keys(findings, listed, raw.agents)
-        warn_of_evaluations(findings, listed)
+        conditions = items_of(parts.get("conditions"))
+        check_agent_keys(findings, conditions, raw.agents)
+        warn_of_evaluations(findings, conditions)
         for key in values["params"]:
-            findings.error(
-                (*parts["params"].place, key),
-                f"unknown parameter {key!r}: a simulation controller takes none",
-            )
+            message = f"unknown parameter {key!r}: a simulation controller takes none"
+            findings.error((*parts["params"].place, key), message)
         return SimulationSpec(
             values["name"],
             str(parts["name"].value) if "name" in parts else values["name"],
@@ -266,29 +253,24 @@ class ModelBuilder:
         parts = findings.section(at, RUN_CONFIG)
         if parts is None:
             return ()
-        if len(parts) == 2:
-            findings.error(
-                parts["conditions"].place, "give either 'condition' (one) or 'conditions' (a list)"
-            )
-        elif not parts:
+        if not parts:
             findings.error(at.place, "run_config needs the key 'condition' (one) or 'conditions' (a list)")
-        listed = parts.get("conditions")
-        if listed is not None:
-            self.origins["conditions",] = listed.place
-            conditions: tuple[ClassSpec, ...] = RUN_CONFIG.keys["conditions"].read(
-                findings, listed, "conditions"
-            )
-            self.run_condition_items = items_of(listed)
-            check_agent_keys(findings, self.run_condition_items, agents)
-            return conditions
-        single = parts.get("condition")
-        if single is None:
             return ()
-        self.origins["conditions", 0] = single.place
-        condition = RUN_CONFIG.keys["condition"].read(findings, single, "a condition")
-        self.run_condition_items = [single]
-        check_agent_keys(findings, [single], agents)
-        return (condition or UNREAD,)
+        listed = parts.get("conditions")
+        conditions: tuple[ClassSpec, ...]
+        if listed is None:
+            single = parts["condition"]
+            self.origins["conditions", 0] = single.place
+            self.run_condition_items = [single]
+            conditions = (RUN_CONFIG.keys["condition"].read(findings, single, "a condition") or UNREAD,)
+        else:
+            if "condition" in parts:
+                findings.error(listed.place, "give either 'condition' (one) or 'conditions' (a list)")
+            self.origins["conditions",] = listed.place
+            self.run_condition_items = items_of(listed)
+            conditions = RUN_CONFIG.keys["conditions"].read(findings, listed, "conditions")
+        check_agent_keys(findings, self.run_condition_items, agents)
+        return conditions
 
 
 def _channels(
@@ -368,28 +350,22 @@ def channel_list(
     if at is None or at.value is None:
         return ()
     ids = id_list(findings, at, what, uids)
-    for item in items_of(at):
-        wrong = _wrong_braces(item.value) if isinstance(item.value, str) else None
+    for full_id, item in zip(ids, items_of(at), strict=True):
+        braces = (match[0] for match in _BRACES.finditer(full_id))
+        wrong = next((part for part in braces if part != BODY_NUMBER), None)
         if wrong is not None:
             findings.error(
                 item.place,
-                f"{item.value!r} has {wrong!r}{did_you_mean(wrong, [BODY_NUMBER])}; between braces an agent "
+                f"{full_id!r} has {wrong!r}{did_you_mean(wrong, [BODY_NUMBER])}; between braces an agent "
                 f"with bodies may have {BODY_NUMBER!r} only, which stands for the body's number",
             )
     return ids
 
 
-def _wrong_braces(full_id: str) -> str | None:
-    """Find the first braces of an id that are not ``{body}``."""
-    return next((match[0] for match in _BRACES.finditer(full_id) if match[0] != BODY_NUMBER), None)
-
-
 def body_list(findings: Findings, at: Located, common: Common) -> tuple[BodySpec, ...]:
     """Read the bodies listed at ``at``, each completed by ``common``."""
-    if not isinstance(at.value, list):
-        findings.error(at.place, f"bodies must be a list, found {show(at.value)}")
-        return ()
-    if not at.value:
+    items = findings.items(at, "bodies")
+    if at.value == []:
         findings.error(
             at.place,
             "bodies needs at least one entry; an agent without the key has one body, with its own sensors "
@@ -397,8 +373,8 @@ def body_list(findings: Findings, at: Located, common: Common) -> tuple[BodySpec
         )
     # computed once, because there may be many bodies, with many common ids
     homes = {key: _homes(common.parts.get(key), common.environments) for key in _CHANNELS}
-    bodies = tuple(_body(findings, item, common, homes) for item in items_of(at))
-    _check_names(findings, items_of(at))
+    bodies = tuple(_body(findings, item, common, homes) for item in items)
+    _check_names(findings, items)
     if sum(body.count for body in bodies) > MAX_BODIES:
         findings.error(at.place, f"an agent may have at most {MAX_BODIES:,} bodies; the counts come to more")
         return ()
@@ -425,31 +401,21 @@ def _body(findings: Findings, at: Located, common: Common, homes: Mapping[str, H
         return BodySpec(UNREAD)
     errors = findings.count
     muscle = _muscle(findings, at, parts, common)
-    data = BODY.values(findings, {key: part for key, part in parts.items() if key not in _OF_CONTEXT})
-    objective = data["objective"] if "objective" in parts else common.objective
-    filters = data["filters"] if "filters" in parts else common.filters
-    ids = {
-        key: channel_list(findings, parts[key], key, common.environments) if key in parts else common.ids[key]
-        for key in _CHANNELS
-    }
-    count, first = data["count"], data["first"]
-    if first > MAX_BODIES:
-        findings.error(parts["first"].place, f"first must be at most {MAX_BODIES:,}, found {show(first)}")
-        first = 0
-    environment = _environment(findings, at, parts, common, homes)
+    values = BODY.values(findings, {key: part for key, part in parts.items() if key not in _OF_CONTEXT})
+    values |= {key: getattr(common, key) for key in ("objective", "filters") if key not in parts}
+    for key in _CHANNELS:
+        values[key] = common.ids[key]
+        if key in parts:
+            values[key] = channel_list(findings, parts[key], key, common.environments)
+    if values["first"] > MAX_BODIES:
+        message = f"first must be at most {MAX_BODIES:,}, found {show(values['first'])}"
+        findings.error(parts["first"].place, message)
+        values["first"] = 0
+    values["environment"] = _environment(findings, at, parts, common, homes)
     if findings.count == errors:
-        _warn(findings, parts, ids, count)
-    return BodySpec(
-        muscle or UNREAD,
-        objective,
-        ids["sensors"],
-        ids["actuators"],
-        filters,
-        environment,
-        parts["name"].value if "name" in parts else None,
-        count,
-        first,
-    )
+        _warn(findings, parts, values)
+    values["name"] = parts["name"].value if "name" in parts else None
+    return BodySpec(**values | {"muscle": muscle or UNREAD})
 
 
 def _without_agents_keys(findings: Findings, at: Located) -> Located:
@@ -489,11 +455,7 @@ def _environment(
         written = parts["environment"]
         home, why = TEXT.read(findings, written, "a body's environment"), "given as its environment"
         if home is not None and uids is not None and home not in uids:
-            near, allowed = did_you_mean(home, uids), listed([repr(uid) for uid in uids], 5)
-            message = (
-                f"there is no environment {home!r} in the phase{near}; environments: {allowed or 'none'}"
-            )
-            findings.error(written.place, message)
+            findings.error(written.place, _unknown_environment(home, uids))
             return None
     elif not any(_listed(parts.get(key, common.parts.get(key))) for key in _CHANNELS):
         findings.error(
@@ -516,6 +478,11 @@ def _environment(
     return home
 
 
+def _unknown_environment(uid: str, uids: Collection[str]) -> str:
+    near, allowed = did_you_mean(uid, uids), listed([repr(name) for name in uids], 5)
+    return f"there is no environment {uid!r} in the phase{near}; environments: {allowed or 'none'}"
+
+
 def _listed(at: Located | None) -> bool:
     """Whether there are ids at ``at``; unreadable values count as ids, because they are reported elsewhere."""
     return at is not None and at.value is not None and at.value != []
@@ -534,19 +501,17 @@ def _homes(at: Located | None, uids: Collection[str] | None) -> Homes:
     return homes
 
 
-def _warn(
-    findings: Findings, parts: Mapping[str, Located], ids: Mapping[str, tuple[str, ...]], count: int
-) -> None:
+def _warn(findings: Findings, parts: Mapping[str, Located], values: Mapping[str, Any]) -> None:
     """Warn of bodies that share actuators, and of a ``first`` without effect."""
-    shared = [channel for channel in ids["actuators"] if BODY_NUMBER not in channel] if count > 1 else []
-    if shared:
+    shared = [channel for channel in values["actuators"] if BODY_NUMBER not in channel]
+    if shared and values["count"] > 1:
         findings.warn(
             parts["count"].place,
-            f"the {count} bodies have the same actuators ({listed(shared, 3)}), as {BODY_NUMBER} is not in them: "
-            "of their set-points at one time, the last one holds",
+            f"the {values['count']} bodies have the same actuators ({listed(shared, 3)}), as {BODY_NUMBER} is not in "
+            "them: of their set-points at one time, the last one holds",
         )
     if "first" in parts and parts["first"].value:
-        channels = [*ids["sensors"], *ids["actuators"]]
+        channels = [*values["sensors"], *values["actuators"]]
         if channels and not any(BODY_NUMBER in channel for channel in channels):
             findings.warn(
                 parts["first"].place,
@@ -570,10 +535,9 @@ def _check_names(findings: Findings, entries: list[Located]) -> None:
             )
         elif TEXT.read(findings, at, "a body's name") is None:
             continue
-        elif name in seen:
-            findings.error(at.place, f"the body's name {name!r} is given twice: first by entry {seen[name]}")
-        else:
-            seen[name] = index
+        elif seen.setdefault(name, index) != index:
+            message = f"the body's name {name!r} is given twice: first by entry {seen[name]}"
+            findings.error(at.place, message)
 
 
 def load_section(findings: Findings, at: Located | None) -> dict[str, Any] | None:
@@ -600,10 +564,7 @@ def replay_list(findings: Findings, at: Located | None) -> tuple[ReplaySpec, ...
     """Read the stored trajectories listed at ``at``; absent or null means none."""
     if at is None or at.value is None:
         return ()
-    if not isinstance(at.value, list):
-        findings.error(at.place, f"replay must be a list, found {show(at.value)}")
-        return ()
-    return tuple(_replay(findings, item) for item in items_of(at))
+    return tuple(_replay(findings, item) for item in findings.items(at, "replay"))
 
 
 def _replay(findings: Findings, at: Located) -> ReplaySpec:
@@ -639,8 +600,13 @@ def snapshot_section(findings: Findings, at: Located | None) -> SnapshotSpec | N
         return None
     if not at.value:
         findings.error(at.place, "snapshots needs 'every' (a number of episodes), 'best' (true), or both")
-    values = SNAPSHOTS.values(findings, parts, "snapshots' ")
-    return SnapshotSpec(**values) if values["every"] is not None or values["best"] else None
+    spec = SnapshotSpec(**SNAPSHOTS.values(findings, parts, "snapshots' "))
+    return None if spec == SnapshotSpec() else spec
+
+
+def _without_useless_load(agent: AgentSpec) -> AgentSpec:
+    useless = agent.load is not None and points_before_the_first(agent.load, 0)
+    return replace(agent, load=None) if useless else agent
 
 
 def points_before_the_first(load: Mapping[str, Any], number: int) -> bool:

@@ -13,6 +13,7 @@ import json
 import math
 import numbers
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from .class_names import canonical_name
@@ -20,7 +21,6 @@ from .fields import Findings, show
 from .model import (
     DEFAULT_SYNC_EVERY,
     AgentSpec,
-    BodySpec,
     ClassSpec,
     EnvironmentSpec,
     FrameSpec,
@@ -28,7 +28,6 @@ from .model import (
     Place,
     ReplaySpec,
     RunDocument,
-    SnapshotSpec,
 )
 from .yaml_text import MAX_DEPTH, SCALARS
 
@@ -144,11 +143,19 @@ def _text_keys(value: Any) -> Any:
     return value
 
 
-def canonical_class(spec: ClassSpec | None) -> dict[str, Any] | None:
-    """Build the canonical form of a class to load."""
-    if spec is None:
-        return None
-    return {"name": canonical_name(spec.name), "params": sorted_copy(spec.params)}
+def _canonical(value: Any) -> Any:
+    """Build the canonical form of a part of the model: every field of its class, in order.
+
+    A field that is added to the model later must be left out of documents without it, to keep their hashes.
+    """
+    if isinstance(value, ClassSpec):
+        return {"name": canonical_name(value.name), "params": sorted_copy(value.params)}
+    if is_dataclass(value):
+        names = sorted(key.name for key in fields(value))
+        return {name: _canonical(getattr(value, name)) for name in names}
+    if isinstance(value, tuple):
+        return [item if type(item) in SCALARS else _canonical(item) for item in value]
+    return sorted_copy(value)
 
 
 class _Later:
@@ -187,7 +194,7 @@ def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
         },
         "simulation": {
             "bridge": simulation.bridge,
-            "conditions": [canonical_class(condition) for condition in simulation.conditions],
+            "conditions": _canonical(simulation.conditions),
             "name": simulation.controller,
             **later.keys(scheduler=(simulation.scheduler, "direct"), values=(simulation.values, "count")),
         },
@@ -214,68 +221,36 @@ def _environment(spec: EnvironmentSpec) -> dict[str, Any]:
             **({} if spec.interpreter is None else {"interpreter": spec.interpreter}),
             **({} if spec.timeout is None else {"timeout": spec.timeout}),
         },
-        "reward": canonical_class(spec.reward),
-        "state_transformer": canonical_class(spec.state_transformer),
+        "reward": _canonical(spec.reward),
+        "state_transformer": _canonical(spec.state_transformer),
         # added later, too
         **({} if spec.frames is None else {"frames": _frames(spec.frames)}),
     }
 
 
 def _frames(spec: FrameSpec) -> dict[str, Any]:
-    episodes = {"every": spec.every} if spec.episodes is None else {"episodes": list(spec.episodes)}
-    return {**episodes, "step_every": spec.step_every}
-
-
-def _agent(spec: AgentSpec, later: _Later) -> dict[str, Any]:
-    return {
-        "actuators": list(spec.actuators),
-        "brain": canonical_class(spec.brain),
-        "load": sorted_copy(spec.load),
-        "muscle": canonical_class(spec.muscle),
-        "name": spec.name,
-        "objective": canonical_class(spec.objective),
-        "sensors": list(spec.sensors),
-        **later.keys(
-            "agent",
-            spec.name,
-            filters=([canonical_class(item) for item in spec.filters], []),
-            replay=([_replay(item) for item in spec.replay], []),
-            snapshots=(_snapshots(spec.snapshots), None),
-            bodies=([_body(item) for item in spec.bodies] or None, None),
-        ),
-    }
-
-
-def _body(spec: BodySpec) -> dict[str, Any]:
-    return {
-        "actuators": list(spec.actuators),
-        "count": spec.count,
-        "environment": spec.environment,
-        "filters": [canonical_class(item) for item in spec.filters],
-        "first": spec.first,
-        "muscle": canonical_class(spec.muscle),
-        "name": spec.name,
-        "objective": canonical_class(spec.objective),
-        "sensors": list(spec.sensors),
-    }
+    frames: dict[str, Any] = _canonical(spec)
+    del frames["every" if spec.episodes is not None else "episodes"]
+    return frames
 
 
 def _replay(spec: ReplaySpec) -> dict[str, Any]:
-    phase = "phase_name" if isinstance(spec.phase, str) else "phase"
-    return {
-        "actuators": None if spec.actuators is None else list(spec.actuators),
-        "agent": spec.agent,
-        "experiment_run": spec.experiment_run,
-        "instance": spec.instance,
-        "mode": spec.mode,
-        phase: spec.phase,
-        "repeat": spec.repeat,
-        "sensors": None if spec.sensors is None else list(spec.sensors),
+    replay: dict[str, Any] = _canonical(spec)
+    if isinstance(spec.phase, str):
+        replay["phase_name"] = replay.pop("phase")
+    return dict(sorted(replay.items()))
+
+
+def _agent(spec: AgentSpec, later: _Later) -> dict[str, Any]:
+    added = {
+        "filters": (_canonical(spec.filters), []),
+        "replay": ([_replay(source) for source in spec.replay], []),
+        "snapshots": (_canonical(spec.snapshots), None),
+        "bodies": (_canonical(spec.bodies) or None, None),
     }
-
-
-def _snapshots(spec: SnapshotSpec | None) -> dict[str, Any] | None:
-    return None if spec is None else {"best": spec.best, "every": spec.every}
+    names = sorted(key.name for key in fields(spec) if key.name not in added)
+    first = {name: _canonical(getattr(spec, name)) for name in names}
+    return first | later.keys("agent", spec.name, **added)
 
 
 def canonical_document(document: RunDocument) -> dict[str, Any]:
@@ -289,7 +264,7 @@ def canonical_document(document: RunDocument) -> dict[str, Any]:
             body["inherit"] = False
         schedule.append({phase.name: body})
     return {
-        "run_config": {"conditions": [canonical_class(condition) for condition in document.conditions]},
+        "run_config": {"conditions": _canonical(document.conditions)},
         "schedule": schedule,
         "seed": document.seed,
         "uid": document.uid,

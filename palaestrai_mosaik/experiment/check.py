@@ -58,26 +58,28 @@ def check_sources(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) ->
     """
     names = [phase.name for phase in raw]
     agents = {name for phase in raw for name in phase.agents}
+
+    def is_in_run(at: Located, *, load: bool = False) -> bool:
+        """Check phase and agent of ``load``, or of an entry of ``replay``; return whether they are in this run."""
+        if not isinstance(at.value, dict):
+            return False
+        parts = {LOAD.spellings.get(key, key): at.child(key) for key in at.value}
+        if _value(parts, "instance") is not None or _value(parts, "experiment_run") not in (None, uid):
+            if load and _value(parts, "phase") is None and _value(parts, "phase_name") is None:
+                findings.error(at.place, "'load' from another execution must name the phase")
+            return False
+        # not by the number of errors: an inherited load has the same one again
+        phases = [
+            _check_phase(findings, parts[key], names) for key in ("phase_name", "phase") if key in parts
+        ]
+        return all(phases) and _check_agent(findings, parts.get("agent"), agents)
+
     for number, phase in enumerate(raw):
         for name, entry in phase.agents.items():
-            for parts in map(_source_parts, items_of(entry.parts.get("replay"))):
-                if parts and _is_of_run(parts, uid):
-                    _check_phase(findings, parts, names)
-                    _check_agent(findings, parts, agents)
-            load = entry.parts.get("load")
-            if load is None or not isinstance(load.value, dict):
-                continue
-            parts = _source_parts(load)
-            if not _is_of_run(parts, uid):
-                _check_names_a_phase(findings, load, parts)
-            elif _check_phase(findings, parts, names) and _check_agent(findings, parts, agents):
+            for source in items_of(entry.parts.get("replay")):
+                is_in_run(source)
+            if "load" in entry.parts and is_in_run(entry.parts["load"], load=True):
                 _check_load(findings, raw, number, name, entry)
-
-
-def _source_parts(at: Located) -> dict[str, Located]:
-    """Split an entry of ``replay``, or ``load``, into its parts; empty if it is not a mapping."""
-    keys = at.value if isinstance(at.value, dict) else ()
-    return {LOAD.spellings.get(key, key): at.child(key) for key in keys}
 
 
 def _warn_of_snapshots(findings: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
@@ -113,11 +115,6 @@ def _value(parts: Mapping[str, Located], key: str) -> Any:
     return parts[key].value if key in parts else None
 
 
-def _is_of_run(parts: Mapping[str, Located], uid: str) -> bool:
-    """Whether a source is in this run; its instance may be left open."""
-    return _value(parts, "instance") is None and _value(parts, "experiment_run") in (None, uid)
-
-
 def _comes_from_here(load: Mapping[str, Any], uid: str) -> bool:
     """Whether ``load`` can refer only to this very execution."""
     return not load.keys() & {"base", "instance"} and load.get("experiment_run", uid) == uid
@@ -130,36 +127,21 @@ def _source(load: Mapping[str, Any], raw: Sequence[CascadedPhase], number: int) 
     return int(load.get("phase", number - 1))
 
 
-def _check_names_a_phase(findings: Findings, at: Located, parts: Mapping[str, Located]) -> None:
-    if _value(parts, "phase") is None and _value(parts, "phase_name") is None:
-        findings.error(at.place, "'load' from another execution must name the phase")
+def _check_phase(findings: Findings, phase: Located, names: list[str]) -> bool:
+    """Check that a phase exists; return whether it does."""
+    if isinstance(phase.value, str) and phase.value not in names:
+        near, allowed = did_you_mean(phase.value, names), ", ".join(names)
+        findings.error(phase.place, f"there is no phase {phase.value!r}{near}; phases: {allowed}")
+        return False
+    if type(phase.value) is int and phase.value >= len(names):
+        message = f"there is no phase {phase.value}: the last of {len(names)} is {len(names) - 1}"
+        findings.error(phase.place, message)
+        return False
+    return True
 
 
-def _check_phase(findings: Findings, parts: Mapping[str, Located], names: list[str]) -> bool:
-    """Check that the named phase, if any, exists; return whether it does."""
-    sound = True  # not by the number of errors: an inherited load has the same one again
-    for phase in (parts.get("phase_name"), parts.get("phase")):
-        if phase is None:
-            continue
-        if isinstance(phase.value, str) and phase.value not in names:
-            allowed = ", ".join(names)
-            findings.error(
-                phase.place,
-                f"there is no phase {phase.value!r}{did_you_mean(phase.value, names)}; phases: {allowed}",
-            )
-            sound = False
-        if type(phase.value) is int and phase.value >= len(names):
-            findings.error(
-                phase.place,
-                f"there is no phase {phase.value}: the last of {len(names)} is {len(names) - 1}",
-            )
-            sound = False
-    return sound
-
-
-def _check_agent(findings: Findings, parts: Mapping[str, Located], agents: Collection[str]) -> bool:
+def _check_agent(findings: Findings, agent: Located | None, agents: Collection[str]) -> bool:
     """Check that the named agent, if any, is in some phase; return whether it is."""
-    agent = parts.get("agent")
     if agent is None or not isinstance(agent.value, str) or agent.value in agents:
         return True
     findings.error(agent.place, f"there is no agent {agent.value!r}{did_you_mean(agent.value, agents)}")
@@ -232,9 +214,11 @@ def _compare_with_palaestrai(findings: Findings, raw: Sequence[CascadedPhase]) -
     if not any(_controller(phase).startswith("palaestrai.") for phase in raw):
         return
     # by id, because phases inherit filters or share them by an alias
-    filters = {id(at.value): at for phase in raw for agent in phase.agents.values() for at in _filters(agent)}
-    for filter_list in filters.values():
-        for message, at in _without_effect(filter_list):
+    lists = [
+        agent.parts["filters"] for phase in raw for agent in phase.agents.values() if "filters" in agent.parts
+    ]
+    for filters in {id(at.value): at for at in lists}.values():
+        for message, at in _without_effect(filters):
             findings.warn(at.place, message)
     # palaestrAI's specification describes our cascade; only its program differs
     for before, phase in pairwise(raw):
@@ -242,19 +226,14 @@ def _compare_with_palaestrai(findings: Findings, raw: Sequence[CascadedPhase]) -
             findings.note(at.place, message)
 
 
-def _filters(agent: Entry) -> Iterator[Located]:
-    at = agent.parts.get("filters")
-    if at is not None and isinstance(at.value, list):
-        yield at
-
-
 def _without_effect(filters: Located) -> Iterator[tuple[str, Located]]:
-    for i, item in enumerate(filters.value):
-        name, params = (item.get("name"), item.get("params")) if isinstance(item, dict) else (None, None)
+    for item in items_of(filters):
+        written = item.value if isinstance(item.value, dict) else {}
+        name, params = full_name(str(written.get("name")), "filter"), written.get("params")
         for key in params if isinstance(params, dict) else ():
-            why = _WITHOUT_EFFECT.get((full_name(str(name), "filter").rpartition(":")[2], key))
+            why = _WITHOUT_EFFECT.get((name.rpartition(":")[2], key))
             if why is not None:
-                yield f"{key!r} has no effect: {why}", filters.child(i).child("params").child(key)
+                yield f"{key!r} has no effect: {why}", item.child("params").child(key)
 
 
 def _controller(phase: CascadedPhase) -> str:
@@ -271,38 +250,39 @@ def _differences(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[
         ("agents", phase.agents, before.agents),
         ("environments", phase.environments, before.environments),
     ):
-        # an inherited entry is the same object as in the phase before
-        kept = [repr(name) for name in earlier if entries.get(name) is earlier[name]]
+        kept = ", ".join(map(repr, _kept(earlier, entries)))
         if topic in body and kept:
             yield (
-                f"{topic} of phase {before.name!r} that are not listed here go on: {', '.join(kept)}; in palaestrAI, "
-                "they would not. For that, write 'inherit: false' in the phase, and all that it shall have",
+                f"{topic} of phase {before.name!r} that are not listed here go on: {kept}; in palaestrAI, they would "
+                "not. For that, write 'inherit: false' in the phase, and all that it shall have",
                 phase.at.child(topic),
             )
-    if "phase_config" in body:
-        for key, (default, value) in _DEFAULTS.items():
-            part = before.phase_config.get(key)
-            if part is not None and part is phase.phase_config.get(key) and part.value != default:
-                yield (
-                    f"{key!r} of phase {before.name!r}, {part.value}, goes on here; palaestrAI would take {value}",
-                    phase.at.child("phase_config"),
-                )
+    for key in _kept(before.phase_config, phase.phase_config) if "phase_config" in body else ():
+        value, (default, text) = before.phase_config[key].value, _DEFAULTS.get(key, (None, ""))
+        if text and value != default:
+            yield (
+                f"{key!r} of phase {before.name!r}, {value}, goes on here; palaestrAI would take {text}",
+                phase.at.child("phase_config"),
+            )
+
+
+def _kept(before: Mapping[str, Any], parts: Mapping[str, Any]) -> list[str]:
+    """List the keys with an inherited value, which is the same object as in the phase before."""
+    return [key for key in before if parts.get(key) is before[key]]
 
 
 def _warn_of_slips(findings: Findings, seed: int, raw: Sequence[CascadedPhase]) -> None:
     """Warn of values that are allowed, but hardly ever intended."""
     if seed < 0:  # an unreadable seed is 0
-        findings.warn(
-            ("seed",),
-            f"{seed} is a seed as any other: every execution draws the same numbers with it",
-        )
+        message = f"{seed} is a seed as any other: every execution draws the same numbers with it"
+        findings.warn(("seed",), message)
     for phase in raw:
         workers = phase.phase_config.get("workers")
         if workers is not None and isinstance(workers.value, int) and workers.value > _MANY_WORKERS:
-            findings.warn(
-                workers.place,
-                f"{workers.value} workers are as many processes, each with environments and agents of its own",
+            message = (
+                f"{workers.value} workers are as many processes, each with environments and agents of its own"
             )
+            findings.warn(workers.place, message)
     for before, phase in pairwise(raw):
         if all(is_sound(findings, name, "environments") for name in (before, phase)):
             _warn_of_similar_environments(findings, before, phase)
@@ -349,7 +329,10 @@ def _warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases:
     for cascaded, phase in zip(raw, phases, strict=True):
         if not is_sound(findings, cascaded, "phase_config"):
             continue
-        keys = list(_of_phase(cascaded, phase, learns=_learns(findings, cascaded, phase)))
+        # an agent that could not be read may have a brain
+        has_brain = any(agent.brain is not None for agent in phase.agents)
+        learns = has_brain or not is_sound(findings, cascaded, "agents")
+        keys = list(_of_phase(cascaded, phase, learns=learns))
         for agent in phase.agents:
             entry = cascaded.agents[agent.name]
             if entry.is_sound(findings):
@@ -364,27 +347,23 @@ def _warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases:
             findings.warn(path, f"{path[-1]!r} has no effect: {reason}")
 
 
-def _learns(findings: Findings, raw: CascadedPhase, phase: PhaseSpec) -> bool:
-    """Whether an agent of the phase has a brain, or may have one that could not be read."""
-    return any(agent.brain is not None for agent in phase.agents) or not is_sound(findings, raw, "agents")
-
-
 def _of_phase(raw: CascadedPhase, phase: PhaseSpec, *, learns: bool) -> Iterator[tuple[Located, str]]:
     """Yield each key of the phase that may have no effect, with the reason; "" if it has one."""
     if phase.simulation.bridge != "agents":
         # the default is in the canonical form of every document
         yield raw.simulation["bridge"], "every agent is a mosaik simulator of its own"
     parts = raw.phase_config
-    test = _TEST if phase.mode is Mode.TEST else ""
+    test, few, idle = (_TEST if phase.mode is Mode.TEST else ""), "", ""
     if phase.evaluate_every:
-        few = phase.episodes is not None and phase.episodes < phase.evaluate_every
-        short = f"the phase has {phase.episodes} episodes only" if few else ""
-        yield parts["evaluate_every"], test or short
-    alone = "with one worker, the brain learns after every step" if phase.workers == 1 else ""
-    idle = "" if learns else "no agent of the phase has a brain"
-    for key in ("sync_every", "asynchronous"):
-        if key in parts and parts[key].value:
-            yield parts[key], test or idle or alone
+        if phase.episodes is not None and phase.episodes < phase.evaluate_every:
+            few = f"the phase has {phase.episodes} episodes only"
+        yield parts["evaluate_every"], test or few
+    if not learns:
+        idle = "no agent of the phase has a brain"
+    elif phase.workers == 1:
+        idle = "with one worker, the brain learns after every step"
+    written = (parts[key] for key in ("sync_every", "asynchronous") if key in parts)
+    yield from ((part, test or idle) for part in written if part.value)
 
 
 def _of_agent(agent: AgentSpec, parts: dict[str, Located], phase: PhaseSpec) -> Iterator[tuple[Located, str]]:

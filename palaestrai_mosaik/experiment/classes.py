@@ -136,10 +136,7 @@ def check_classes(
     bases = bases or {}
     problems: dict[Problem, None] = {}
     checked: dict[tuple[str, int], list[tuple[str, Place]]] = {}
-    remote = _elsewhere(document)
-    for topic, name, params, path in named_classes(document):
-        if path in remote:
-            continue
+    for topic, name, params, path in _classes_here(document):
         key = (topic, id(params))  # an inherited spec is shared: check it once
         if key not in checked:
             faults = _faults(find, topic, name, params, bases.get(topic))
@@ -162,22 +159,16 @@ def hook_warnings(document: RunDocument, find: Callable[[str, str], type] = reso
     """
     messages: dict[tuple[str, str], list[str]] = {}
     warnings: dict[Problem, None] = {}
-    remote = _elsewhere(document)
-    for topic, name, _, path in named_classes(document):
-        if path in remote:
-            continue
+    for topic, name, _, path in _classes_here(document):
         if (topic, name) not in messages:
-            messages[topic, name] = list(_hook_messages(find, topic, name))
+            messages[topic, name] = []
+            with suppress(NameResolutionError):
+                cls = find(name, topic)
+                if not inspect.isabstract(cls):
+                    messages[topic, name] += unused_methods(cls, name)
         for message in messages[topic, name]:
             warnings[document.problem(message, *path, "name")] = None
     return list(warnings)
-
-
-def _hook_messages(find: Callable[[str, str], type], topic: str, name: str) -> Iterator[str]:
-    with suppress(NameResolutionError):
-        cls = find(name, topic)
-        if not inspect.isabstract(cls):
-            yield from unused_methods(cls, name)
 
 
 def unused_methods(cls: type, name: str) -> Iterator[str]:
@@ -202,8 +193,12 @@ def _beside(source: str, message: str) -> str:
     )
 
 
-def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
-    """Yield topic, name, params and place of every class in ``document``."""
+#: topic, name, params and place of a class in a document
+NamedClass = tuple[str, str, dict[str, Any], Place]
+
+
+def named_classes(document: RunDocument) -> Iterator[NamedClass]:
+    """Yield every class in ``document``."""
     for index, phase in enumerate(document.phases):
         here: Place = ("phases", index)
         for number, environment in enumerate(phase.environments):
@@ -212,28 +207,29 @@ def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, A
             yield from _optional(environment, ("reward", "state_transformer"), path)
         for number, agent in enumerate(phase.agents):
             path = (*here, "agents", number)
-            yield from _optional(agent, ("brain", "muscle", "objective"), path)
-            yield from _listed("filter", agent.filters, (*path, "filters"))
-            for body_number, body in enumerate(agent.bodies):
-                body_place = (*path, "bodies", body_number)
-                yield from _optional(body, ("muscle", "objective"), body_place)
-                yield from _listed("filter", body.filters, (*body_place, "filters"))
+            yield from _optional(agent, ("brain",), path)
+            bodies = [(body, (*path, "bodies", i)) for i, body in enumerate(agent.bodies)]
+            for part, at in [(agent, path), *bodies]:
+                yield from _optional(part, ("muscle", "objective"), at)
+                yield from _listed("filter", part.filters, (*at, "filters"))
         yield from _listed("condition", phase.simulation.conditions, (*here, "simulation", "conditions"))
     yield from _listed("condition", document.conditions, ("conditions",))
 
 
-def _optional(
-    owner: Any, topics: tuple[str, ...], path: Place
-) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
+def _classes_here(document: RunDocument) -> Iterator[NamedClass]:
+    """Yield the classes of a document, except those of environments in separate interpreters."""
+    elsewhere = _elsewhere(document)
+    return (named for named in named_classes(document) if named[3] not in elsewhere)
+
+
+def _optional(owner: Any, topics: tuple[str, ...], path: Place) -> Iterator[NamedClass]:
     for topic in topics:
         spec: ClassSpec | None = getattr(owner, topic)
         if spec is not None and spec is not UNREAD:
             yield topic, spec.name, spec.params, (*path, topic)
 
 
-def _listed(
-    topic: str, specs: tuple[ClassSpec, ...], path: Place
-) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
+def _listed(topic: str, specs: tuple[ClassSpec, ...], path: Place) -> Iterator[NamedClass]:
     for number, spec in enumerate(specs):
         if spec is not UNREAD:
             yield topic, spec.name, spec.params, (*path, number)
@@ -264,21 +260,16 @@ def _faults(
 
 
 #: booleans of YAML 1.1, which are text in YAML 1.2
-_TRUE, _FALSE = ("y", "yes", "on"), ("n", "no", "off")
-
-
-def _is_old_boolean(value: Any) -> bool:
-    return isinstance(value, str) and value.lower() in (*_TRUE, *_FALSE, "true", "false")
+_OLD_BOOLEANS = {
+    **dict.fromkeys(("y", "yes", "on", "true"), "true"),
+    **dict.fromkeys(("n", "no", "off", "false"), "false"),
+}
 
 
 def _is_boolean(parameter: inspect.Parameter) -> bool:
     """Whether a parameter is annotated as a boolean, or has one as its default."""
     kind = parameter.annotation
-    return (
-        isinstance(parameter.default, bool)
-        or kind is bool
-        or kind in ("bool", "bool | None", "Optional[bool]")
-    )
+    return isinstance(parameter.default, bool) or kind in (bool, "bool", "bool | None", "Optional[bool]")
 
 
 def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str, Place]]:
@@ -290,22 +281,28 @@ def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         yield from _unknown_parameters(parameters, name, params)
     for parameter in parameters:
-        if parameter.name in params and _is_boolean(parameter) and _is_old_boolean(params[parameter.name]):
-            value = params[parameter.name]
-            meant = str(value.lower() in (*_TRUE, "true")).lower()
+        value = params.get(parameter.name)
+        meant = _OLD_BOOLEANS.get(value.lower()) if isinstance(value, str) else None
+        if meant is not None and _is_boolean(parameter):
             yield (
                 f"{parameter.name!r} of {name!r} is true or false, found {show(value)}, which is text in YAML 1.2; "
                 f"write {meant}",
                 ("params", parameter.name),
             )
         optional = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if optional or parameter.default is not parameter.empty:
-            continue
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            yield f"{name!r} takes {parameter.name!r} by position only; params are keywords", ("name",)
-        elif parameter.name not in params:
-            names = ", ".join(params) if params else show({})
-            yield f"{name!r} needs the parameter {parameter.name!r}; found {names}", ("params",)
+        if not optional and parameter.default is parameter.empty:
+            yield from _missing_parameter(parameter, name, params)
+
+
+def _missing_parameter(
+    parameter: inspect.Parameter, name: str, params: Mapping[str, Any]
+) -> Iterator[tuple[str, Place]]:
+    """Yield a problem if the ``params`` lack a parameter that the class ``name`` needs."""
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        yield f"{name!r} takes {parameter.name!r} by position only; params are keywords", ("name",)
+    elif parameter.name not in params:
+        names = ", ".join(params) if params else show({})
+        yield f"{name!r} needs the parameter {parameter.name!r}; found {names}", ("params",)
 
 
 def _unknown_parameters(
@@ -344,44 +341,36 @@ def misspelt_hooks(cls: type) -> dict[str, str]:
     if contract is None:
         return {}
     users = [base for base in cls.__mro__ if issubclass(base, contract) and not _is_framework(base)]
-    methods = [name for base in users for name in _public_methods(base) if not hasattr(contract, name)]
+    defined = [(name, value) for base in users for name, value in vars(base).items()]
+    methods = _public_methods(cls, (name for name, _ in defined if not hasattr(contract, name)))
     if not methods:
         return {}
-    overridden = set().union(*map(vars, users))
-    used = {name for base in users for value in vars(base).values() for name in _names_in(value)}
-    hooks = [name for name in _hooks(contract) if name not in overridden]
-    near = {name: nearest_hook(name, hooks) for name in methods if name not in used}
+    used = {name for _, value in defined for name in _names_in(value)}
+    hooks = _public_methods(contract, {*dir(contract)} - {name for name, _ in defined})
+    near = {name: _nearest_hook(name, hooks) for name in methods if name not in used}
     return {name: hook for name, hook in near.items() if hook}
 
 
-def _hooks(contract: type) -> list[str]:
-    """List the public methods of a contract."""
-    names = [name for name in dir(contract) if not name.startswith("_")]
-    return [name for name in names if _is_method(inspect.getattr_static(contract, name))]
+def _public_methods(cls: type, names: Iterable[str]) -> list[str]:
+    """List those of the ``names`` that are public methods of a class."""
+    methods = FunctionType | classmethod | staticmethod
+    public = (name for name in names if not name.startswith("_"))
+    return [name for name in public if isinstance(inspect.getattr_static(cls, name), methods)]
 
 
-def _public_methods(cls: type) -> list[str]:
-    """List the public methods that the class itself defines."""
-    return [name for name, value in vars(cls).items() if _is_method(value) and not name.startswith("_")]
-
-
-def nearest_hook(name: str, hooks: Sequence[str]) -> str:
+def _nearest_hook(name: str, hooks: Sequence[str]) -> str:
     """Return the hook with a name most similar to ``name``; ``""`` if none is similar enough."""
-    similarity, hook = max(((_similarity(name, hook), hook) for hook in hooks), default=(0.0, ""))
-    return hook if similarity >= _NEAR else ""
+
+    def similarity(hook: str) -> float:
+        a, b = (text.lower().replace("_", "") for text in (name, hook))
+        return SequenceMatcher(None, a, b).ratio()
+
+    ratio, nearest = max(((similarity(hook), hook) for hook in hooks), default=(0.0, ""))
+    return nearest if ratio >= _NEAR else ""
 
 
 def _is_framework(cls: type) -> bool:
     return cls.__module__.partition(".")[0] in _FRAMEWORKS
-
-
-def _is_method(value: Any) -> bool:
-    return isinstance(value, FunctionType | classmethod | staticmethod)
-
-
-def _similarity(name: str, hook: str) -> float:
-    a, b = (text.lower().replace("_", "") for text in (name, hook))
-    return SequenceMatcher(None, a, b).ratio()
 
 
 def _names_in(value: Any) -> Iterator[str]:

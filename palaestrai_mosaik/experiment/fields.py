@@ -5,6 +5,7 @@ Problems are collected with the path and line of the value, not raised.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -228,6 +229,12 @@ class Findings:
                 parts[key] = Located(value, path)
         return parts
 
+    def items(self, at: Located | None, what: str, kind: str = "a list") -> list[Located]:
+        """List the items at ``at``, called ``what`` in messages; an absent list has none."""
+        if at is not None and not isinstance(at.value, list):
+            self.error(at.place, f"{what} must be {kind}, found {show(at.value)}")
+        return items_of(at)
+
     def missing(self, path: Place, parts: Mapping[str, Located], section: Section) -> bool:
         """Report the required keys of ``section`` that ``parts`` lacks; return whether there are any."""
         absent = [key for key in section.required if key not in parts]
@@ -250,16 +257,13 @@ def unquoted(value: Any, section: Section | None = None) -> str:
 
     A mapping with a key of ``section``, perhaps misspelt, is taken as a mapping.
     """
-    if not isinstance(value, dict) or len(value) != 1:
-        return ""
-    key, inner = next(iter(value.items()))
+    key, inner = next(iter(value.items())) if isinstance(value, dict) and len(value) == 1 else (None, None)
     if not isinstance(key, str) or not isinstance(inner, str | None):
         return ""
     if section is not None and (key in section.words or did_you_mean(key, section.words)):
         return ""
-    if inner is None and ":" not in key:
-        return ""
-    return f'; if it is one text, put it in quotes: "{key if inner is None else f"{key}:{inner}"}"'
+    text = key if inner is None else f"{key}:{inner}"
+    return f'; if it is one text, put it in quotes: "{text}"' if ":" in text else ""
 
 
 def show(value: Any) -> str:
@@ -275,10 +279,9 @@ def show(value: Any) -> str:
     text = repr(value)
     if len(text) > 60:
         text = text[:50] + "..." + text[-1]
-    kind = (
-        "the string " if isinstance(value, str) else "the number " if isinstance(value, (int, float)) else ""
-    )
-    return kind + text
+    if isinstance(value, str):
+        return f"the string {text}"
+    return f"the number {text}" if isinstance(value, (int, float)) else text
 
 
 def ref(name: str) -> Schema:
@@ -325,14 +328,10 @@ def integer(
     if minimum is not None and maximum is None:
         kind += f" of at least {minimum}"
     null = " or null" if nullable else ""
+    least, most = (-math.inf if minimum is None else minimum), (math.inf if maximum is None else maximum)
 
     def faults(value: Any) -> Iterator[Fault]:
-        sound = isinstance(value, int) and not isinstance(value, bool)
-        if (
-            not sound
-            or (minimum is not None and value < minimum)
-            or (maximum is not None and value > maximum)
-        ):
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             yield (), f"must be {kind}{null}, found {show(value)}"
 
     limits = {"minimum": minimum, "maximum": maximum}
@@ -435,20 +434,15 @@ def class_spec(findings: Findings, at: Located | None, what: str, topic: str) ->
     """Read the class to load at ``at``: ``name`` and ``params``, or the name alone."""
     if at is None:
         return None
-    parts: dict[str, Located] | None
-    if isinstance(at.value, str):
-        parts = {"name": at}
-    elif not isinstance(at.value, dict):
-        findings.error(
-            at.place, f"{what} must be a name, or a mapping with name and params, found {show(at.value)}"
-        )
-        return None
-    elif advice := unquoted(at.value, CLASS):
-        findings.error(
-            at.place, f"{what} must be a name, or a mapping with name and params, found a mapping{advice}"
-        )
-        return None
-    else:
+    parts: dict[str, Located] | None = {"name": at}
+    if not isinstance(at.value, str):
+        advice = unquoted(at.value, CLASS)
+        if not isinstance(at.value, dict) or advice:
+            message = (
+                f"{what} must be a name, or a mapping with name and params, found {show(at.value)}{advice}"
+            )
+            findings.error(at.place, message)
+            return None
         parts = findings.section(at, CLASS)
     if parts is None or findings.missing(at.place, parts, CLASS):
         return None
@@ -456,30 +450,24 @@ def class_spec(findings: Findings, at: Located | None, what: str, topic: str) ->
     if values["name"] is None:
         return None
     name, params = with_full_name(findings, parts, values["name"], values["params"], topic)
-    check_modules(findings, parts, name, params)
     return ClassSpec(name, params)
 
 
 def with_full_name(
     findings: Findings, parts: Mapping[str, Located], name: str, params: dict[str, Any], topic: str
 ) -> tuple[str, dict[str, Any]]:
-    """Expand the short name of a class, read from ``parts``, into name and params."""
+    """Expand the short name of a class, read from ``parts``, into name and params; report forbidden modules."""
     defaults = preset(name, topic)
     for key in defaults.keys() & params.keys():
         findings.error(
             (*parts["params"].place, key), f"{key!r} is given by the name {name!r}; leave it out here"
         )
-    return full_name(name, topic), {**defaults, **params}
-
-
-def check_modules(
-    findings: Findings, parts: Mapping[str, Located], name: str, params: Mapping[str, Any]
-) -> None:
-    """Report forbidden modules that a class and its ``params``, read from ``parts``, name."""
+    name, params = full_name(name, topic), {**defaults, **params}
     if limit() is not None:
         for message, (key, *way) in refusals(name, params):
             findings.error((*parts[key].place, *way), message)
             findings.refused = True
+    return name, params
 
 
 def optional_class(findings: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
@@ -491,10 +479,8 @@ def class_list(findings: Findings, at: Located | None, what: str, topic: str) ->
     """Read the classes listed at ``at`` (``what``, a plural); absent or null means none."""
     if at is None or at.value is None:
         return ()
-    if not isinstance(at.value, list):
-        findings.error(at.place, f"{what} must be a list, found {show(at.value)}")
-        return ()
-    return tuple(class_spec(findings, item, f"an entry of {what}", topic) or UNREAD for item in items_of(at))
+    items = findings.items(at, what)
+    return tuple(class_spec(findings, item, f"an entry of {what}", topic) or UNREAD for item in items)
 
 
 def one_class(topic: str) -> Field:
@@ -536,29 +522,21 @@ def id_list(
     If ``uids`` is ``None``, they are unknown and not compared. An entry that is not a text becomes ``""``, so that
     the others keep their positions.
     """
-    if at is None:
-        return ()
-    if not isinstance(at.value, list):
-        findings.error(at.place, f"{what} must be a list of ids, found {show(at.value)}")
-        return ()
     first: dict[str, int] = {}
     ids: list[str] = []
-    for index, value in enumerate(at.value):
-        path = (*at.place, index)
-        sound = TEXT.read(findings, Located(value, path), f"an id in {what}") is not None
-        ids.append(value if sound else "")
-        if not sound:
-            continue
-        if value in first:
-            findings.error(path, f"{value!r} stands twice in {what}: first as entry {first[value]}")
-            continue
-        first[value] = index
-        if uids is None:
-            continue
-        try:
-            split_id(value, uids)
-        except NameResolutionError as error:
-            findings.error(path, str(error))
+    for index, item in enumerate(findings.items(at, what, "a list of ids")):
+        full_id: str = TEXT.read(findings, item, f"an id in {what}") or ""
+        ids.append(full_id)
+        if full_id in first:
+            message = f"{full_id!r} stands twice in {what}: first as entry {first[full_id]}"
+            findings.error(item.place, message)
+        elif full_id:
+            first[full_id] = index
+            try:
+                if uids is not None:
+                    split_id(full_id, uids)
+            except NameResolutionError as error:
+                findings.error(item.place, str(error))
     return tuple(ids)
 
 
@@ -595,16 +573,19 @@ def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
         if full_id[:end] in uids and end + 1 < len(full_id):
             return full_id[:end], full_id[end + 1 :]
         end = full_id.rfind(".", 0, end)
-    allowed = listed([repr(uid) for uid in sorted(uids)], 5)
+    raise NameResolutionError(_no_environment(full_id, uids))
+
+
+def _no_environment(full_id: str, uids: Collection[str]) -> str:
+    """Build the message for an id that begins with none of ``uids``."""
     if full_id in uids:
-        raise NameResolutionError(
-            f"{full_id!r} is an environment; name one of its sensors or actuators: '{full_id}.<id>'"
-        )
+        return f"{full_id!r} is an environment; name one of its sensors or actuators: '{full_id}.<id>'"
     near = ""
     for head, _, tail in (full_id.rpartition("."), full_id.partition(".")):  # local ids may have dots, too
         if not near and did_you_mean(head, uids):
             near = did_you_mean(full_id, [f"{uid}.{tail}" for uid in uids])
-    raise NameResolutionError(
+    allowed = listed([repr(uid) for uid in sorted(uids)], 5)
+    return (
         f"{full_id!r} must start with the uid of an environment of the phase and a dot{near}; "
         f"environments: {allowed or 'none'}"
     )
