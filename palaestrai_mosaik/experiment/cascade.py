@@ -85,50 +85,39 @@ class Definitions:
 
     def __init__(self, findings: Findings, at: Located | None):
         self._findings = findings
-        self._at = None
-        if at is not None and at.value is not None:
-            if isinstance(at.value, dict):
-                self._at = at
-            else:
-                findings.error(at.place, f"definitions must be a mapping, found {show(at.value)}")
-
-    def _topic(self, topic: str) -> Located | None:
-        if self._at is None or not isinstance(self._at.value.get(topic), dict):
-            return None
-        return self._at.child(topic)
+        self._topics: dict[str, Located] = {}
+        if at is not None and isinstance(at.value, dict):
+            self._topics = {key: at.child(key) for key, part in at.value.items() if isinstance(part, dict)}
+        elif at is not None and at.value is not None:
+            findings.error(at.place, f"definitions must be a mapping, found {show(at.value)}")
 
     def default(self, topic: str, section: Section) -> Located | None:
         """Return ``definitions.<topic>`` if it is itself the part, not a mapping of named ones.
 
         It is the part if one of the part's own words has a value that cannot be a named part.
         """
-        at = self._topic(topic)
+        at = self._topics.get(topic)
         if at is None:
             return None
-        if section is RUN_CONFIG:
-            return at if any(word in at.value for word in section.words) else None
-        direct = any(word in at.value and not isinstance(at.value[word], dict) for word in section.words)
-        return at if direct else None
+        values = [at.value[word] for word in section.words if word in at.value]
+        return at if any(section is RUN_CONFIG or not isinstance(value, dict) for value in values) else None
 
     def lookup(self, topic: str, at: Located) -> Located | None:
         """Return the part at ``at``, or the definition that a string there names."""
         if not isinstance(at.value, str):
             return at
-        named = self._topic(topic)
-        names = list(named.value) if named is not None else []
-        if named is not None and at.value in named.value:
+        named = self._topics.get(topic, Located({}, ()))
+        if at.value in named.value:
             return named.child(at.value)
         if topic == "environments" and (":" in at.value or at.value in SHORT_NAMES["environment"]):
             return Located({"environment": at.value}, at.place)
         if topic == "simulation" and at.value in CONTROLLERS:
             return Located({"name": at.value}, at.place)
         builtin, also = _NAMES_WITHOUT_DEFINITION.get(topic, ((), ""))
-        near = did_you_mean(at.value, [*names, *builtin])
-        allowed = f"; defined: {', '.join(map(str, names))}" if names else ""
-        self._findings.error(
-            at.place,
-            f"{at.value!r} is not defined in definitions.{topic}{also}{near}{allowed}",
-        )
+        near = did_you_mean(at.value, [*named.value, *builtin])
+        allowed = f"; defined: {', '.join(map(str, named.value))}" if named.value else ""
+        message = f"{at.value!r} is not defined in definitions.{topic}{also}{near}{allowed}"
+        self._findings.error(at.place, message)
         return None
 
 
@@ -182,20 +171,7 @@ def cascade(findings: Findings, schedule: Located, definitions: Definitions) -> 
     Stops with a problem if the cascade would multiply the size of the document too much.
     """
     phases: list[CascadedPhase] = []
-    latest = CascadedPhase("", schedule)
-    for topic, section, parts in (
-        ("simulation", SIMULATION, latest.simulation),
-        ("phase_config", PHASE_CONFIG, latest.phase_config),
-    ):
-        default = definitions.default(topic, section)
-        if default is not None:
-            parts.update(findings.section(default, section) or {})
-    if RANDOM_STREAMS in latest.phase_config:
-        findings.error(
-            latest.phase_config[RANDOM_STREAMS].place,
-            f"{RANDOM_STREAMS!r} belongs to one phase and cannot be the default of all: write it in the phase",
-        )
-    first = latest
+    first = latest = _defaults(findings, schedule, definitions)
     sizes: dict[int, int] = {}
     room = MAX_EXTRA_NODES
     for name, body in phases_of(findings, schedule):
@@ -213,6 +189,21 @@ def cascade(findings: Findings, schedule: Located, definitions: Definitions) -> 
             )
             break
     return phases
+
+
+def _defaults(findings: Findings, schedule: Located, definitions: Definitions) -> CascadedPhase:
+    """Return what the definitions give to every phase that inherits nothing else."""
+    phase = CascadedPhase("", schedule)
+    for topic, section in (("simulation", SIMULATION), ("phase_config", PHASE_CONFIG)):
+        default = definitions.default(topic, section)
+        if default is not None:
+            getattr(phase, topic).update(findings.section(default, section) or {})
+    if RANDOM_STREAMS in phase.phase_config:
+        findings.error(
+            phase.phase_config[RANDOM_STREAMS].place,
+            f"{RANDOM_STREAMS!r} belongs to one phase and cannot be the default of all: write it in the phase",
+        )
+    return phase
 
 
 def _inherits(findings: Findings, body: Located) -> bool:
@@ -268,7 +259,7 @@ def _replace(
         inherited = getattr(phase, topic)
         reader = _environment if topic == "environments" else _agent
         entries: dict[str, Entry] = {}
-        for item in _items(findings, at, topic):
+        for item in findings.items(at, topic):
             entry = definitions.lookup(topic, item)
             if entry is not None:
                 reader(findings, entry, inherited, entries)
@@ -280,13 +271,6 @@ def _replace(
         getattr(phase, topic).update(findings.section(part, section) or {})
 
 
-def _items(findings: Findings, at: Located, topic: str) -> Iterator[Located]:
-    if isinstance(at.value, list):
-        yield from (at.child(index) for index in range(len(at.value)))
-    else:
-        findings.error(at.place, f"{topic} must be a list, found {show(at.value)}")
-
-
 def _environment(findings: Findings, at: Located, _: dict[str, Entry], entries: dict[str, Entry]) -> None:
     if isinstance(at.value, dict) and "environment" not in at.value and "uid" in at.value:
         findings.error(
@@ -296,12 +280,8 @@ def _environment(findings: Findings, at: Located, _: dict[str, Entry], entries: 
     parts = findings.section(at, ENVIRONMENT_ENTRY)
     if parts is None or findings.missing(at.place, parts, ENVIRONMENT_ENTRY):
         return
-    written = parts["environment"]
-    if advice := unquoted(written.value, ENVIRONMENT):
-        findings.error(written.place, f"an environment must be a name, or a mapping, found a mapping{advice}")
-        return
-    inner = {"name": written} if isinstance(written.value, str) else findings.section(written, ENVIRONMENT)
-    if inner is None or findings.missing(written.place, inner, ENVIRONMENT):
+    inner = _environment_parts(findings, parts["environment"])
+    if inner is None:
         return
     if "uid" not in inner:
         if not isinstance(inner["name"].value, str):
@@ -315,6 +295,15 @@ def _environment(findings: Findings, at: Located, _: dict[str, Entry], entries: 
         )
     elif TEXT.read(findings, uid, "an environment's uid") is not None:
         _give(findings, entries, uid, Entry(at, {**parts, **inner}), "environment uid")
+
+
+def _environment_parts(findings: Findings, at: Located) -> dict[str, Located] | None:
+    """Split an environment, a name or a mapping, into its parts; ``None`` if it has no name."""
+    if advice := unquoted(at.value, ENVIRONMENT):
+        findings.error(at.place, f"an environment must be a name, or a mapping, found a mapping{advice}")
+        return None
+    parts = {"name": at} if isinstance(at.value, str) else findings.section(at, ENVIRONMENT)
+    return None if parts is None or findings.missing(at.place, parts, ENVIRONMENT) else parts
 
 
 def _agent(findings: Findings, at: Located, inherited: dict[str, Entry], entries: dict[str, Entry]) -> None:
@@ -333,13 +322,11 @@ def _agent(findings: Findings, at: Located, inherited: dict[str, Entry], entries
 
 
 def _give(findings: Findings, entries: dict[str, Entry], key: Located, entry: Entry, what: str) -> None:
-    if key.value in entries:
-        first = entries[key.value].parts["uid" if "uid" in entries[key.value].parts else "name"]
-        line = findings.lines.nearest(first.place)
+    before = entries.setdefault(key.value, entry)
+    if before is not entry:
+        line = findings.lines.nearest(before.parts["uid" if "uid" in before.parts else "name"].place)
         where = f": first in line {line}" if line else ""
         findings.error(key.place, f"the {what} {key.value!r} is given twice in this phase{where}")
-        return
-    entries[key.value] = entry
 
 
 def shared_streams(findings: Findings, schedule: Sequence[CascadedPhase]) -> dict[str, str]:
@@ -347,31 +334,28 @@ def shared_streams(findings: Findings, schedule: Sequence[CascadedPhase]) -> dic
 
     Unknown names, and phases that name each other in a circle, are reported.
     """
-    streams = {phase.name: phase.phase_config.get(RANDOM_STREAMS) for phase in schedule}
-    named = {name: at for name, at in streams.items() if at is not None and isinstance(at.value, str)}
-    names = list(streams)
+    written = {phase.name: phase.phase_config.get(RANDOM_STREAMS) for phase in schedule}
+    named = {name: at for name, at in written.items() if at is not None and isinstance(at.value, str)}
+    names = list(written)
     shared: dict[str, str] = {}
     for name, at in named.items():
-        if at.value not in names:
-            listing = listed(list(map(repr, names)), 8)
-            findings.error(
-                at.place, f"there is no phase {at.value!r}{did_you_mean(at.value, names)}; phases: {listing}"
-            )
-            continue
         way = [name]
         while way[-1] in named and way.count(way[-1]) == 1:
             way.append(named[way[-1]].value)
-        if way[-1] not in named:
+        message = ""
+        if at.value not in names:
+            near, listing = did_you_mean(at.value, names), listed(list(map(repr, names)), 8)
+            message = f"there is no phase {at.value!r}{near}; phases: {listing}"
+        elif way[-1] not in named:
             shared[name] = way[-1]
-        elif way[-1] == name and way[1] == name:
-            findings.error(
-                at.place,
-                f"a phase has random streams of its own without this key; name another phase, not {name!r}",
+        elif way == [name, name]:
+            message = (
+                f"a phase has random streams of its own without this key; name another phase, not {name!r}"
             )
         elif way[-1] == name:
-            findings.error(
-                at.place, f"the phases name each other: {' -> '.join(way)}; one of them draws its own streams"
-            )
+            message = f"the phases name each other: {' -> '.join(way)}; one of them draws its own streams"
+        if message:
+            findings.error(at.place, message)
     return shared
 
 

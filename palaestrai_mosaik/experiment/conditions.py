@@ -83,27 +83,28 @@ def read_rules(agents: Any) -> tuple[dict[str, AgentRules], list[Fault]]:
     """
     if not isinstance(agents, Mapping) or not agents:
         return {}, [((), f"agents must be a mapping of agents to their rules, found {show(agents)}")]
-    faults: list[Fault] = []
-    rules: dict[str, AgentRules] = {}
-    for agent, entry in agents.items():
-        if not isinstance(entry, Mapping):
-            faults.append(((agent,), f"an agent's rules must be a mapping, found {show(entry)}"))
-            continue
-        parsed = {}
-        for name, rule in entry.items():
-            if name not in _SECTIONS:
-                near = did_you_mean(name, _SECTIONS)
-                faults.append(((agent, name), f"unknown rule {name!r}{near}; allowed: success, plateau"))
-            elif rule is not None:
-                wrong = list(_SECTIONS[name].faults(rule))
-                faults += [((agent, name, *path), message) for path, message in wrong]
-                parsed[name] = None if wrong else _RULES[name](**rule)
-        if not parsed and not any(path[:1] == (agent,) for path, _ in faults):
-            faults.append(((agent,), "an agent needs the rule 'success', the rule 'plateau', or both"))
-        rules[agent] = AgentRules(**parsed)
-    if not faults:
-        faults += _gaps(rules)
-    return rules, faults
+    faults = [((agent, *path), message) for agent in agents for path, message in _faults(agents[agent])]
+    if faults:
+        return {}, faults
+    rules = {
+        agent: AgentRules(**{name: _RULES[name](**rule) for name, rule in entry.items() if rule is not None})
+        for agent, entry in agents.items()
+    }
+    return rules, list(_gaps(rules))
+
+
+def _faults(entry: Any) -> Iterator[Fault]:
+    """Yield the faults of an agent's rules."""
+    if not isinstance(entry, Mapping):
+        yield (), f"an agent's rules must be a mapping, found {show(entry)}"
+    elif all(name in _SECTIONS and rule is None for name, rule in entry.items()):
+        yield (), "an agent needs the rule 'success', the rule 'plateau', or both"
+    for name, rule in entry.items() if isinstance(entry, Mapping) else ():
+        if name not in _SECTIONS:
+            near = did_you_mean(name, _SECTIONS)
+            yield (name,), f"unknown rule {name!r}{near}; allowed: success, plateau"
+        elif rule is not None:
+            yield from (((name, *path), message) for path, message in _SECTIONS[name].faults(rule))
 
 
 def _gaps(rules: Mapping[str, AgentRules]) -> Iterator[Fault]:
@@ -151,31 +152,27 @@ def check_agent_keys(findings: Findings, conditions: Iterable[Located], agents: 
         for agent in params.value:
             _check_thresholds(findings, params.child(agent))
     for params in _params(listed, EVALUATION_CONDITION):
-        if "agents" not in params.value:
-            continue  # the check of the class's parameters reports it
-        rules = params.child("agents")
-        if isinstance(rules.value, dict):
+        # otherwise, the check of the class's parameters reports it
+        if "agents" in params.value:
+            rules = params.child("agents")
             _check_agents(findings, rules, agents)
-        for path, message in read_rules(rules.value)[1]:
-            findings.error((*rules.place, *path), message)
+            for path, message in read_rules(rules.value)[1]:
+                findings.error((*rules.place, *path), message)
 
 
 def check_phase_averages(
     findings: Findings, of_phases: Iterable[Iterable[Located]], of_run: Iterable[Located]
 ) -> None:
     """Check that every ``phase_avgN`` is evaluated: those of ``simulation`` must also be in ``run_config``."""
-    evaluated = set(_phase_averages(of_run))
-    unasked = {
-        at.place: agent
-        for phase_conditions in of_phases
-        for agent, at in _phase_averages(phase_conditions).items()
-        if agent not in evaluated
-    }
-    for path, agent in unasked.items():
-        findings.error(
-            path,
-            f"below 'simulation', {path[-1]} of agent {agent!r} is never asked; give it in a condition of run_config",
-        )
+    evaluated = _phase_averages(of_run)
+    for conditions in of_phases:
+        for agent, at in _phase_averages(conditions).items():
+            if agent not in evaluated:
+                findings.error(
+                    at.place,
+                    f"below 'simulation', {at.place[-1]} of agent {agent!r} is never asked; give it in a condition of "
+                    "run_config",
+                )
 
 
 def _phase_averages(conditions: Iterable[Located]) -> dict[str, Located]:
@@ -202,8 +199,7 @@ def check_evaluations(findings: Findings, conditions: Sequence[Located], phases:
             )
             continue
         for phase in training:
-            reason = _why_never_met(params.value.get("agents"), phase)
-            if reason:
+            if reason := _why_never_met(params.value.get("agents"), phase):
                 findings.warn(path, f"the condition's rules never end the phase {phase.name!r}: {reason}")
 
 
@@ -239,12 +235,11 @@ def _params(conditions: Iterable[Located], name: str) -> Iterator[Located]:
 
 def _check_agents(findings: Findings, at: Located, agents: Collection[str]) -> None:
     # a phase without agents is reported elsewhere
-    for agent in at.value if agents else ():
+    for agent in at.value if agents and isinstance(at.value, dict) else ():
         if agent not in agents:
-            findings.error(
-                (*at.place, agent),
-                f"there is no agent {agent!r}{did_you_mean(agent, agents)}; agents: {', '.join(agents)}",
-            )
+            near = did_you_mean(agent, agents)
+            message = f"there is no agent {agent!r}{near}; agents: {', '.join(agents)}"
+            findings.error((*at.place, agent), message)
 
 
 def _check_thresholds(findings: Findings, at: Located) -> None:

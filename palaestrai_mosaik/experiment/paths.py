@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,24 +61,23 @@ class Path:
         With ``create`` the last key may be missing from an existing mapping, and so may the ``params`` of a
         class that hold it.
         """
-        keys: list[Any] = []
+        keys: Keys = ()
         node = document
         for number, part in enumerate(self.parts):
-            last = number == len(self.parts) - 1
-            if create and number == len(self.parts) - 2 and _lacks_params(node, part):
-                return Found((*keys, *self.parts[number:]), None)
+            rest = self.parts[number:]
+            if create and len(rest) == 2 and _lacks_params(node, part):
+                return Found((*keys, *rest), None)
             selected, fault = _select(node, part)
             if fault is not None:
-                if create and last and isinstance(node, dict) and isinstance(part, str):
-                    return Found((*keys, part), None)
-                here = quoted(keys) or "the document"
-                if last and not create and isinstance(node, dict) and isinstance(part, str):
+                if len(rest) == 1 and isinstance(node, dict) and isinstance(part, str):
+                    if create:
+                        return Found((*keys, part), None)
                     fault += "; to set what the document does not give, add create: true to the factor"
-                return Found(tuple(keys), f"{here} {fault}")
+                return Found(keys, f"{quoted(keys) or 'the document'} {fault}")
             for key in selected:
-                keys.append(key)
                 node = node[key]
-        return Found(tuple(keys), None)
+            keys += selected
+        return Found(keys, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +103,11 @@ def quoted(keys: Iterable[str | int]) -> str:
 
 def _unreadable(text: str, position: int) -> DocumentError:
     where = f"at character {position + 1}" if position < len(text) else "at its end"
-    return DocumentError(
-        [
-            Problem(
-                f"the path {text!r} is not understood {where}: parts stand between dots, an index in "
-                'brackets ([2]), a part with dots in double quotes ("a.b")'
-            )
-        ]
+    message = (
+        f"the path {text!r} is not understood {where}: parts stand between dots, an index in brackets ([2]), a part "
+        'with dots in double quotes ("a.b")'
     )
+    return DocumentError([Problem(message)])
 
 
 def _unquoted(match: re.Match[str], text: str) -> str:
@@ -158,13 +154,13 @@ def _item(node: list[Any], part: str | int) -> tuple[Keys, str | None]:
         if part < len(node):
             return (part,), None
         return (), f"has no [{part}]: it has {len(node)} items"
-    matches = [(index, item) for index, item in enumerate(node) if part in _names(item)]
+    matches = [index for index, item in enumerate(node) if part in _names(item)]
     if len(matches) == 1:
-        index, item = matches[0]
+        item = node[matches[0]]
         # an item named by its only key stands for the value below that key
-        return ((index,) if _own_names(item) else (index, next(iter(item)))), None
+        return (*matches, *(() if _own_names(item) else (next(iter(item)),))), None
     if matches:
-        places = ", ".join(f"[{index}]" for index, _ in matches)
+        places = ", ".join(f"[{index}]" for index in matches)
         return (), f"has {len(matches)} items {part!r} ({places}); select one by its index"
     names = dict.fromkeys(name for item in node for name in _names(item))
     if not names:
@@ -255,32 +251,26 @@ def with_mappings(document: Mapping[str, Any]) -> dict[str, Any]:
     """
     whole = dict(document)
     defined = document.get("definitions")
-    if isinstance(defined, dict):
+    if not isinstance(defined, dict):
+        defined = {}
+    names = {topic: set(part) for topic, part in defined.items() if isinstance(part, dict)}
+    if defined:
         whole["definitions"] = {topic: _each(part, _entry) for topic, part in defined.items()}
-    names = {topic: set(part) for topic, part in (defined or {}).items() if isinstance(part, dict)}
     schedule = document.get("schedule")
     if isinstance(schedule, list):
         whole["schedule"] = [_each(phase, lambda item: _phase(item, names)) for phase in schedule]
     elif isinstance(schedule, dict):
         whole["schedule"] = _each(schedule, lambda item: _phase(item, names))
-    first = next(_bodies(whole.get("schedule")), None)
+    first = next((phase for _, phase in _phases(whole) if isinstance(phase, dict)), None)
     if first is not None and "simulation" not in names:
         simulation = first.get("simulation")
         if simulation is None:
-            first["simulation"] = {"name": "vanilla", "conditions": [_class("environment")]}
-        elif isinstance(simulation, dict):
+            simulation = {"conditions": [_class("environment")]}
+        if isinstance(simulation, dict):
             first["simulation"] = {"name": "vanilla", **simulation}
     if "run_config" in document:
         whole["run_config"] = _entry(document["run_config"])
     return whole
-
-
-def _bodies(schedule: Any) -> Iterator[dict[str, Any]]:
-    """Yield the phases of a schedule that are mappings."""
-    for phases in schedule if isinstance(schedule, list) else [schedule]:
-        for phase in phases.values() if isinstance(phases, dict) else ():
-            if isinstance(phase, dict):
-                yield phase
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -308,25 +298,19 @@ def _phase(phase: Any, names: Mapping[str, set[Any]]) -> Any:
     return whole
 
 
-def _entry(entry: Any) -> Any:
+def _entry(entry: Any, single: Sequence[str] = _ONE_CLASS) -> Any:
+    """Expand the classes of an entry; the keys ``single`` have one class each."""
     if not isinstance(entry, dict):
         return entry
     whole = dict(entry)
-    for key in _ONE_CLASS:
-        if isinstance(entry.get(key), str):
-            whole[key] = _class(entry[key])
-    for key in _CLASSES:
-        if isinstance(entry.get(key), list):
-            whole[key] = [_class(item) if isinstance(item, str) else item for item in entry[key]]
-    if isinstance(entry.get("bodies"), list):
-        # the environment of a body is a uid
-        bodies = [(item, _entry(item)) for item in entry["bodies"]]
-        whole["bodies"] = [
-            {**new, "environment": old["environment"]}
-            if isinstance(old, dict) and "environment" in old
-            else new
-            for old, new in bodies
-        ]
+    for key, value in entry.items():
+        if key in single and isinstance(value, str):
+            whole[key] = _class(value)
+        elif key in _CLASSES and isinstance(value, list):
+            whole[key] = [_class(item) if isinstance(item, str) else item for item in value]
+        elif key == "bodies" and isinstance(value, list):
+            # the environment of a body is a uid
+            whole[key] = [_entry(item, _ONE_CLASS[1:]) for item in value]
     return whole
 
 
@@ -347,13 +331,11 @@ def parse(settings: Iterable[str]) -> dict[str, Any]:
     problems = []
     for text in settings:
         path, equals, value = text.partition("=")
-        path = path.strip()
+        path, messages = path.strip(), []
         if not equals or not path:
-            problems.append(
-                Problem(f"--set {text}: write PATH=VALUE, such as schedule.train.phase_config.episodes=3")
-            )
+            messages = ["write PATH=VALUE, such as schedule.train.phase_config.episodes=3"]
         elif path in overrides:
-            problems.append(Problem(f"--set {text}: {path!r} is set twice"))
+            messages = [f"{path!r} is set twice"]
         else:
             try:
                 reading = read(value, f"--set {text}") if value.strip() else None
@@ -361,8 +343,8 @@ def parse(settings: Iterable[str]) -> dict[str, Any]:
                 problems += error.problems
                 continue
             overrides[path] = None if reading is None else reading.value
-            if reading is not None:
-                problems += [Problem(f"--set {text}: {message}") for _, message, _ in reading.problems]
+            messages = [] if reading is None else [message for _, message, _ in reading.problems]
+        problems += [Problem(f"--set {text}: {message}") for message in messages]
     if problems:
         raise DocumentError(problems)
     return overrides
@@ -390,9 +372,8 @@ def overridden(data: Any, overrides: Overrides, source: str) -> Any:
         try:
             places = _places(Path.parse(text), whole)
         except DocumentError as error:
-            problems += [
-                Problem(f"--set {text}: {problem.message}", file=source) for problem in error.problems
-            ]
+            texts = [f"--set {text}: {problem.message}" for problem in error.problems]
+            problems += [Problem(message, file=source) for message in texts]
             continue
         for keys in places:
             changes.set(keys, value)

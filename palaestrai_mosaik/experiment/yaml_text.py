@@ -14,7 +14,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -223,15 +223,8 @@ def read(text: str, source: str) -> Reading:
     text = text.removeprefix("\ufeff")
     bad = _UNPRINTABLE.search(text)
     if bad:
-        line = text.count("\n", 0, bad.start()) + 1
-        character = f"U+{ord(bad.group()):04X}"
-        raise DocumentError(
-            [
-                Problem(
-                    f"the character {character} is not allowed in YAML; is the file text?", "", source, line
-                )
-            ]
-        )
+        message = f"the character U+{ord(bad.group()):04X} is not allowed in YAML; is the file text?"
+        raise DocumentError([Problem(message, "", source, text.count("\n", 0, bad.start()) + 1)])
     builder = _Builder()
     try:
         builder.run(Loader(text).get_event)
@@ -240,9 +233,8 @@ def read(text: str, source: str) -> Reading:
     except yaml.YAMLError as error:
         raise DocumentError([Problem(f"not valid YAML: {error}", "", source)]) from None
     except _Refused as refusal:
-        raise DocumentError(
-            [Problem(str(refusal), join(builder.place()[:10]), source, refusal.line)]
-        ) from None
+        problem = Problem(str(refusal), join(builder.place()[:10]), source, refusal.line)
+        raise DocumentError([problem]) from None
     if not builder.documents:
         raise DocumentError([Problem("the document is empty", "", source)])
     return Reading(builder.root, Lines(builder.tree), builder.problems)
@@ -250,35 +242,32 @@ def read(text: str, source: str) -> Reading:
 
 def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Problem:
     mark = error.problem_mark or error.context_mark
-    index = mark.line if mark is not None else 0
+    index, column = (0, None) if mark is None else (mark.line, mark.column)
     lines = text.splitlines()
     written = lines[index] if index < len(lines) else ""
-    indentation = written[: len(written) - len(written.lstrip())]
     problem, context = error.problem or "", error.context or ""
-    if "\t" in indentation:
+    if "\t" in written[: _indentation(written)]:
         message = "a tab stands in the indentation; YAML allows spaces only"
     elif "nesting depth" in problem:
         # newer releases of libyaml refuse it themselves, while they read ahead
         message = _TOO_DEEP
-    elif mark is None:
-        message = _invalid(problem, context)
     elif (
-        problem.startswith("did not find expected") and "block" in context and mark.column == len(indentation)
+        problem.startswith("did not find expected") and "block" in context and column == _indentation(written)
     ):
-        before = next((candidate for candidate in reversed(lines[:index]) if candidate.strip()), "")
+        before = next((line for line in reversed(lines[:index]) if line.strip()), "")
         message = (
-            f"the indentation does not fit: the line begins in column {mark.column + 1}, the one before it in column "
-            f"{len(before) - len(before.lstrip()) + 1}; lines that belong together begin in the same column"
+            f"the indentation does not fit: the line begins in column {column + 1}, the one before it in column "
+            f"{_indentation(before) + 1}; lines that belong together begin in the same column"
         )
     else:
-        message = _invalid(problem, context)
-        if written[mark.column : mark.column + 1] in ("@", "`", "%"):
+        message = "not valid YAML: " + " ".join(filter(None, (problem, context)))
+        if column is not None and written[column : column + 1] in ("@", "`", "%"):
             message += "; put the text in quotes"
     return Problem(message, "", source, index + 1)
 
 
-def _invalid(problem: str, context: str) -> str:
-    return "not valid YAML: " + " ".join(filter(None, (problem, context)))
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 class _Refused(Exception):
@@ -287,33 +276,20 @@ class _Refused(Exception):
         super().__init__(message)
 
 
+@dataclass(slots=True)
 class _Frame:
     """An open collection. ``children`` are the line nodes parallel to ``value``."""
 
-    __slots__ = (
-        "anchor",
-        "children",
-        "height",
-        "is_list",
-        "key",
-        "key_line",
-        "line",
-        "merges",
-        "start",
-        "value",
-    )
-
-    def __init__(self, value: Any, children: Any, line: int, anchor: str | None, start: int):
-        self.value = value
-        self.children = children
-        self.is_list = isinstance(value, list)
-        self.line = line
-        self.anchor = anchor
-        self.start = start
-        self.height = 0
-        self.key: Any = _OPEN
-        self.key_line = 0
-        self.merges: list[tuple[Any, Any, int]] = []
+    value: Any
+    children: Any
+    is_list: bool
+    line: int
+    anchor: str | None
+    start: int
+    height: int = 0
+    key: Any = _OPEN
+    key_line: int = 0
+    merges: list[tuple[Any, Any, int]] = field(default_factory=list)
 
 
 class _Builder:
@@ -402,7 +378,8 @@ class _Builder:
             self.problems.append((self.place(), _tag_refusal(event.tag), line))
         if event.anchor:
             self._anchors[event.anchor] = (_OPEN, None, 0, 0)
-        self._stack.append(_Frame(value, children, line, event.anchor, self._events + self._extra))
+        start = self._events + self._extra
+        self._stack.append(_Frame(value, children, tag == "seq", line, event.anchor, start))
         self._events += 1
 
     def _end(self) -> None:
@@ -545,16 +522,14 @@ def columns_of(problems: Sequence[Problem], texts: Mapping[str, str] | None = No
     Returns:
         The columns, from 1; ``None`` for a problem without a line, or in a file that cannot be read.
     """
-    named_texts = texts or {}
     lines: dict[str, set[int]] = defaultdict(set)
     for problem in problems:
         if problem.file and problem.line is not None:
             lines[problem.file].add(problem.line)
-    starts = {file: _starts(file, named_texts.get(file), numbers) for file, numbers in lines.items()}
+    starts = {file: _starts(file, (texts or {}).get(file), numbers) for file, numbers in lines.items()}
+    # nothing begins on the line None
     return [
-        None
-        if problem.line is None
-        else _nearest(problem.path, starts.get(problem.file, {}).get(problem.line, ()))
+        _nearest(problem.path, starts.get(problem.file, {}).get(problem.line or 0, ()))
         for problem in problems
     ]
 
@@ -577,7 +552,7 @@ def _starts(file: str, text: str | None, lines: set[int]) -> dict[int, list[tupl
     for number, written in enumerate(text.split("\n"), 1):
         if number in lines:
             # the fallback: the start of the line itself
-            starts[number].append(("", len(written) - len(written.lstrip()) + 1))
+            starts[number].append(("", _indentation(written) + 1))
     try:
         for path, mark in _places(text):
             if mark.line + 1 in lines:
