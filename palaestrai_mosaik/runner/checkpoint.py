@@ -120,8 +120,8 @@ class Checkpoints:
         # the first line of the manifest has the digest and the signature of the second
         body = json.dumps(manifest).encode()
         head = f"{_digest(body)} {sign(body)}\n".encode()
-        numbers = _numbers(self._folder)
-        number = numbers[-1] + 1 if numbers else 0
+        earlier = _newest_first(self._folder)
+        number = int(earlier[0].name) + 1 if earlier else 0
         # remove the remains of a process that was killed while writing
         for stray in self._folder.glob(".*"):
             files.discard_tree(stray)
@@ -136,8 +136,8 @@ class Checkpoints:
         except OSError as error:
             files.discard_tree(temporary)
             raise CheckpointError(f"cannot write a checkpoint to {self._folder}: {error}") from error
-        for old in numbers[: len(numbers) + 1 - _KEPT]:
-            files.discard_tree(self._folder / f"{old:06d}")
+        for old in earlier[_KEPT - 1 :]:
+            files.discard_tree(old)
         self._put_off(started)
 
     def _put_off(self, started: float) -> None:
@@ -165,17 +165,15 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
             or another user.
     """
     folder = directory / FOLDER
-    numbers = _numbers(folder)
-    if not numbers:
+    paths = _newest_first(folder)
+    if not paths:
         raise CheckpointError(f"there is no checkpoint in {folder}")
     damaged: list[str] = []
-    for number in reversed(numbers):
-        path = folder / f"{number:06d}"
-        try:
-            manifest, is_own = _read_manifest(path)
+    for path in paths:
+        manifest, is_own = _read_manifest(path)
+        pickled = b""
+        with suppress(OSError):
             pickled = files.read_bytes(path / _STATE)
-        except OSError:
-            manifest, is_own, pickled = None, False, b""
         if manifest is None or manifest["state"] != _digest(pickled):
             damaged.append(path.name)
             continue
@@ -183,7 +181,7 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
         if why is not None:
             raise CheckpointError(why)
         yield Checkpoint(path, manifest["store"], pickled)
-    if len(damaged) == len(numbers):
+    if len(damaged) == len(paths):
         raise CheckpointError(f"no checkpoint in {folder} is whole: {', '.join(damaged)}")
 
 
@@ -193,12 +191,9 @@ def why_unusable(directory: Path, hash: str, versions: dict[str, str]) -> str | 
     Only manifests are read. The state may still be damaged.
     """
     folder = directory / FOLDER
-    for number in reversed(_numbers(folder)):
-        path = folder / f"{number:06d}"
+    for path in _newest_first(folder):
         try:
             manifest, is_own = _read_manifest(path)
-        except OSError:
-            continue
         except CheckpointError as error:  # the key cannot be used
             return str(error)
         if manifest is not None:
@@ -230,23 +225,20 @@ def _why_not(
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any] | None, bool]:
-    """Return a checkpoint's manifest, ``None`` if damaged, and whether this user's signature is valid.
-
-    Raises :class:`OSError` if the file cannot be read.
-    """
-    head, _, body = files.read_bytes(path / _MANIFEST).partition(b"\n")
-    digest, _, signature = head.decode("ascii", "replace").partition(" ")
-    if _digest(body) != digest:
-        return None, False
-    manifest: dict[str, Any] = json.loads(body)
-    return manifest, is_signed(body, signature)
+    """Return a checkpoint's manifest, ``None`` if damaged, and whether this user's signature is valid."""
+    with suppress(OSError):
+        head, _, body = files.read_bytes(path / _MANIFEST).partition(b"\n")
+        digest, _, signature = head.decode("ascii", "replace").partition(" ")
+        if _digest(body) == digest:
+            return json.loads(body), is_signed(body, signature)
+    return None, False
 
 
 def discard_newer(checkpoint: Checkpoint) -> None:
     """Remove the checkpoints that are newer than ``checkpoint``."""
-    for number in _numbers(checkpoint.path.parent):
-        if number > int(checkpoint.path.name):
-            files.discard_tree(checkpoint.path.parent / f"{number:06d}")
+    for path in _newest_first(checkpoint.path.parent):
+        if int(path.name) > int(checkpoint.path.name):
+            files.discard_tree(path)
 
 
 def _digest(data: bytes) -> str:
@@ -255,12 +247,16 @@ def _digest(data: bytes) -> str:
 
 def has_checkpoints(directory: Path) -> bool:
     """Return whether the instance in ``directory`` has checkpoints, damaged or not."""
-    return bool(_numbers(directory / FOLDER))
+    return bool(_newest_first(directory / FOLDER))
 
 
-def _numbers(folder: Path) -> list[int]:
+def _newest_first(folder: Path) -> list[Path]:
+    """List the checkpoints in a folder, damaged or not."""
     with suppress(OSError):
-        return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
+        numbers = sorted(
+            (int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()), reverse=True
+        )
+        return [folder / f"{number:06d}" for number in numbers]
     return []
 
 
@@ -298,11 +294,11 @@ def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
         return None
     instances = list(zip(runs["run"], runs["status"], strict=True))
     newest, status = instances[-1]
-    run = None
+    run = newest
     if status not in ("finished", "running"):
         # only the newest run can block resuming; older ones that still count as running are treated as lost
-        run = resumable(store, [(uid, status.replace("running", "lost")) for uid, status in instances])
-    run = run or newest
+        lost = [(uid, status.replace("running", "lost")) for uid, status in instances]
+        run = resumable(store, lost) or newest
     return Earlier(run, dict(instances)[run], has_checkpoints(store.instance_directory(run)))
 
 

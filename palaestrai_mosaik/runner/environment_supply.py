@@ -14,6 +14,14 @@ from .recorded_sessions import DEFAULT_SESSIONS, StoredSessions
 logger = logging.getLogger(__name__)
 
 
+def _pop(
+    handles: list[tuple[EnvironmentSpec, EnvironmentHandle]], spec: EnvironmentSpec
+) -> EnvironmentHandle | None:
+    """Remove and return the first environment of ``spec``; ``None`` if there is none."""
+    number = next((i for i, (entry, _) in enumerate(handles) if entry == spec), None)
+    return None if number is None else handles.pop(number)[1]
+
+
 class SharedEnvironments:
     """Environments shared by several documents; the most recently used ones are kept, at most ``most``."""
 
@@ -23,12 +31,10 @@ class SharedEnvironments:
 
     def get(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
         """Return the environment of ``spec``, or ``None`` if it is not set up."""
-        entry = next((candidate for candidate in self._handles if candidate[0] == spec), None)
-        if entry is None:
-            return None
-        self._handles.remove(entry)
-        self._handles.append(entry)
-        return entry[1]
+        handle = _pop(self._handles, spec)
+        if handle is not None:
+            self._handles.append((spec, handle))
+        return handle
 
     def add(self, spec: EnvironmentSpec, handle: EnvironmentHandle) -> None:
         """Keep an environment that has been set up."""
@@ -86,11 +92,7 @@ class EnvironmentSupply:
 
     def take(self, spec: EnvironmentSpec) -> EnvironmentHandle:
         """Return an unused environment for ``spec``, creating one if necessary."""
-        for i, (handle_spec, handle) in enumerate(self._unused):
-            if handle_spec == spec:
-                del self._unused[i]
-                return handle
-        return make_handle(spec, self.stored)
+        return _pop(self._unused, spec) or make_handle(spec, self.stored)
 
     def close(self) -> None:
         """Shut down the unused environments."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,15 +65,7 @@ def recorded_phases(
     Raises:
         StoreError: if there is no such phase or agent.
     """
-    table = store.phases(instance)
-    if phase is not None:
-        phases = [f"{i} {name!r}" for i, name in zip(table["phase"], table["name"], strict=True)]
-        hint = did_you_mean(str(phase), table["name"])
-        table = table[(table["phase"] == phase) | (table["name"] == phase)]
-        if table.empty:
-            raise StoreError(
-                f"instance {instance} has no phase {phase!r}{hint}; it has: {', '.join(phases) or 'none'}"
-            )
+    table = _phases(store, instance, phase)
     if before is not None:
         table = table[table["phase"] < before]
     if mode is not None:
@@ -87,19 +80,30 @@ def recorded_phases(
         agent = names[0]
     numbers: list[int] = agents.loc[agents["agent"] == agent, "phase"].tolist()
     if agent is None or not numbers:
-        phases_text = described(instance, list(table["phase"]))
-        problem = (
-            f"name an agent of {phases_text}"
-            if agent is None
-            else f"there is no agent {agent!r} in {phases_text}"
-        )
+        problem = "name an agent of" if agent is None else f"there is no agent {agent!r} in"
+        near, allowed = did_you_mean(agent or "", names), ", ".join(names) or "none"
         raise StoreError(
-            f"{problem}{did_you_mean(agent or '', names)}; there are: {', '.join(names) or 'none'}"
+            f"{problem} {_phases_text(instance, list(table['phase']))}{near}; there are: {allowed}"
         )
     return agent, numbers
 
 
-def described(instance: str, phases: list[int]) -> str:
+def _phases(store: Store, instance: str, phase: int | str | None) -> pd.DataFrame:
+    """Return the table of an instance's phases, or of the single ``phase`` (number or name)."""
+    table = store.phases(instance)
+    if phase is None:
+        return table
+    phases = [f"{i} {name!r}" for i, name in zip(table["phase"], table["name"], strict=True)]
+    hint = did_you_mean(str(phase), table["name"])
+    table = table[(table["phase"] == phase) | (table["name"] == phase)]
+    if table.empty:
+        raise StoreError(
+            f"instance {instance} has no phase {phase!r}{hint}; it has: {', '.join(phases) or 'none'}"
+        )
+    return table
+
+
+def _phases_text(instance: str, phases: list[int]) -> str:
     """Return a description of some phases of an instance, for messages."""
     return f"phase{'s' if len(phases) > 1 else ''} {listed(phases, 20) or 'none'} of instance {instance}"
 
@@ -214,21 +218,17 @@ class _Source:
 
     def append_to(self, number: int) -> int:
         """Append the rows of this source, the ``number``-th; return how many there were."""
-        run, phases = self._phases()
+        run, before = self._instance()
+        spec = self._spec
+        phases = recorded_phases(self._store, run, self._agent, spec.phase, spec.mode, before)[1]
         frames = [frame for phase in phases for frame in self._read(run, phase)]
         count = sum(len(frame) for frame in frames)
         if not count:
-            raise StoreError(f"agent {self._agent!r} has no training steps in {described(run, phases)}")
+            raise StoreError(f"agent {self._agent!r} has no training steps in {_phases_text(run, phases)}")
         for _ in range(self._spec.repeat):
             for frame in frames:
                 frame.append_to(f"replay-{number}")
         return count * self._spec.repeat
-
-    def _phases(self) -> tuple[str, list[int]]:
-        """Return the instance, and the numbers of the phases in which the agent took part."""
-        spec = self._spec
-        run, before = self._instance()
-        return run, recorded_phases(self._store, run, self._agent, spec.phase, spec.mode, before)[1]
 
     def _instance(self) -> tuple[str, int | None]:
         """Return the instance, and the phase before which to search, or ``None`` for all phases."""
@@ -480,19 +480,21 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
     pieces = [_Piece(store, uid, number, name, body, flag) for number in phases for flag in both]
     pieces = [piece for piece in pieces if len(piece.frame)]
     if not pieces:
-        raise StoreError(f"agent {name!r} has no steps in {described(uid, phases)}")
+        raise StoreError(f"agent {name!r} has no steps in {_phases_text(uid, phases)}")
     for piece in pieces[1:]:
-        if piece.channels() != pieces[0].channels():
+        if piece.channels != pieces[0].channels:
             raise StoreError(
                 f"agent {name!r} has other channels in phase {piece.phase} than in phase {pieces[0].phase}: name "
                 "one phase"
             )
-    rows = _joined([piece.rows() for piece in pieces])
-    pool = rows.pool()
+    tables = [piece.rows() for piece in pieces]
+    names = tables[0].columns
+    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in names}
+    rows = replace(tables[0], columns=columns)
     finals: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
     for piece in pieces:
-        finals.update(piece.last_states())
-    return _with_finals(pool, [finals.get(key) for key in rows.session_keys()])
+        finals |= piece.last_states()
+    return _with_finals(rows.pool(), [finals.get(key) for key in rows.session_keys()])
 
 
 class _Piece:
@@ -522,41 +524,38 @@ class _Piece:
             [any(a <= b < z for b in present) for a, z in zip(groups["first"], stop, strict=True)]
         ]
         channels = store.channels(run, phase)
-        self._offered = channels[channels["environment"].notna()]
+        offered = channels[channels["environment"].notna() & (channels["kind"] == "sensor")]
+        #: the environment of each sensor
+        self._owners: dict[str, str] = dict(zip(offered["uid"], offered["environment"], strict=True))
         self._owned = channels[channels["agent"] == agent]
 
+    @cached_property
     def channels(self) -> dict[str, list[tuple[str, str, int]]]:
-        """Return name, space and size of the agent's channels by kind."""
-        kinds = []
-        for group in self._groups["group"]:
-            group_channels = self._owned[self._owned["group"] == group]
-            kinds.append(
-                {
-                    kind: list(
-                        group_channels.loc[
-                            group_channels["kind"] == kind, ["uid", "space", "size"]
-                        ].itertuples(index=False, name=None)
-                    )
-                    for kind in ("sensor", "actuator", "reward")
-                }
+        """Name, space and size of the agent's channels by kind."""
+        kinds = [
+            {kind: self._channels_of(group, kind) for kind in ("sensor", "actuator", "reward")}
+            for group in self._groups["group"]
+        ]
+        if any(other != kinds[0] for other in kinds[1:]):
+            firsts = ", ".join(map(str, self._groups["first"]))
+            raise StoreError(
+                f"the bodies of agent {self._agent!r} in phase {self.phase} have different channels: pick some that "
+                f"are identical with 'body' (they begin with {firsts})"
             )
-        for other in kinds[1:]:
-            if other != kinds[0]:
-                firsts = ", ".join(map(str, self._groups["first"]))
-                raise StoreError(
-                    f"the bodies of agent {self._agent!r} in phase {self.phase} have different channels: pick some that "
-                    f"are identical with 'body' (they begin with {firsts})"
-                )
         return kinds[0]
+
+    def _channels_of(self, group: int, kind: str) -> list[tuple[str, str, int]]:
+        """Return name, space and size of the channels of a group of bodies."""
+        rows = self._owned[(self._owned["group"] == group) & (self._owned["kind"] == kind)]
+        return list(rows[["uid", "space", "size"]].itertuples(index=False, name=None))
 
     def rows(self) -> RecordedRows:
         """Return the steps as rows of sessions."""
-        channels = self.channels()
         observed, acted = (
-            [_channel(prefix, *channel) for channel in channels[kind]]
+            [_channel(prefix, *channel) for channel in self.channels[kind]]
             for prefix, kind in (("reading", "sensor"), ("setpoint", "actuator"))
         )
-        rewards = {plain_name(uid): f"reward.{uid}" for uid, _, _ in channels["reward"]}
+        rewards = {plain_name(uid): f"reward.{uid}" for uid, _, _ in self.channels["reward"]}
         columns = [c for channel in (*observed, *acted) for c in channel.columns]
         columns += [*rewards.values(), *_SESSION, "step", *ENDS]
         return RecordedRows(
@@ -594,14 +593,10 @@ class _Piece:
     def _last_by_body(self, group: Any, lasts: pd.Series) -> dict[tuple[Any, ...], npt.NDArray[np.float64]]:
         """Return the last states of bodies with separate channels in an ordinary environment."""
         result: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
-        offered = self._offered[self._offered["kind"] == "sensor"]
-        owners = dict(zip(offered["uid"], offered["environment"], strict=True))
-        group_channels = self._owned[
-            (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
-        ]
+        sensors = [uid for uid, _, _ in self._channels_of(group.group, "sensor")]
         for index in range(group.count):
-            uids = [uid.replace(BODY_NUMBER, str(group.number + index)) for uid in group_channels["uid"]]
-            candidates = {owners.get(uid) for uid in uids}
+            uids = [uid.replace(BODY_NUMBER, str(group.number + index)) for uid in sensors]
+            candidates = {self._owners.get(uid) for uid in uids}
             owner = candidates.pop() if len(candidates) == 1 else None
             if owner is None:
                 break
@@ -618,12 +613,7 @@ class _Piece:
             the environment, or ``None`` if there are several; the sensors' uids in all its incarnations; the
             incarnation in the sensors' names, or ``None``.
         """
-        offered = self._offered[self._offered["kind"] == "sensor"]
-        owners = dict(zip(offered["uid"], offered["environment"], strict=True))
-        group_channels = self._owned[
-            (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
-        ]
-        sensors = [_place_of(uid, owners) for uid in group_channels["uid"]]
+        sensors = [_place_of(uid, self._owners) for uid, _, _ in self._channels_of(group.group, "sensor")]
         if len({(owner, number) for owner, _, number in sensors}) != 1:
             return None, [], None
         return sensors[0][0], [uid for _, uid, _ in sensors], sensors[0][2]
@@ -632,13 +622,11 @@ class _Piece:
         self, group: Any, owner: str, uids: Sequence[str]
     ) -> dict[tuple[int, ...], npt.NDArray[np.float64]]:
         """Return time and readings of the last state of each episode in the environment ``owner``."""
-        group_channels = self._owned[
-            (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
-        ]
+        sizes = [size for _, _, size in self._channels_of(group.group, "sensor")]
         columns = [
-            c
-            for uid, size in zip(uids, group_channels["size"], strict=True)
-            for c in _channel("reading", uid, "", size).columns
+            name
+            for uid, size in zip(uids, sizes, strict=True)
+            for name in _channel("reading", uid, "", size).columns
         ]
         extra_keys = ["incarnation", "environment_episode"]
         states = self._store.environment_states(
@@ -670,14 +658,6 @@ def _channel(prefix: str, uid: str, space: str, size: int) -> Channel:
 
     columns = channel_columns(prefix, [ChannelRecord(uid, space, size)])
     return Channel(plain_name(uid), tuple(columns), Space.from_string(space) if space else None)
-
-
-def _joined(pieces: Sequence[RecordedRows]) -> RecordedRows:
-    first = pieces[0]
-    return replace(
-        first,
-        columns={name: np.concatenate([piece.columns[name] for piece in pieces]) for name in first.columns},
-    )
 
 
 def _with_finals(pool: SessionPool, finals: Sequence[npt.NDArray[np.float64] | None]) -> SessionPool:

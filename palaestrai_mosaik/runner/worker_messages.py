@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.agent.filter import FilterChain
-from palaestrai_mosaik.types.arrays import AgentRows, EnvironmentRows
+from palaestrai_mosaik.types.arrays import AgentRows, EnvironmentRows, FloatVector
 
 from .factory import WorkerPlan
 from .worker import EpisodeReport, EpisodeTask
@@ -93,8 +93,6 @@ class RemoteError(Exception):
         return f"\n{self.args[0]}"
 
 
-FloatVector = npt.NDArray[np.float64]
-
 #: (``"agent"``, ``"environment"`` or ``"frames"``; name; group of bodies; whether it is an evaluation)
 StreamKey = tuple[str, str, int, bool]
 #: (number of preceding rows, muscle, terminated, truncated, final observations)
@@ -118,19 +116,15 @@ class Columns:
 
 def _column(values: Sequence[Any]) -> tuple[bool, Any]:
     """Convert ``values`` to an array if possible; return whether they are plain numbers of one type, and the result."""
-    first = values[0]
-    if type(first) in (int, float, bool) and all(type(v) is type(first) for v in values):
-        try:
-            # with the explicit type, because too large integers would become floats
-            return True, np.array(values, dtype=type(first))
-        except OverflowError:
-            return False, list(values)
+    kinds = set(map(type, values))
+    if kinds in ({int}, {float}, {bool}):
+        # with the explicit type, because too large integers would become floats
+        with suppress(OverflowError):
+            return True, np.array(values, dtype=type(values[0]))
     # stacking would lose the features of subclasses, such as masks, and the byte order
-    if type(first) is np.ndarray and first.ndim and first.dtype.isnative and not first.dtype.hasobject:
-        uniform = all(
-            type(v) is np.ndarray and v.shape == first.shape and v.dtype == first.dtype for v in values
-        )
-        if uniform:
+    elif kinds == {np.ndarray} and len({(array.shape, array.dtype) for array in values}) == 1:
+        first = values[0]
+        if first.ndim and first.dtype.isnative and not first.dtype.hasobject:
             return False, np.stack(values)
     return False, list(values)
 
@@ -270,11 +264,10 @@ class WorkerBuffer:
                 brain.rows, brain.sizes = [], []
             if brain.ends:
                 batch.ends[name], brain.ends = brain.ends, []
-        for name, chains in filters.items():
-            learned = [chain.news() for chain in chains]
-            news = [learned_data for learned_data in learned if learned_data is not None]
-            if news:
-                batch.news[name] = news
+        learned = {name: [chain.news() for chain in chains] for name, chains in filters.items()}
+        batch.news = {
+            name: [data for data in news if data is not None] for name, news in learned.items() if any(news)
+        }
         batch.statistics, self._statistics = self._statistics, []
         batch.world, self._world = self._world, None
         return batch

@@ -207,10 +207,7 @@ class ProcessWorkerPool:
         log = None
         if self._log.directory is not None:
             log = self._log.directory, self._log.packages
-        for plan, process in zip(self._plans, self._processes, strict=True):
-            self._send(process.index, Start(plan, learning, recorder is not None, limit(), log))
-        for plan in self._plans:
-            self._receive(plan.index)
+        self._ask_all([Start(plan, learning, recorder is not None, limit(), log) for plan in self._plans])
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
         for worker, task in tasks.items():
@@ -260,7 +257,7 @@ class ProcessWorkerPool:
         self._receive(worker)
 
     def state(self) -> Any:
-        answers = self._ask_all(Save())
+        answers = self._ask_all([Save()] * len(self._plans))
         for worker, answer in enumerate(answers):
             if answer.problem is not None:
                 raise CheckpointError(f"the state of worker {worker} cannot be pickled: {answer.problem}")
@@ -268,21 +265,20 @@ class ProcessWorkerPool:
 
     def restore(self, state: Any) -> None:
         self._sent = dict(state["sent"])
-        for process, pickled in zip(self._processes, state["workers"], strict=True):
-            self._send(process.index, Restore(pickled))
-        for process in self._processes:
-            self._receive(process.index)
+        self._ask_all([Restore(pickled) for pickled in state["workers"]])
 
     def finish(self) -> None:
-        self.globals_used = any(answer.globals_used for answer in self._ask_all(End()))
+        answers = self._ask_all([End()] * len(self._plans))
+        self.globals_used = any(answer.globals_used for answer in answers)
 
     def close(self) -> None:
         """See :class:`WorkerPool`. The processes end with the run."""
 
-    def _ask_all(self, message: Any) -> list[Answer]:
-        for process in self._processes:
-            self._send(process.index, message)
-        return [self._receive(process.index) for process in self._processes]
+    def _ask_all(self, messages: Sequence[Any]) -> list[Answer]:
+        """Send each worker its message, and return all answers."""
+        for worker, message in enumerate(messages):
+            self._send(worker, message)
+        return [self._receive(worker) for worker in range(len(messages))]
 
     def _answers(self, workers: Sequence[int]) -> list[Answer]:
         """Return the next answer of each worker; if one fails, record the answers received before it."""
@@ -292,12 +288,16 @@ class ProcessWorkerPool:
                 answers.append(self._receive(worker))
         except BaseException:
             for worker, answer in zip(workers, answers, strict=False):
-                if answer.batch is not None:
-                    self._record(worker, answer.batch)
-                if answer.report is not None:
-                    self.on_report(answer.report)
+                self._record_all(worker, answer)
             raise
         return answers
+
+    def _record_all(self, worker: int, answer: Answer) -> None:
+        """Record an answer from which no brain will learn, because the run has failed."""
+        if answer.batch is not None:
+            self._record(worker, answer.batch)
+        if answer.report is not None:
+            self.on_report(answer.report)
 
     def _go(self, worker: int, task: EpisodeTask | None = None) -> None:
         updates: dict[UpdateKey, bytes] = {}
@@ -358,15 +358,12 @@ class ProcessWorkerPool:
 
     def _wait(self) -> None:
         """Wait for a frame, and forward an interrupt to the workers."""
-        arrived = self._pool.receive(_POLL)
-        if arrived is not None:
-            index, frame = arrived
-            if frame is not None:
-                self._waiting[index].append(frame)
-            elif index >= len(self._waiting) or not self._waiting[index]:
-                # the death of any worker ends the run, but a failure reported by a frame before it takes
-                # precedence
-                raise self._ended(index, self._pool.died(index))
+        index, frame = self._pool.receive(_POLL) or (None, None)
+        if index is not None and frame is not None:
+            self._waiting[index].append(frame)
+        elif index is not None and (index >= len(self._waiting) or not self._waiting[index]):
+            # the death of any worker ends the run, but a failure reported by a frame before it takes precedence
+            raise self._ended(index, self._pool.died(index))
         if self._interrupt.requested and not self._interrupt_sent:
             self._interrupt_sent = True
             for process in self._processes:
@@ -381,15 +378,10 @@ class ProcessWorkerPool:
 
     def _fail(self, worker: int, answer: Answer) -> None:
         """Record the last rows of a failed worker, and raise its error."""
-        if answer.batch is not None:
-            self._record(worker, answer.batch)
-        if answer.report is not None:
-            self.on_report(answer.report)
-        error: BaseException
+        self._record_all(worker, answer)
+        error: BaseException = SimulationError(f"worker {worker}: {answer.said}")
         if answer.error is not None:
             error = pickle.loads(answer.error)
-        else:
-            error = SimulationError(f"worker {worker}: {answer.said}")
         error.add_note(f"raised in worker {worker}")
         raise error from RemoteError(answer.trace)
 
@@ -408,10 +400,9 @@ class ProcessWorkerPool:
         }
         before, reported = self._reported_by_brains.get(worker, set()), set[tuple[str, int, int, str]]()
         for name, learner in self._learners.items():
-            filters = learner.filters
-            if filters is not None:
-                for news in batch.news.get(name, ()):
-                    filters.learn(news)
+            # only an agent with filters has news
+            for news in batch.news.get(name, ()) if learner.filters is not None else ():
+                learner.filters.learn(news)
             for transition in transitions(batch, name):
                 if isinstance(transition[0], int):
                     learner.mark_end(*transition[1:])
@@ -467,6 +458,4 @@ def _stream(recorder: PhaseRecorder, key: StreamKey) -> Any:
     kind, name, group, evaluation = key
     if kind == "agent":
         return recorder.agent(name, evaluation, group)
-    if kind == "frames":
-        return recorder.frames(name, evaluation)
-    return recorder.environment(name, evaluation)
+    return recorder.frames(name, evaluation) if kind == "frames" else recorder.environment(name, evaluation)
