@@ -38,34 +38,32 @@ def plain_data(value: Any, findings: Findings, path: Place = ()) -> Any:
     Number types that register as integral or real (such as numpy's) become ``int`` and
     ``float``, tuples become lists. Anything else is reported in ``findings``.
     """
-    kind = type(value)
-    if kind in SCALARS or isinstance(value, str):
+    if type(value) in SCALARS or isinstance(value, str):
         return value
-    # isinstance with an abstract class takes as long as all the rest
-    if kind is not dict and kind is not list and isinstance(value, numbers.Real):
-        return int(value) if isinstance(value, numbers.Integral) else float(value)
-    if len(path) > MAX_DEPTH:
-        findings.error(
-            path[:8], f"more than {MAX_DEPTH} collections inside one another (or inside themselves)"
-        )
+    # the builtin types first: isinstance with an abstract class takes as long as all the rest
+    if not isinstance(value, dict | list | tuple | Mapping):
+        if isinstance(value, numbers.Real):
+            return int(value) if isinstance(value, numbers.Integral) else float(value)
+        message = f"{show(value)} ({type(value).__name__}) is not plain data (text, number, list, mapping)"
+        findings.error(path, message)
         return None
-    if kind is dict or isinstance(value, Mapping):
-        for key in value:
-            if type(key) not in SCALARS and not isinstance(key, (str, int, float, bool)):
-                findings.error(path, f"{show(key)} cannot be a key; use a string")
-        return {
-            key: item if type(item) in SCALARS else plain_data(item, findings, (*path, key))
-            for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple)):
+    if len(path) > MAX_DEPTH:
+        message = f"more than {MAX_DEPTH} collections inside one another (or inside themselves)"
+        findings.error(path[:8], message)
+        return None
+
+    if isinstance(value, list | tuple):
         return [
             item if type(item) in SCALARS else plain_data(item, findings, (*path, index))
             for index, item in enumerate(value)
         ]
-    findings.error(
-        path, f"{show(value)} ({type(value).__name__}) is not plain data (text, number, list, mapping)"
-    )
-    return None
+    for key in value:
+        if type(key) not in SCALARS and not isinstance(key, (str, int, float, bool)):
+            findings.error(path, f"{show(key)} cannot be a key; use a string")
+    return {
+        key: item if type(item) in SCALARS else plain_data(item, findings, (*path, key))
+        for key, item in value.items()
+    }
 
 
 def sorted_copy(value: Any) -> Any:
@@ -242,7 +240,7 @@ def _replay(spec: ReplaySpec) -> dict[str, Any]:
 
 
 def _agent(spec: AgentSpec, later: _Later) -> dict[str, Any]:
-    added = {
+    added: dict[str, tuple[Any, Any]] = {
         "filters": (_canonical(spec.filters), []),
         "replay": ([_replay(source) for source in spec.replay], []),
         "snapshots": (_canonical(spec.snapshots), None),

@@ -215,9 +215,8 @@ def _compare_with_palaestrai(findings: Findings, raw: Sequence[CascadedPhase]) -
     if not any(_controller(phase).startswith("palaestrai.") for phase in raw):
         return
     # by id, because phases inherit filters or share them by an alias
-    lists = [
-        agent.parts["filters"] for phase in raw for agent in phase.agents.values() if "filters" in agent.parts
-    ]
+    agents = [agent.parts for phase in raw for agent in phase.agents.values()]
+    lists = [parts["filters"] for parts in agents if "filters" in parts]
     for filters in {id(at.value): at for at in lists}.values():
         for message, at in _without_effect(filters):
             findings.warn(at.place, message)

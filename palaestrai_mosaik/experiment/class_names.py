@@ -137,7 +137,6 @@ def default_uid(name: str) -> str:
 
 
 _MOSAIK = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
-_EVALUATION = "palaestrai_mosaik.simulation.evaluation"
 #: classes that have moved: the name in documents (and their hashes) -> the current name
 MOVED: Mapping[str, str] = {
     _MOSAIK: "palaestrai_mosaik.interop.palaestrai.mosaik_environment:MosaikEnvironment",
@@ -148,49 +147,47 @@ MOVED: Mapping[str, str] = {
 ADAPTERS: Mapping[str, str] = {"palaestrai": "palaestrai_mosaik.interop.palaestrai:adapted"}
 
 
+#: palaestrAI's modules with a class that this package brings, too
+_COUNTERPARTS = {
+    "palaestrai.environment.dummy_environment": f"{_ENVIRONMENT}.dummy:DummyEnvironment",
+    "palaestrai.agent.dummy_brain": f"{_LIBRARY}.dummy:DummyBrain",
+    "palaestrai.agent.dummy_muscle": f"{_LIBRARY}.dummy:DummyMuscle",
+    "palaestrai.agent.dummy_objective": f"{_LIBRARY}.dummy:DummyObjective",
+    "palaestrai.agent.aggregate_rewards_objective": f"{_LIBRARY}.aggregate:AggregateRewardsObjective",
+    "palaestrai.agent.filters.absolute_deviation_filter": f"{_FILTERS}:AbsoluteDeviationFilter",
+    "palaestrai.agent.filters.action_time_shift_filter": f"{_FILTERS}:ActionTimeShiftFilter",
+    "palaestrai.agent.filters.delta_action_filter": f"{_FILTERS}:DeltaActionFilter",
+    "palaestrai.agent.filters.delta_obs_filter": f"{_FILTERS}:DeltaObsFilter",
+    "palaestrai.agent.filters.delta_step_filter": f"{_FILTERS}:DeltaStepFilter",
+    "palaestrai.agent.filters.merge_steps_filter": f"{_FILTERS}:MergeStepsFilter",
+    "palaestrai.agent.filters.normalization_filter": f"{_FILTERS}:NormFilter",
+    "palaestrai.agent.filters.quadratic_penalty_filter": f"{_FILTERS}:QuadraticPenaltyFilter",
+    "palaestrai.experiment.agent_evaluation_objective_termination_condition": SHORT_NAMES["condition"][
+        "agent_evaluation_objective"
+    ].name,
+    # palaestrAI's documents name these conditions below both packages
+    **{
+        f"palaestrai.{package}.{module}_termination_condition": SHORT_NAMES["condition"][short].name
+        for package in ("experiment", "simulation")
+        for module, short in (
+            ("agent_objective", "agent_objective"),
+            ("environment", "environment"),
+            ("max_episodes", "max_episodes"),
+            ("vanilla_rungovernor", "vanilla_run_governor"),
+            ("vanilla_simcontroller", "vanilla_sim_controller"),
+        )
+    },
+}
+
+
 def _palaestrai_names() -> dict[str, str]:
     table: dict[str, str] = {}
-
-    def add(package: str, module: str, name: str, target: str) -> None:
-        table[f"{package}:{name}"] = table[f"{package}.{module}:{name}"] = f"{target}:{name}"
-
-    add("palaestrai.environment", "dummy_environment", "DummyEnvironment", f"{_ENVIRONMENT}.dummy")
-    for part in ("brain", "muscle", "objective"):
-        add("palaestrai.agent", f"dummy_{part}", f"Dummy{part.title()}", f"{_LIBRARY}.dummy")
-    add(
-        "palaestrai.agent",
-        "aggregate_rewards_objective",
-        "AggregateRewardsObjective",
-        f"{_LIBRARY}.aggregate",
-    )
-    # palaestrAI's documents name the conditions below both packages.
-    for module, name in (
-        ("agent_objective_termination_condition", "AgentObjectiveTerminationCondition"),
-        ("environment_termination_condition", "EnvironmentTerminationCondition"),
-        ("max_episodes_termination_condition", "MaxEpisodesTerminationCondition"),
-        ("vanilla_rungovernor_termination_condition", "VanillaRunGovernorTerminationCondition"),
-        ("vanilla_simcontroller_termination_condition", "VanillaSimControllerTerminationCondition"),
-    ):
-        for package in ("palaestrai.experiment", "palaestrai.simulation"):
-            add(package, module, name, _CONDITIONS)
-    add(
-        "palaestrai.experiment",
-        "agent_evaluation_objective_termination_condition",
-        "AgentEvaluationObjectiveTerminationCondition",
-        _EVALUATION,
-    )
-    for module, name in (
-        ("absolute_deviation_filter", "AbsoluteDeviationFilter"),
-        ("action_time_shift_filter", "ActionTimeShiftFilter"),
-        ("delta_action_filter", "DeltaActionFilter"),
-        ("delta_obs_filter", "DeltaObsFilter"),
-        ("delta_step_filter", "DeltaStepFilter"),
-        ("merge_steps_filter", "MergeStepsFilter"),
-        ("normalization_filter", "NormFilter"),
-        ("quadratic_penalty_filter", "QuadraticPenaltyFilter"),
-    ):
-        table[f"palaestrai.agent:{name}"] = f"{_FILTERS}:{name}"
-        add("palaestrai.agent.filters", module, name, _FILTERS)
+    for module, target in _COUNTERPARTS.items():
+        name = target.rpartition(":")[2]
+        parent = module.rpartition(".")[0]
+        table[f"{module}:{name}"] = table[f"{parent}:{name}"] = target
+        if parent == "palaestrai.agent.filters":
+            table[f"palaestrai.agent:{name}"] = target
     # classes of the other package of this name, which connects mosaik to palaestrAI
     for module in ("mosaik_environment", "mp", "mp.mosaik_environment"):
         table[f"palaestrai_mosaik.{module}:MosaikEnvironment"] = _MOSAIK
@@ -300,10 +297,6 @@ def _in_mosaik(params: Mapping[str, Any]) -> Iterator[Naming]:
     yield from _module_of(params.get("terminal_condition"), ("terminal_condition",))
 
 
-def _in_pettingzoo(params: Mapping[str, Any]) -> Iterator[Naming]:
-    yield from _module_of(params.get("id"), ("id",))
-
-
 def _module_of(name: Any, path: Place) -> Iterator[Naming]:
     if isinstance(name, str) and ":" in name:
         yield name.partition(":")[0], path, False
@@ -315,7 +308,7 @@ _INSIDE: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Naming]]] = {
     "DescribedCoSimulation": _in_described,
     "GymnasiumEnvironment": _in_gymnasium,
     "MosaikEnvironment": _in_mosaik,
-    "PettingZooEnvironment": _in_pettingzoo,
+    "PettingZooEnvironment": lambda params: _module_of(params.get("id"), ("id",)),
 }
 
 

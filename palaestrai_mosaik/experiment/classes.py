@@ -33,7 +33,7 @@ from .class_names import (
     naming,
 )
 from .fields import show
-from .model import UNREAD, ClassSpec, Place, RunDocument
+from .model import UNREAD, AgentSpec, BodySpec, ClassSpec, Place, RunDocument
 
 
 def resolve(name: str, topic: str) -> type:
@@ -209,7 +209,8 @@ def named_classes(document: RunDocument) -> Iterator[NamedClass]:
             path = (*here, "agents", number)
             yield from _optional(agent, ("brain",), path)
             bodies = [(body, (*path, "bodies", i)) for i, body in enumerate(agent.bodies)]
-            for part, at in [(agent, path), *bodies]:
+            parts: list[tuple[AgentSpec | BodySpec, Place]] = [(agent, path), *bodies]
+            for part, at in parts:
                 yield from _optional(part, ("muscle", "objective"), at)
                 yield from _listed("filter", part.filters, (*at, "filters"))
         yield from _listed("condition", phase.simulation.conditions, (*here, "simulation", "conditions"))
@@ -319,6 +320,7 @@ def _unknown_parameters(
 
 #: packages with contracts; misspellings in their own classes are not the user's concern
 _FRAMEWORKS = ("palaestrai_mosaik", "palaestrai", "mosaik_api_v3", "mosaik_api")
+_METHODS = (FunctionType, classmethod, staticmethod)
 #: the least similarity (0 to 1) of a method's name and a hook's, without case and underscores
 _NEAR = 0.78
 
@@ -340,22 +342,25 @@ def misspelt_hooks(cls: type) -> dict[str, str]:
     contract = next((base for base in cls.__mro__ if _is_framework(base)), None)
     if contract is None:
         return {}
-    users = [base for base in cls.__mro__ if issubclass(base, contract) and not _is_framework(base)]
-    defined = [(name, value) for base in users for name, value in vars(base).items()]
-    methods = _public_methods(cls, (name for name, _ in defined if not hasattr(contract, name)))
-    if not methods:
-        return {}
+    defined = _definitions(cls, contract)
     used = {name for _, value in defined for name in _names_in(value)}
-    hooks = _public_methods(contract, {*dir(contract)} - {name for name, _ in defined})
-    near = {name: _nearest_hook(name, hooks) for name in methods if name not in used}
+    unused = [name for name, _ in defined if name not in used and not hasattr(contract, name)]
+    methods = _public_methods(cls, unused)
+    hooks = _public_methods(contract, {*dir(contract)} - {name for name, _ in defined}) if methods else []
+    near = {name: _nearest_hook(name, hooks) for name in methods}
     return {name: hook for name, hook in near.items() if hook}
+
+
+def _definitions(cls: type, contract: type) -> list[tuple[str, Any]]:
+    """List the members, with names, that a class and its bases define, without those of frameworks."""
+    users = [base for base in cls.__mro__ if issubclass(base, contract) and not _is_framework(base)]
+    return [member for base in users for member in vars(base).items()]
 
 
 def _public_methods(cls: type, names: Iterable[str]) -> list[str]:
     """List those of the ``names`` that are public methods of a class."""
-    methods = FunctionType | classmethod | staticmethod
     public = (name for name in names if not name.startswith("_"))
-    return [name for name in public if isinstance(inspect.getattr_static(cls, name), methods)]
+    return [name for name in public if isinstance(inspect.getattr_static(cls, name), _METHODS)]
 
 
 def _nearest_hook(name: str, hooks: Sequence[str]) -> str:

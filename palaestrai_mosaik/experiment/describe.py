@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from palaestrai_mosaik.types.control import Mode
@@ -42,11 +42,8 @@ def _phase(phase: PhaseSpec) -> Iterator[str]:
     yield f"phase {phase.index} {phase.name!r}: {phase.mode.value}, {workers}, {episodes}"
     if phase.random_streams is not None:
         yield f"  random streams of phase {phase.random_streams!r}"
-    if phase.evaluate_every is not None and phase.mode is Mode.TRAIN:
-        yield f"  evaluation after every {_count(phase.evaluate_every, 'episode', '')}"
-    if phase.workers > 1 and phase.mode is Mode.TRAIN:
-        together = "each for itself" if phase.asynchronous else "all together"
-        yield f"  workers hear from the brains every {_count(phase.sync_every, 'step', '')}, {together}"
+    if phase.mode is Mode.TRAIN:
+        yield from _learning(phase)
     simulation = phase.simulation
     by = "" if simulation.scheduler == "direct" else f", scheduler {simulation.scheduler}"
     strict = "" if simulation.values == "count" else f", values {simulation.values}"
@@ -56,6 +53,14 @@ def _phase(phase: PhaseSpec) -> Iterator[str]:
         yield from _environment(environment)
     for agent in phase.agents:
         yield from _agent(agent, phase.mode)
+
+
+def _learning(phase: PhaseSpec) -> Iterator[str]:
+    if phase.evaluate_every is not None:
+        yield f"  evaluation after every {_count(phase.evaluate_every, 'episode', '')}"
+    if phase.workers > 1:
+        together = "each for itself" if phase.asynchronous else "all together"
+        yield f"  workers hear from the brains every {_count(phase.sync_every, 'step', '')}, {together}"
 
 
 def _environment(environment: EnvironmentSpec) -> Iterator[str]:
@@ -77,18 +82,18 @@ def _agent(agent: AgentSpec, mode: Mode) -> Iterator[str]:
         if ids or not agent.bodies:
             yield f"    {title} {_ids(ids)}"
     if agent.load is not None:
-        where = ", ".join(f"{key} {value!r}" for key, value in agent.load.items())
-        yield f"    load {where or 'itself from the previous phase'}"
-    for spec in agent.filters:
-        yield f"    filter {_call(spec.name, spec.params)}"
+        yield f"    load {_pairs(agent.load) or 'itself from the previous phase'}"
+    yield from (f"    filter {_call(spec.name, spec.params)}" for spec in agent.filters)
     yield from _bodies(agent)
     if mode is Mode.TEST:  # nothing is learned
         return
-    for source in agent.replay:
-        values = ((key.name, getattr(source, key.name)) for key in fields(source))
-        yield f"    replay {', '.join(f'{key} {value!r}' for key, value in values if value is not None)}"
+    yield from (f"    replay {_pairs(asdict(source))}" for source in agent.replay)
     if agent.snapshots is not None:
         yield f"    snapshots {' and '.join(_snapshots(agent.snapshots))}"
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value!r}" for key, value in values.items() if value is not None)
 
 
 def _bodies(agent: AgentSpec) -> Iterator[str]:
@@ -106,27 +111,17 @@ def _bodies(agent: AgentSpec) -> Iterator[str]:
 
 
 def _differences(agent: AgentSpec, body: BodySpec) -> Iterator[str]:
-    if body.muscle != agent.muscle:
-        yield f"muscle {_call(body.muscle.name, body.muscle.params)}"
-    if body.objective != agent.objective:
-        yield (
-            "no objective"
-            if body.objective is None
-            else (f"objective {_call(body.objective.name, body.objective.params)}")
-        )
+    for key in ("muscle", "objective"):
+        spec: ClassSpec | None = getattr(body, key)
+        if spec != getattr(agent, key):
+            yield f"no {key}" if spec is None else f"{key} {_call(spec.name, spec.params)}"
     if not body.sensors and not body.actuators:
         yield "all sensors and actuators"
     else:
-        for title, ids, common in (
-            ("sensors", body.sensors, agent.sensors),
-            ("actuators", body.actuators, agent.actuators),
-        ):
-            if ids != common:
-                yield f"{title} {_ids(ids)}"
+        channels = [(key, getattr(body, key), getattr(agent, key)) for key in ("sensors", "actuators")]
+        yield from (f"{key} {_ids(ids)}" for key, ids, common in channels if ids != common)
     if body.filters != agent.filters:
-        yield from (f"filter {_call(spec.name, spec.params)}" for spec in body.filters)
-        if not body.filters:
-            yield "no filters"
+        yield from [f"filter {_call(spec.name, spec.params)}" for spec in body.filters] or ["no filters"]
 
 
 def _ids(ids: tuple[str, ...]) -> str:

@@ -252,17 +252,14 @@ class RunDocument:
         "sensors", 2)``. Path and line refer to the text, even if the cascade or
         a definition brought the value there.
         """
-        written: Place = tuple(path)
+        written: Place = path
         for length in range(len(path), 0, -1):
-            origin = self.origins.get(tuple(path[:length]))
+            origin = self.origins.get(path[:length])
             if origin is not None:
-                written = origin + tuple(path[length:])
+                written = origin + path[length:]
                 break
-        line = None
-        for length in range(len(written), 0, -1):
-            line = self.lines.get(join(written[:length]))
-            if line is not None:
-                break
+        lines = (self.lines.get(join(written[:length])) for length in range(len(written), 0, -1))
+        line = next((line for line in lines if line is not None), None)
         return Problem(message, join(written), self.source, line)
 
 

@@ -261,16 +261,21 @@ def with_mappings(document: Mapping[str, Any]) -> dict[str, Any]:
         whole["schedule"] = [_each(phase, lambda item: _phase(item, names)) for phase in schedule]
     elif isinstance(schedule, dict):
         whole["schedule"] = _each(schedule, lambda item: _phase(item, names))
-    first = next((phase for _, phase in _phases(whole) if isinstance(phase, dict)), None)
-    if first is not None and "simulation" not in names:
-        simulation = first.get("simulation")
-        if simulation is None:
-            simulation = {"conditions": [_class("environment")]}
-        if isinstance(simulation, dict):
-            first["simulation"] = {"name": "vanilla", **simulation}
+    if "simulation" not in names:
+        _write_out_simulation(whole)
     if "run_config" in document:
         whole["run_config"] = _entry(document["run_config"])
     return whole
+
+
+def _write_out_simulation(document: Mapping[str, Any]) -> None:
+    """Write out the defaults of ``simulation`` in the first phase that is a mapping."""
+    first = next((phase for _, phase in _phases(document) if isinstance(phase, dict)), {})
+    simulation = first.get("simulation")
+    if simulation is None:
+        simulation = {"conditions": [_class("environment")]}
+    if isinstance(simulation, dict):
+        first["simulation"] = {"name": "vanilla", **simulation}
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -328,7 +333,7 @@ def parse(settings: Iterable[str]) -> dict[str, Any]:
     Raises :class:`~palaestrai_mosaik.core.errors.DocumentError` if a setting cannot be read, or a path is set twice.
     """
     overrides: dict[str, Any] = {}
-    problems = []
+    problems: list[Problem] = []
     for text in settings:
         path, equals, value = text.partition("=")
         path, messages = path.strip(), []

@@ -43,18 +43,16 @@ MODES: Mapping[str, str] = {"train": "train", "training": "train", "test": "test
 BRIDGES: tuple[Bridge, ...] = ("agents", "per_agent")
 SCHEDULERS: tuple[Scheduler, ...] = ("direct", "mosaik")
 VALUES: tuple[Values, ...] = ("count", "strict")
-_VANILLA = ("Vanilla", "VanillaSimController", "VanillaSimulationController")
-_TAKING_TURNS = ("TakingTurns", "TakingTurnsSimController", "TakingTurnsSimulationController")
 
 
 def _controllers() -> dict[str, Controller]:
     table: dict[str, Controller] = {"vanilla": "vanilla", "taking_turns": "taking_turns"}
-    kinds: tuple[tuple[Controller, tuple[str, ...], str], ...] = (
-        ("vanilla", _VANILLA, "vanilla_sim_controller"),
-        ("taking_turns", _TAKING_TURNS, "taking_turns_simulation_controller"),
+    kinds: tuple[tuple[Controller, str, str], ...] = (
+        ("vanilla", "Vanilla", "vanilla_sim_controller"),
+        ("taking_turns", "TakingTurns", "taking_turns_simulation_controller"),
     )
-    for controller, classes, module in kinds:
-        for name in classes:
+    for controller, prefix, module in kinds:
+        for name in (prefix, f"{prefix}SimController", f"{prefix}SimulationController"):
             table[f"palaestrai.simulation:{name}"] = controller
             table[f"palaestrai.simulation.{module}:{name}"] = controller
             table[f"palaestrai_mosaik.simulation:{name}"] = controller
