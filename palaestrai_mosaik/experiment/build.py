@@ -181,11 +181,11 @@ class ModelBuilder:
         findings, parts = self.findings, entry.parts
         several, faulty = has_bodies(parts), "agents" in phase.faulty
         section = AGENT_WITH_BODIES if several else AGENT
-        if not faulty and not self._is_misspelt(entry, phase, section):
-            findings.missing(entry.at.place, parts, section)
+        if not faulty:
+            self._check_required(entry, phase, section)
         # If an environment could not be read, ids cannot be checked.
         environments = None if "environments" in phase.faulty else phase.environments
-        values = section.values(findings, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
+        values = section.values(findings, _apart_from(parts, _IN_CONTEXT))
         ids = _channels(findings, parts, environments)
         load = load_section(findings, parts.get("load"))
         replay = replay_list(findings, parts.get("replay"))
@@ -197,7 +197,7 @@ class ModelBuilder:
             bodies = body_list(findings, parts["bodies"], common)
             if bodies and muscle is None:
                 muscle = bodies[0].muscle
-        elif "muscle" in parts and parts["muscle"].value is None:
+        elif not _has(parts, "muscle", default=True):
             findings.error(parts["muscle"].place, "an agent's muscle may not be left out")
         return AgentSpec(
             parts["name"].value,
@@ -213,15 +213,16 @@ class ModelBuilder:
             bodies,
         )
 
-    def _is_misspelt(self, entry: Entry, phase: CascadedPhase, section: Section) -> bool:
-        """Report an agent that lacks keys and has nearly the name of another one; return whether it was reported."""
+    def _check_required(self, entry: Entry, phase: CascadedPhase, section: Section) -> None:
+        """Report missing keys of an agent; its name is probably misspelt if it is nearly that of another one."""
         absent = [key for key in section.required if key not in entry.parts]
         name = entry.parts["name"].value
         near = did_you_mean(name, [agent_name for agent_name in phase.agents if agent_name != name])
         if absent and near:
             message = f"agent {name!r} is new in phase {phase.name!r}{near}; a new one needs {', '.join(map(repr, absent))}, too"
             self.findings.error(entry.at.place, message)
-        return bool(absent and near)
+        else:
+            self.findings.missing(entry.at.place, entry.parts, section)
 
     def _simulation(self, raw: CascadedPhase, here: Place) -> SimulationSpec:
         findings, parts = self.findings, raw.simulation
@@ -401,7 +402,7 @@ def _body(findings: Findings, at: Located, common: Common, homes: Mapping[str, H
         return BodySpec(UNREAD)
     errors = findings.count
     muscle = _muscle(findings, at, parts, common)
-    values = BODY.values(findings, {key: part for key, part in parts.items() if key not in _OF_CONTEXT})
+    values = BODY.values(findings, _apart_from(parts, _OF_CONTEXT))
     values |= {key: getattr(common, key) for key in ("objective", "filters") if key not in parts}
     for key in _CHANNELS:
         values[key] = common.ids[key]
@@ -441,8 +442,13 @@ def _muscle(
     return optional_class(findings, parts["muscle"], "muscle", "muscle")
 
 
-def _has(parts: Mapping[str, Located], key: str) -> bool:
-    return key in parts and parts[key].value is not None
+def _has(parts: Mapping[str, Located], key: str, *, default: bool = False) -> bool:
+    """Whether a key is not null; ``default`` if it is absent."""
+    return parts[key].value is not None if key in parts else default
+
+
+def _apart_from(parts: Mapping[str, Located], keys: Collection[str]) -> dict[str, Located]:
+    return {key: part for key, part in parts.items() if key not in keys}
 
 
 def _environment(

@@ -7,7 +7,7 @@ differences: palaestrAI 3.5.18. There, a phase's ``agents``, ``environments``, `
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -176,19 +176,20 @@ def _check_load(
             f"'load' in phase {this_phase.name!r} points to {which}: a brain is kept when its phase has ended",
         )
         return
-    if "agents" in origin.faulty:
-        return
-    agent = load.get("agent", name)
+    if "agents" not in origin.faulty:
+        _check_brain(findings, at, origin, load.get("agent", name))
+
+
+def _check_brain(findings: Findings, at: Located, origin: CascadedPhase, agent: str) -> None:
+    """Check that an agent has a brain in the phase ``origin``."""
     if agent not in origin.agents:
+        near, allowed = did_you_mean(agent, origin.agents), ", ".join(origin.agents)
         findings.error(
-            at.place,
-            f"phase {origin.name!r} has no agent {agent!r}{did_you_mean(agent, origin.agents)}; agents there: "
-            f"{', '.join(origin.agents)}",
+            at.place, f"phase {origin.name!r} has no agent {agent!r}{near}; agents there: {allowed}"
         )
     elif _value(origin.agents[agent].parts, "brain") is None:
-        findings.error(
-            at.place, f"agent {agent!r} has no brain in phase {origin.name!r} that could be loaded"
-        )
+        message = f"agent {agent!r} has no brain in phase {origin.name!r} that could be loaded"
+        findings.error(at.place, message)
 
 
 #: parameters of palaestrAI's filters without effect here, and why
@@ -214,16 +215,20 @@ def _compare_with_palaestrai(findings: Findings, raw: Sequence[CascadedPhase]) -
     """
     if not any(_controller(phase).startswith("palaestrai.") for phase in raw):
         return
-    # by id, because phases inherit filters or share them by an alias
-    agents = [agent.parts for phase in raw for agent in phase.agents.values()]
-    lists = [parts["filters"] for parts in agents if "filters" in parts]
-    for filters in {id(at.value): at for at in lists}.values():
+    for filters in _filter_lists(raw):
         for message, at in _without_effect(filters):
             findings.warn(at.place, message)
     # palaestrAI's specification describes our cascade; only its program differs
     for before, phase in pairwise(raw):
         for message, at in _differences(before, phase):
             findings.note(at.place, message)
+
+
+def _filter_lists(raw: Sequence[CascadedPhase]) -> Iterable[Located]:
+    """Return the agents' lists of filters; phases inherit them, or share them by an alias."""
+    agents = [agent.parts for phase in raw for agent in phase.agents.values()]
+    lists = [parts["filters"] for parts in agents if "filters" in parts]
+    return {id(at.value): at for at in lists}.values()
 
 
 def _without_effect(filters: Located) -> Iterator[tuple[str, Located]]:
@@ -329,10 +334,7 @@ def _warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases:
     for cascaded, phase in zip(raw, phases, strict=True):
         if not is_sound(findings, cascaded, "phase_config"):
             continue
-        # an agent that could not be read may have a brain
-        has_brain = any(agent.brain is not None for agent in phase.agents)
-        learns = has_brain or not is_sound(findings, cascaded, "agents")
-        keys = list(_of_phase(cascaded, phase, learns=learns))
+        keys = list(_of_phase(cascaded, phase, learns=_may_learn(findings, cascaded, phase)))
         for agent in phase.agents:
             entry = cascaded.agents[agent.name]
             if entry.is_sound(findings):
@@ -345,6 +347,11 @@ def _warn_of_no_effect(findings: Findings, raw: Sequence[CascadedPhase], phases:
     for path, reason in reasons.items():
         if path not in useful:
             findings.warn(path, f"{path[-1]!r} has no effect: {reason}")
+
+
+def _may_learn(findings: Findings, raw: CascadedPhase, phase: PhaseSpec) -> bool:
+    """Whether an agent of the phase has a brain, or may have one that could not be read."""
+    return any(agent.brain is not None for agent in phase.agents) or not is_sound(findings, raw, "agents")
 
 
 def _of_phase(raw: CascadedPhase, phase: PhaseSpec, *, learns: bool) -> Iterator[tuple[Located, str]]:

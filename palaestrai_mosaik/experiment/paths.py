@@ -69,7 +69,7 @@ class Path:
                 return Found((*keys, *rest), None)
             selected, fault = _select(node, part)
             if fault is not None:
-                if len(rest) == 1 and isinstance(node, dict) and isinstance(part, str):
+                if len(rest) == 1 and _can_create(node, part):
                     if create:
                         return Found((*keys, part), None)
                     fault += "; to set what the document does not give, add create: true to the factor"
@@ -116,6 +116,10 @@ def _unquoted(match: re.Match[str], text: str) -> str:
     except ValueError:
         raise _unreadable(text, match.start()) from None
     return str(part)
+
+
+def _can_create(node: Any, part: str | int) -> bool:
+    return isinstance(node, dict) and isinstance(part, str)
 
 
 def _lacks_params(node: Any, part: str | int) -> bool:

@@ -196,15 +196,20 @@ def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store
             raise BrainDumpError(f"{who} the phase {wanted!r}{hint}, but run {run!r} has {listed}")
         number = names.index(wanted) if wanted in names else None
         return Source(run, wanted, number, instance, phases is not None)
-    if phases is not None:
-        if not 0 <= wanted < len(phases):
-            raise BrainDumpError(f"{who} phase {wanted}, but run {run!r} has {listed}")
-        return Source(run, phases[wanted], wanted, instance, True)
-    numbered = FileBrainDumper.phases_with_number(load["base"], run, wanted)
+    if phases is None:
+        return _source_in_base(load["base"], run, wanted, who)
+    if not 0 <= wanted < len(phases):
+        raise BrainDumpError(f"{who} phase {wanted}, but run {run!r} has {listed}")
+    return Source(run, phases[wanted], wanted, instance, True)
+
+
+def _source_in_base(base: str, run: str, number: int, who: str) -> Source:
+    """Find the phase with a number among the files below ``base``; ``who`` begins the message if it is not unique."""
+    numbered = FileBrainDumper.phases_with_number(base, run, number)
     if len(numbered) != 1:
         there = " and ".join(map(repr, numbered)) or "none"
         raise BrainDumpError(
-            f"{who} phase {wanted} of run {run!r}, but the phases of its 'base' with this number are: {there}. "
+            f"{who} phase {number} of run {run!r}, but the phases of its 'base' with this number are: {there}. "
             "Give the phase by name"
         )
     return Source(run, numbered[0], None, None, False)

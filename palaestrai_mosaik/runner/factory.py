@@ -157,10 +157,9 @@ def make_handle(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_SESSIONS
         domain.enable_frames()
     if spec.step_size is not None:
         domain.step_size = spec.step_size
-    reward: Reward | None = None
+    reward: Reward | None = None if spec.reward is None else make(spec.reward, "reward")
     transformer: EnvironmentStateTransformer | None = None
-    if spec.reward is not None:
-        reward = make(spec.reward, "reward")
+    if reward is not None:
         reward._join(domain)
     if spec.state_transformer is not None:
         transformer = make(spec.state_transformer, "state_transformer")
@@ -204,10 +203,8 @@ def all_conditions(
     phase: PhaseSpec, of_run: Sequence[ClassSpec]
 ) -> tuple[list[TerminationCondition], list[TerminationCondition]]:
     """Create the conditions of ``phase`` and those of the run, and introduce them to each other."""
-    conditions, run_conditions = (
-        make_conditions(phase.simulation.conditions),
-        make_conditions(of_run, of_run=True),
-    )
+    conditions = make_conditions(phase.simulation.conditions)
+    run_conditions = make_conditions(of_run, of_run=True)
     for condition in (*conditions, *run_conditions):
         condition.beside([*conditions, *run_conditions])
     return conditions, run_conditions
@@ -294,9 +291,8 @@ def _make_batch(
 
 def _made(spec: AgentSpec, group: BodyGroup, plan: WorkerPlan, identity: BodyIdentity) -> tuple[Any, Any]:
     muscle: Muscle = make(group.spec.muscle, "muscle")
-    objective: Objective | None = None
-    if group.spec.objective is not None:
-        objective = make(group.spec.objective, "objective")
+    wanted = group.spec.objective
+    objective: Objective | None = None if wanted is None else make(wanted, "objective")
     muscle.uid = muscle_uid(spec.name, plan.index, identity.number)
     muscle.mode = plan.phase.mode
     muscle._dumpers = Dumpers([plan.keepers[spec.name]])

@@ -16,7 +16,7 @@ import numpy as np
 
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.core.errors import ContractError, RunInterrupted, RunPruned
-from palaestrai_mosaik.experiment import PhaseSpec
+from palaestrai_mosaik.experiment import PhaseSpec, SnapshotSpec
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.coordinator import ask
@@ -172,11 +172,8 @@ class PhaseRunner:
 
     def _refused(self) -> dict[str, str]:
         """Return the warnings about brains that returned false values instead of updates, by agent."""
-        warnings = {
-            spec.name: refused_update_warning(spec, self.learners[spec.name])
-            for spec in self.phase.agents
-            if spec.name in self.learners
-        }
+        learning = [spec for spec in self.phase.agents if spec.name in self.learners]
+        warnings = {spec.name: refused_update_warning(spec, self.learners[spec.name]) for spec in learning}
         return {name: warning for name, warning in warnings.items() if warning}
 
     def state(self) -> dict[str, Any]:
@@ -444,22 +441,25 @@ class PhaseRunner:
         """Save the snapshots of brains that are due after ``episodes`` episodes, or are the best so far."""
         if self.phase.mode is not Mode.TRAIN:
             return
-        for spec in self.phase.agents:
-            wish = spec.snapshots
-            if spec.name in self.learners and wish is not None and wish.every and episodes % wish.every == 0:
-                self._dump(spec.name, f"episode-{episodes}")
+        for agent, snapshots in self._snapshot_specs():
+            if snapshots.every and episodes % snapshots.every == 0:
+                self._dump(agent, f"episode-{episodes}")
         if not self.phase.evaluate_every:
             newest = [means[episodes - 1] for means in self.history if len(means) >= episodes]
             self._best({s.name: mean([m.get(s.name, math.nan) for m in newest]) for s in self.phase.agents})
 
     def _best(self, figures: Mapping[str, float]) -> None:
+        """Save the brains that are the best so far, by the ``figures`` of their agents; NaN is never the best."""
+        for agent, snapshots in self._snapshot_specs():
+            if snapshots.best and figures[agent] > self.best.get(agent, -math.inf):
+                self.best[agent] = figures[agent]
+                self._dump(agent, "best")
+
+    def _snapshot_specs(self) -> Iterator[tuple[str, SnapshotSpec]]:
+        """Yield the learning agents with snapshots."""
         for spec in self.phase.agents:
-            wish, figure = spec.snapshots, figures[spec.name]
-            if spec.name not in self.learners or wish is None or not wish.best or math.isnan(figure):
-                continue
-            if figure > self.best.get(spec.name, -math.inf):
-                self.best[spec.name] = figure
-                self._dump(spec.name, "best")
+            if spec.name in self.learners and spec.snapshots is not None:
+                yield spec.name, spec.snapshots
 
     def _dump(self, agent: str, snapshot: str) -> None:
         store_model(self.learners[agent], self.keepers[agent].snapshot(snapshot))

@@ -400,8 +400,8 @@ class ProcessWorkerPool:
         }
         before, reported = self._reported_by_brains.get(worker, set()), set[tuple[str, int, int, str]]()
         for name, learner in self._learners.items():
-            # only an agent with filters has news
-            for news in batch.news.get(name, ()) if learner.filters is not None else ():
+            for news in batch.news.get(name, ()):
+                assert learner.filters is not None
                 learner.filters.learn(news)
             for transition in transitions(batch, name):
                 if isinstance(transition[0], int):
