@@ -40,45 +40,122 @@ if TYPE_CHECKING:
 _CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
 
 
-def has_many_bodies(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> set[str]:
+#: the columns of outcomes: the keys of a curve, the keys of a value in it, and the values
+_CURVE = ["phase", "evaluation", "agent", "kind", "name"]
+_COLUMNS = [*_CURVE, "worker", "body", "episode", "sum", "mean"]
+_EPISODE = ["phase", "evaluation", "worker", "episode", "agent"]
+#: over what a curve is a mean, by column
+MEMBERS = {"worker": "workers", "body": "bodies"}
+
+
+@dataclass(frozen=True)
+class EpisodeCurve:
+    """An outcome of an agent in each episode of a phase, over its workers and bodies.
+
+    Attributes:
+        key: phase, evaluation, agent, kind and name.
+        over: ``worker`` or ``body``, or both, if there are several.
+        moments: ``mean``, ``min`` and ``max`` over them by episode, of the episode's ``mean`` and of its ``sum``.
+    """
+
+    key: tuple[int, bool, str, str, str]
+    over: tuple[str, ...]
+    moments: Mapping[str, pd.DataFrame]
+
+
+def episode_curves(outcomes: pd.DataFrame) -> Iterator[EpisodeCurve]:
+    """Yield the curves of the outcomes of :func:`by_member`; NaN is ignored.
+
+    An episode has no minimum and maximum if the bodies are read of other episodes only.
+    """
+    key: Any
+    for key, rows in outcomes.groupby(_CURVE, sort=False):
+        phase, evaluation, *names = key
+        episodes = rows.groupby("episode")
+        moments = {fold: episodes[fold].agg(["mean", "min", "max"]) for fold in ("mean", "sum")}
+        over = tuple(name for name in MEMBERS if rows[name].nunique() > 1)
+        if "body" in over:
+            unread = episodes["body"].min() < 0
+            for frame in moments.values():
+                frame.loc[unread, ["min", "max"]] = np.nan
+        yield EpisodeCurve((int(phase), bool(evaluation), *names), over, moments)
+
+
+def member_outcomes(
+    store: Store, run: str, phase: int | str | None, choice: BodyChoice, evaluation: bool | None = False
+) -> pd.DataFrame:
+    """Return the outcomes of the ended episodes, as :func:`by_member`; of a chosen agent only those of chosen bodies."""
+    outcomes = store.outcomes(run, phase, choice.agent, evaluation)
+    if evaluation is not None:
+        outcomes = outcomes.assign(evaluation=evaluation)
+    rows = by_member(outcomes, body_outcomes(store, run, phase, choice, evaluation))
+    if choice:
+        rows = rows[(rows["body"] >= 0) | ~rows["agent"].isin(agents_by_body(store, run, phase, choice))]
+    return rows
+
+
+def by_member(outcomes: pd.DataFrame, bodies: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the outcomes of agents, with a row per body instead of the agent's row if its bodies are read.
+
+    Args:
+        outcomes: the result of ``Store.outcomes``, with the column ``evaluation``.
+        bodies: the result of :func:`body_outcomes`. Bodies of episodes that have not ended are left out.
+
+    Returns:
+        The columns of ``bodies``; ``body`` is -1 in the rows of whole agents. The sum of a whole agent with several
+        bodies is their mean, so that it is comparable to that of a body.
+    """
+    import pandas as pd
+
+    rows = outcomes.assign(body=-1)[_COLUMNS]
+    if bodies is None:
+        return rows
+    ended = pd.MultiIndex.from_frame(rows[_EPISODE])
+    of_bodies = pd.MultiIndex.from_frame(bodies[_EPISODE].astype(rows[_EPISODE].dtypes.to_dict()))
+    counts = bodies.groupby("agent")["body"].nunique()
+    whole = rows[~ended.isin(of_bodies)]
+    many = whole["agent"].map(counts).fillna(1)
+    return pd.concat(
+        [whole.assign(sum=whole["sum"] / many), bodies[of_bodies.isin(ended)]], ignore_index=True
+    )
+
+
+def agents_by_body(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> list[str]:
     """Return the agents that must be queried body by body, because they have several bodies, or some are selected."""
     bodies = store.bodies(run, phase, choice.agent, **choice.filters)
-    if choice:
-        return set(bodies["agent"])
-    counts = bodies.groupby(["phase", "agent"], as_index=False)["count"].sum()
-    return set(counts.loc[counts["count"] > 1, "agent"])
+    counts = bodies.groupby(["agent", "phase"], sort=False)["count"].sum()
+    return list(dict.fromkeys(agent for (agent, _), count in counts.items() if choice or count > 1))
 
 
 def body_outcomes(
     store: Store, run: str, phase: int | str | None, choice: BodyChoice, evaluation: bool | None = False
-) -> pd.DataFrame:
-    """Return the outcomes of each body in each episode of the phase, in the form of ``Store.outcomes``.
+) -> pd.DataFrame | None:
+    """Return the outcomes of each body of the agents of :func:`agents_by_body`, in the form of ``Store.outcomes``.
 
-    Columns: ``phase``, ``worker``, ``body``, ``episode``, ``evaluation``, ``agent``, ``kind``,
-    ``name``, ``sum`` and ``mean`` (over the steps with a value, of all episodes that the body's
-    environment had within that of the phase).
+    Columns: ``phase``, ``evaluation``, ``agent``, ``kind``, ``name``, ``worker``, ``body``, ``episode``, ``sum`` and
+    ``mean`` (over the steps with a value, of all episodes that the body's environment had within that of the phase).
+    ``None``: there is no such agent, or it has no rows.
     """
     import pandas as pd
 
-    keys = ["phase", "worker", "body", "episode", "evaluation", "agent"]
-    rows = store.body_episodes(
-        *(run, phase, choice.agent),
-        evaluation=evaluation,
-        **choice.filters,
-        counts=True,
-    )
-    values = [str(name).removesuffix("_sum") for name in rows if str(name).endswith("_sum")]
-    counted = [f"{name}_{what}" for name in values for what in ("sum", "count")]
-    grouped = rows.groupby(keys, sort=False)[counted].sum(min_count=1).reset_index()
+    keys = [name for name in _COLUMNS if name not in ("kind", "name", "sum", "mean")]
     parts = []
-    for name in values:
-        reward = name.removeprefix("reward.") if name != "objective" else ""
-        part = grouped[keys].assign(kind="reward" if reward else "objective", name=reward)
-        total, count = grouped[f"{name}_sum"], grouped[f"{name}_count"]
-        parts.append(part.assign(sum=total, mean=total / count.where(count > 0)))
-    result = pd.concat(parts, ignore_index=True)
-    # Agents have no part in the rewards of other agents' environments.
-    return result[result["sum"].notna() | (result["kind"] == "objective")]
+    for agent in agents_by_body(store, run, phase, choice):
+        rows = store.body_episodes(run, phase, agent, evaluation=evaluation, **choice.filters, counts=True)
+        values = [str(name).removesuffix("_sum") for name in rows if str(name).endswith("_sum")]
+        counted = [f"{name}_{what}" for name in values for what in ("sum", "count")]
+        grouped = rows.groupby(keys, sort=False)[counted].sum(min_count=1).reset_index()
+        for name in values:
+            total, count = grouped[f"{name}_sum"], grouped[f"{name}_count"]
+            part = grouped[keys].assign(sum=total, mean=total / count.where(count > 0))
+            if name == "objective":
+                parts.append(part.assign(kind="objective", name=""))
+            else:
+                # Agents have no part in the rewards of other agents' environments.
+                part = part[part["sum"].notna()]
+                parts.append(part.assign(kind="reward", name=name.removeprefix("reward.")))
+    parts = [part[_COLUMNS] for part in parts if len(part)]
+    return pd.concat(parts, ignore_index=True) if parts else None
 
 
 def phases_that_restart(store: Store, run: str) -> set[int]:
@@ -251,35 +328,22 @@ def episode_panels(
     Each point is the mean or sum (``fold``) of an episode. With several workers or bodies it is the
     mean over them, with a band from the lowest to the highest.
     """
-    import pandas as pd
-
-    outcomes = store.outcomes(run, phase, choice.agent).assign(body=0)
-    by_body = has_many_bodies(store, run, phase, choice)
-    if by_body:
-        of_bodies = body_outcomes(store, run, phase, choice)
-        kept = outcomes[~outcomes["agent"].isin(by_body)]
-        outcomes = pd.concat([kept, of_bodies[of_bodies["agent"].isin(by_body)]], ignore_index=True)
+    outcomes = member_outcomes(store, run, phase, choice)
     if outcomes.empty:
         return []
-    phases = store.phases(run).set_index("phase")
-    starts: dict[int, int] = {}
-    total = 0
-    for number, last in outcomes.groupby("phase")["episode"].max().items():
-        starts[int(str(number))] = total
-        total += int(last) + 1
-    marks = tuple((start - 0.5, str(phases.loc[number, "name"])) for number, start in starts.items())
+    names = store.phases(run).set_index("phase")["name"]
+    lengths = outcomes.groupby("phase")["episode"].max() + 1
+    starts = lengths.cumsum() - lengths
+    marks = tuple((start - 0.5, str(names[number])) for number, start in starts.items())
     label = "episode" if len(starts) == 1 else "episode, counted in each phase"
-    means = [
-        f"the {name}"
-        for name, key in (("workers", "worker"), ("bodies", "body"))
-        if outcomes[key].nunique() > 1
-    ]
-    note = f"mean over {' and '.join(means)}; band: lowest to highest" if means else ""
+    recorded = list(episode_curves(outcomes))
+    over = [f"the {several}" for name, several in MEMBERS.items() if any(name in c.over for c in recorded)]
+    note = f"mean over {' and '.join(over)}; band: lowest to highest" if over else ""
     # A point without a value between two phases interrupts the lines.
-    positions = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
+    positions = sorted([*range(lengths.sum()), *(start - 0.5 for start in starts if start)])
     panels = []
     for kind in ("objective", "reward"):
-        curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], fold, starts, positions))
+        curves = list(_joined_curves(recorded, kind, fold, starts, positions))
         if curves:
             what, of, distinct = _shared(curves)
             title = f"{fold.capitalize()} of the {kind} in each episode{what}"
@@ -288,18 +352,26 @@ def episode_panels(
     return panels
 
 
-def _episode_curves(
-    outcomes: pd.DataFrame, fold: str, starts: dict[int, int], positions: Sequence[float]
-) -> Iterable[Curve]:
-    for (agent, name), rows in outcomes.groupby(["agent", "name"], sort=False):
-        position = rows["episode"] + rows["phase"].map(starts)
-        grouped = rows.groupby(position)[fold].agg(["mean", "min", "max"])
-        if grouped["mean"].notna().any():
+def _joined_curves(
+    recorded: Iterable[EpisodeCurve], kind: str, fold: str, starts: pd.Series[int], positions: Sequence[float]
+) -> Iterator[Curve]:
+    """Yield a curve of all phases per agent and name, with the first episode of each phase at its start."""
+    import pandas as pd
+
+    by_label: dict[str, list[EpisodeCurve]] = {}
+    for curve in recorded:
+        _, _, agent, curve_kind, name = curve.key
+        if curve_kind == kind:
+            by_label.setdefault(f"{agent}: {name}" if name else agent, []).append(curve)
+    for label, curves in by_label.items():
+        moments = pd.concat(
+            [c.moments[fold].rename(lambda episode, c=c: episode + starts[c.key[0]]) for c in curves]
+        )
+        if moments["mean"].notna().any():
             # Episodes without a part of this agent are gaps.
-            whole = grouped.reindex(np.array(positions))
-            x, y, low, high = whole.index.to_numpy(), *(whole[c].to_numpy(float) for c in whole)
-            several = rows["worker"].max() > 0 or rows["body"].nunique() > 1
-            label = f"{agent}: {name}" if name else str(agent)
+            x = np.array(positions)
+            y, low, high = moments.reindex(x).to_numpy(float).T
+            several = any(curve.over for curve in curves)
             yield Curve(label, x, y, low if several else None, high if several else None)
 
 
