@@ -57,11 +57,12 @@ def find_groups(store: Store, runs: Sequence[str]) -> list[Group]:
     repetitions: list[tuple[Any, list[str]]] = []
     for run in runs:
         document = _comparable(store.document(run))
-        same = next((members for other, members in repetitions if other == document), None)
-        if same is None:
-            repetitions.append((document, [run]))
+        for other, members in repetitions:
+            if other == document:
+                members.append(run)
+                break
         else:
-            same.append(run)
+            repetitions.append((document, [run]))
     table = store.runs().set_index("run")
     labels = _labels(repetitions, table["document"])
     return [
@@ -372,13 +373,10 @@ def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     frame = frame[frame["kind"] == "objective"]
     again = phases_that_restart(store, run) & set(frame["phase"])
     frame = frame[~frame["phase"].isin(again)]
-    steps = [
-        every.get(phase) if evaluation else 1
-        for phase, evaluation in zip(frame["phase"], frame["evaluation"], strict=True)
-    ]
-    if None in steps:
+    steps = frame["phase"].map(every).where(frame["evaluation"].astype(bool), 1)
+    if steps.isna().any():
         raise StoreError(f"the document of the run {run} does not say after how many episodes it evaluates")
-    frame = frame.assign(after=(frame["episode"] + 1) * np.array(steps, dtype=int))
+    frame = frame.assign(after=(frame["episode"] + 1) * steps.astype(int))
     restarting = [own_episodes(store, run, number, bodies, every.get(number)) for number in sorted(again)]
     columns = ["agent", "phase", "worker", "episode", "evaluation", "after", choice.fold]
     frame = pd.concat([part[columns] for part in (frame, *restarting) if len(part)] or [frame[columns]])
