@@ -252,6 +252,9 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
 def _escaped_panel(panel: Panel) -> Panel:
     """Escape the control characters in the texts of ``panel``."""
     escape = escape_control_characters
+    texts: dict[str, Any] = {
+        name: escape(getattr(panel, name)) for name in ("title", "x_label", "y_label", "note")
+    }
     return replace(
         panel,
         # matplotlib shows no label that begins with an underscore
@@ -260,7 +263,7 @@ def _escaped_panel(panel: Panel) -> Panel:
             for curve in panel.curves
         ),
         marks=tuple((x, escape(name)) for x, name in panel.marks),
-        **{name: escape(getattr(panel, name)) for name in ("title", "x_label", "y_label", "note")},
+        **texts,
     )
 
 

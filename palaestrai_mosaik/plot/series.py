@@ -124,8 +124,8 @@ def by_member(outcomes: pd.DataFrame, bodies: pd.DataFrame | None) -> pd.DataFra
 def agents_by_body(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> list[str]:
     """Return the agents that must be queried body by body, because they have several bodies, or some are selected."""
     bodies = store.bodies(run, phase, choice.agent, **choice.filters)
-    counts = bodies.groupby(["agent", "phase"], sort=False)["count"].sum()
-    return list(dict.fromkeys(agent for (agent, _), count in counts.items() if choice or count > 1))
+    counts = bodies.groupby(["agent", "phase"], sort=False, as_index=False)["count"].sum()
+    return list(dict.fromkeys(counts["agent"] if choice else counts.loc[counts["count"] > 1, "agent"]))
 
 
 def body_outcomes(
@@ -333,14 +333,17 @@ def episode_panels(
     if outcomes.empty:
         return []
     names = store.phases(run).set_index("phase")["name"]
-    lengths = outcomes.groupby("phase")["episode"].max() + 1
-    starts = lengths.cumsum() - lengths
+    starts: dict[int, int] = {}
+    total = 0
+    for number, last in outcomes.groupby("phase")["episode"].max().items():
+        starts[int(str(number))] = total
+        total += int(last) + 1
     marks = tuple((start - 0.5, str(names[number])) for number, start in starts.items())
     label = "episode" if len(starts) == 1 else "episode, counted in each phase"
     recorded = list(episode_curves(outcomes))
     note = _note_over(recorded)
     # A point without a value between two phases interrupts the lines.
-    positions = sorted([*range(lengths.sum()), *(start - 0.5 for start in starts if start)])
+    positions = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
     panels = []
     for kind in ("objective", "reward"):
         curves = list(_joined_curves(recorded, kind, fold, starts, positions))
@@ -359,7 +362,11 @@ def _note_over(recorded: Iterable[EpisodeCurve]) -> str:
 
 
 def _joined_curves(
-    recorded: Iterable[EpisodeCurve], kind: str, fold: str, starts: pd.Series[int], positions: Sequence[float]
+    recorded: Iterable[EpisodeCurve],
+    kind: str,
+    fold: str,
+    starts: Mapping[int, int],
+    positions: Sequence[float],
 ) -> Iterator[Curve]:
     """Yield a curve of all phases per agent and name, with the first episode of each phase at its start."""
     import pandas as pd
@@ -370,9 +377,8 @@ def _joined_curves(
         if curve_kind == kind:
             by_label.setdefault(f"{agent}: {name}" if name else agent, []).append(curve)
     for label, curves in by_label.items():
-        moments = pd.concat(
-            [c.moments[fold].rename(lambda episode, c=c: episode + starts[c.key[0]]) for c in curves]
-        )
+        parts = [(curve.moments[fold], starts[curve.key[0]]) for curve in curves]
+        moments = pd.concat([part.set_axis(part.index + start) for part, start in parts])
         if moments["mean"].notna().any():
             # Episodes without a part of this agent are gaps.
             x = np.array(positions)

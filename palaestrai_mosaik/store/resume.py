@@ -96,7 +96,7 @@ def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallb
     digest, rows, counted = RowDigest(), 0, PartsProgress(progress, parts)
     values: list[str] = []
     for number in range(parts):
-        table = read_parts([part_path(folder, number)], lambda names: None)
+        table = read_parts([part_path(folder, number)])
         present = set(table.schema.names)
         fixed = {*header.names, *_WHOSE, "state"}
         values = [name for name in table.schema.names if name not in fixed]
@@ -125,7 +125,7 @@ def _read_records(
 ) -> ResumedRecords:
     rows, counted = 0, PartsProgress(progress, parts)
     for number in range(parts):
-        table = read_parts([part_path(folder, number)], lambda names: None)
+        table = read_parts([part_path(folder, number)])
         digest.add(zip(*(table[name].to_pylist() for name in columns), strict=True))
         rows += table.num_rows
         counted.end()

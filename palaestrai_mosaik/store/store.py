@@ -41,7 +41,7 @@ from .query.many_runs import ManyRunsQueries
 from .query.members import DescriptionQueries, Members
 from .query.run_rows import PaceQueries, RunRowQueries
 from .query.runs import RunQueries
-from .query.trajectories import FrameQueries, Trajectories
+from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
 from .resume import resume
 from .sqlite_files import Journal
@@ -160,7 +160,6 @@ class Store:
         self._members = Members(self.lookup)
         self._trajectories = Trajectories(self.lookup, self._runs, self._members)
         self._body_episodes = BodyEpisodes(self.lookup, self._runs, self._members)
-        self._frames = FrameQueries(self.lookup, self._runs, self._members)
         self._many_runs = ManyRunsQueries(self.lookup)
         self._run_rows = RunRowQueries(self.lookup)
         self._paces = PaceQueries(self.lookup, self._run_rows)
@@ -197,8 +196,8 @@ class Store:
     recorded_episodes = _answered_by("_trajectories", Trajectories.recorded_episodes)
     statistics = _answered_by("_trajectories", Trajectories.statistics)
     body_episodes = _answered_by("_body_episodes", BodyEpisodes.body_episodes)
-    frames = _answered_by("_frames", FrameQueries.frames)
-    recorded_frames = _answered_by("_frames", FrameQueries.recorded_frames)
+    frames = _answered_by("_trajectories", Trajectories.frames)
+    recorded_frames = _answered_by("_trajectories", Trajectories.recorded_frames)
     export = _answered_by("_export", Export.export)
 
     newest_runs = _answered_by("_many_runs", ManyRunsQueries.newest_runs)

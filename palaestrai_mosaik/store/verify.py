@@ -365,7 +365,7 @@ def _sums_of_steps(
             columns = [
                 name for name in columns_of([path]) if name == "objective" or name.startswith("reward.")
             ]
-            table = read_parts([path], lambda names: None, ["worker", "episode", *columns])
+            table = read_parts([path], columns=["worker", "episode", *columns])
             keys = np.stack([table[name].to_numpy() for name in ("worker", "episode")])
             episodes, groups = np.unique(keys, axis=1, return_inverse=True)
             for name in columns:

@@ -164,7 +164,7 @@ def test_frames_are_found_before_their_part_is_written(tmp_path: Path) -> None:
     stream = streams.FrameStream(tmp_path / "frames-world", {"name": "world"}, lambda: None)
 
     def found() -> list[tuple[int, bytes]]:
-        table = read_parts(parts_so_far(stream.folder), lambda names: None, ["step", "png"])
+        table = read_parts(parts_so_far(stream.folder), columns=["step", "png"])
         return list(zip(*table.to_pydict().values(), strict=True))
 
     images = [png_of(number) for number in range(5)]

@@ -79,9 +79,8 @@ def test_values_with_several_floats_become_indexed_columns(tmp_path):
     stream.append(0, 0, 0, 0, [1, 2, 3, 4], [], [], 0.0, False, False, 0.0)
     stream.flush()
     from palaestrai_mosaik.store.parts import read_parts
-    from palaestrai_mosaik.store.query.trajectories import RowRange
 
-    table = read_parts([tmp_path / "agent-a" / "part-000000.parquet"], RowRange().expression)
+    table = read_parts([tmp_path / "agent-a" / "part-000000.parquet"])
     values = {name: table[name].to_pylist() for name in table.schema.names if name.startswith("reading")}
     # a sensor whose own name looks like an index is told apart
     assert values == {

@@ -121,7 +121,7 @@ class Export:
 
     def _chosen(self, run: str, environment: str | None, body: Bodies | None) -> _Chosen:
         groups = self._members.groups(run, None, None, environment, body)
-        chosen: _Chosen = {("agent", g.phase, g.agent, g.group): tuple(g.numbers) for g in groups}
+        chosen: _Chosen = {("agent", *group.key): tuple(group.numbers) for group in groups}
         for group in groups:
             for uid in group.environments:
                 if environment in (None, uid):
@@ -222,7 +222,7 @@ def _begin(target: Path, unfinished: Path, what: str) -> None:
 def _images(parts: list[Path], root: Path, counted: PartsProgress) -> Iterable[Path]:
     """Write each frame of a stream to a file below ``root``, with one part in memory at a time."""
     for part in parts:
-        table = read_parts([part], RowRange().expression)
+        table = read_parts([part])
         for row in table.to_pylist():
             suffix = f"-{row['environment_episode']}" if row["environment_episode"] else ""
             folder = root / f"worker-{row['worker']}" / f"episode-{row['episode']}{suffix}"

@@ -146,6 +146,15 @@ class BodyGroup:
     environments: dict[str, Sequence[int]]
     several: bool
 
+    @property
+    def key(self) -> tuple[int, str, int]:
+        return self.phase, self.agent, self.group
+
+    @property
+    def selected(self) -> Sequence[int] | None:
+        """The numbers of the selected bodies; ``None``: all."""
+        return None if self.numbers == self.whole else self.numbers
+
     def incarnations_of(self, environment: str, number: int) -> Sequence[int]:
         """Return the incarnations of ``environment`` in which the body with this number is."""
         incarnations = self.environments.get(environment, ())
@@ -282,7 +291,7 @@ class Members(Queries):
         """
         rows = self._bodies(run, phase, agent)
         rows["incarnations"] = self._incarnations(run, phase, rows)
-        chosen = {(g.phase, g.agent, g.group) for g in self.groups(run, phase, agent, environment, body)}
+        chosen = {group.key for group in self.groups(run, phase, agent, environment, body)}
         keys = rows[["phase", "agent", "group"]].itertuples(index=False, name=None)
         return rows[np.array([key in chosen for key in keys], dtype=bool)].reset_index(drop=True)
 
