@@ -22,7 +22,6 @@ from .row_stream import (
     AGENT_HEADER,
     ENVIRONMENT_HEADER,
     PART_ROWS,
-    Digest,
     Line,
     ListDigest,
     ListStream,
@@ -57,7 +56,7 @@ class Frame(NamedTuple):
     png: bytes
 
 
-class FrameDigest(Digest):
+class FrameDigest(ListDigest):
     """The digest of frames, to verify the files; it is not part of the run's digests."""
 
     def add(self, frames: Iterable[tuple[int, int, int, int, int, bytes]]) -> None:
