@@ -42,6 +42,7 @@ from .row_stream import (
     AGENT_HEADER,
     ENVIRONMENT_HEADER,
     Header,
+    Kept,
     ListDigest,
     Packed,
     RowDigest,
@@ -52,9 +53,6 @@ from .streams import (
     TRAJECTORIES,
     Frame,
     FrameDigest,
-    Kept,
-    ResumedRecords,
-    ResumedRows,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ def count_rows(folder: Path, parts: int) -> int:
     return sum(open_part(part_path(folder, number), _count) for number in range(parts))
 
 
-def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallback | None) -> ResumedRows:
+def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallback | None) -> Kept:
     digest, rows, counted = RowDigest(), 0, PartsProgress(progress, parts)
     values: list[str] = []
     for number in range(parts):
@@ -113,7 +111,7 @@ def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallb
         digest.add(Packed(block, heads, owners, episodes), states)
         rows += table.num_rows
         counted.end()
-    return ResumedRows(rows, parts, digest, values)
+    return Kept(rows, parts, digest, values)
 
 
 def _read_records(
@@ -122,14 +120,14 @@ def _read_records(
     folder: Path,
     parts: int,
     progress: ProgressCallback | None,
-) -> ResumedRecords:
+) -> Kept:
     rows, counted = 0, PartsProgress(progress, parts)
     for number in range(parts):
         table = read_parts([part_path(folder, number)])
         digest.add(zip(*(table[name].to_pylist() for name in columns), strict=True))
         rows += table.num_rows
         counted.end()
-    return ResumedRecords(rows, parts, digest)
+    return Kept(rows, parts, digest)
 
 
 def _count(file: pq.ParquetFile) -> int:

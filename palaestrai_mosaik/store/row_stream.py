@@ -200,6 +200,16 @@ AGENT_HEADER = Header(
 ENVIRONMENT_HEADER = Header("qqih??", ["step", "time", "episode", "worker", "terminated", "truncated"])
 
 
+@dataclass(frozen=True)
+class Kept:
+    """The rows of a stream that remain if a run is resumed: their number, parts, digest and number columns."""
+
+    rows: int
+    parts: int
+    digest: Digest
+    values: Sequence[str] = ()
+
+
 class BufferedStream:
     """Base class of streams: rows in memory, which go into a part from time to time, and into an open part meanwhile.
 
@@ -211,6 +221,8 @@ class BufferedStream:
 
     #: the number of rows in memory
     _filled: int
+    #: the digest of the rows in parts
+    _digest: Any
 
     def __init__(self, writer: PartWriter, capacity: int, on_look: Callable[[], None]):
         self._writer = writer
@@ -260,6 +272,10 @@ class BufferedStream:
                 self._open.discard()
                 self._shown = 0
 
+    def restore(self, kept: Kept) -> None:
+        """Continue after the rows that remain."""
+        self._rows_written, self.parts, self._digest = kept.rows, kept.parts, kept.digest
+
     def _whole_digest(self) -> Digest:
         raise NotImplementedError
 
@@ -303,18 +319,14 @@ class RowStream(BufferedStream):
         # JSON states by row of the block, in streams of environments
         self._states: dict[int, str] = {}
 
-    def restore(self, rows: int, parts: int, digest: RowDigest, values: Sequence[str]) -> None:
-        """Continue after the first ``parts`` parts, which hold ``rows`` rows.
-
-        ``digest`` is theirs, and ``values`` names their number columns. Raises
-        :class:`StoreError` if this stream has other columns.
-        """
-        if rows and list(values) != self._value_names:
+    def restore(self, kept: Kept) -> None:
+        """Continue after the rows that remain. Raises :class:`StoreError` if this stream has other columns."""
+        if kept.rows and list(kept.values) != self._value_names:
             raise StoreError(
-                f"{self._writer.folder} has the columns {', '.join(values)}; now they would be "
+                f"{self._writer.folder} has the columns {', '.join(kept.values)}; now they would be "
                 f"{', '.join(self._value_names)}"
             )
-        self._rows_written, self.parts, self._digest = rows, parts, digest
+        super().restore(kept)
 
     def flush(self) -> None:
         """Write the rows that are still in memory, if any, as a part."""
@@ -433,10 +445,6 @@ class ListStream(BufferedStream, Generic[R]):
     @property
     def _filled(self) -> int:  # type: ignore[override]
         return len(self._records)
-
-    def restore(self, rows: int, parts: int, digest: ListDigest) -> None:
-        """Continue after the first ``parts`` parts, which hold ``rows`` records; ``digest`` is theirs."""
-        self._rows_written, self.parts, self._digest = rows, parts, digest
 
     def flush(self) -> None:
         """Write the records that are still in memory, if any, as a part."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -25,7 +25,6 @@ from .row_stream import (
     Line,
     ListDigest,
     ListStream,
-    RowDigest,
     RowStream,
     StatisticsDigest,
     Vector,
@@ -488,28 +487,19 @@ class StreamSet:
         folders += [("environment", uid, source.folder, 0) for uid, source in self._environments.items()]
         folders += [("frames", uid, source.folder, 0) for uid, source in self._frames.items()]
         folders.append(("statistics", "", self.statistics.folder, 0))
-        columns = ("phase_id", "kind", "name", "body_group", "evaluation", "folder")
+        shared = {"phase_id": phase_id, "evaluation": self.evaluation}
         return [
-            dict(
-                zip(
-                    columns,
-                    (phase_id, kind, name, group, self.evaluation, self._relative(folder)),
-                    strict=True,
-                )
-            )
+            shared | {"kind": kind, "name": name, "body_group": group, "folder": self._relative(folder)}
             for kind, name, folder, group in folders
         ]
 
     def __iter__(self) -> Iterator[tuple[str, AnyStream]]:
         """Yield every stream with its folder, relative to the instance's directory."""
-        agents = [stream for groups in self._agents.values() for stream in groups]
-        streams: list[AnyStream] = [
-            *agents,
-            *self._environments.values(),
-            *self._frames.values(),
-            self.statistics,
-        ]
-        for stream in streams:
+        agents = chain.from_iterable(self._agents.values())
+        others: Iterator[AnyStream] = chain(
+            self._environments.values(), self._frames.values(), [self.statistics]
+        )
+        for stream in chain(agents, others):
             yield self._relative(stream.folder), stream
 
     def _relative(self, folder: Path) -> str:
@@ -526,35 +516,3 @@ class StreamSet:
         except KeyError:
             hint = did_you_mean(name, streams) or f"; there are {', '.join(streams) or 'none'}"
             raise StoreError(f"phase {self._phase} has no {kind} {name!r}{hint}") from None
-
-
-@dataclass(frozen=True)
-class ResumedRows:
-    """The rows of an agent or an environment: their number, digest and number columns."""
-
-    rows: int
-    parts: int
-    digest: RowDigest
-    values: list[str]
-
-    def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` continue after these rows."""
-        assert not isinstance(stream, ListStream)
-        stream.restore(self.rows, self.parts, self.digest, self.values)
-
-
-@dataclass(frozen=True)
-class ResumedRecords:
-    """Statistics or rendered frames: their number and digest."""
-
-    rows: int
-    parts: int
-    digest: ListDigest
-
-    def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` continue after these records."""
-        assert isinstance(stream, ListStream)
-        stream.restore(self.rows, self.parts, self.digest)
-
-
-Kept = ResumedRows | ResumedRecords
