@@ -222,7 +222,7 @@ class BufferedStream:
     #: the number of rows in memory
     _filled: int
     #: the digest of the rows in parts
-    _digest: Any
+    _digest: Digest
 
     def __init__(self, writer: PartWriter, capacity: int, on_look: Callable[[], None]):
         self._writer = writer
@@ -315,7 +315,7 @@ class RowStream(BufferedStream):
         self._fields = {name: heads[name] for name in header.names} | self._owners
         self._limit = self._pace.next_look
         self._filled = 0
-        self._digest = RowDigest()
+        self._digest: RowDigest = RowDigest()
         # JSON states by row of the block, in streams of environments
         self._states: dict[int, str] = {}
 
@@ -440,7 +440,7 @@ class ListStream(BufferedStream, Generic[R]):
     def __init__(self, writer: PartWriter, capacity: int, digest: ListDigest, on_look: Callable[[], None]):
         super().__init__(writer, capacity, on_look)
         self._records: list[R] = []
-        self._digest = digest
+        self._digest: ListDigest = digest
 
     @property
     def _filled(self) -> int:  # type: ignore[override]

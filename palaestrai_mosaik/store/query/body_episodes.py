@@ -69,7 +69,7 @@ class BodyEpisodes(RowQueries):
         """
         import pandas as pd
 
-        groups = {group.key: group for group in self._members.groups(run, phase, agent, environment, body)}
+        groups = {group.key: group for group in self._body_groups(run, phase, agent, environment, body)}
         numbers = {key: group.selected for key, group in groups.items()}
         rows = RowRange(worker, episode)
         environments = StreamSelection("environment", evaluation=evaluation)

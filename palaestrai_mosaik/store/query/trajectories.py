@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..parts import columns_of, parts_so_far, read_parts, read_wall
-from .lookup import Lookup, inside, unknown
+from .lookup import inside, unknown
 from .members import Bodies, BodyGroup, Members, is_one, numbers_of
 from .runs import RunQueries
 
@@ -93,23 +93,18 @@ class StreamParts(NamedTuple):
         return self.phase, self.name, self.group
 
 
-class RowQueries:
+class RowQueries(RunQueries, Members):
     """Base class of queries of the Parquet files."""
-
-    def __init__(self, lookup: Lookup, runs: RunQueries, members: Members):
-        self._lookup = lookup
-        self._runs = runs
-        self._members = members
 
     def _streams(self, run: str, phase: int | str | None, selection: StreamSelection) -> list[StreamParts]:
         """Select the streams that have parts."""
-        table = self._runs.streams(run, phase)
+        table = self.streams(run, phase)
         table = table[table["kind"] == selection.kind]
         if selection.name is not None:
             table = table[table["name"] == selection.name]
         if selection.evaluation is not None:
             table = table[table["evaluation"] == selection.evaluation]
-        root = self._lookup.instance_directory(self._lookup.find_run(run))
+        root = self.instance_directory(self.find_run(run))
         streams = []
         columns = ["phase", "name", "group", "evaluation", "folder", "parts"]
         for number, name, group, evaluation, folder, count in table[columns].itertuples(index=False):
@@ -171,7 +166,7 @@ class Trajectories(RowQueries):
             StoreError: there is no such run, phase, agent, environment, body or column, or part files are
                 damaged.
         """
-        groups = {group.key: group for group in self._members.groups(run, phase, agent, environment, body)}
+        groups = {group.key: group for group in self._body_groups(run, phase, agent, environment, body)}
         numbers = {key: group.selected for key, group in groups.items()}
         selection = StreamSelection("agent", agent, evaluation, numbers)
         result = self._frames(run, phase, selection, RowRange(worker, episode, start, stop), columns)
@@ -231,8 +226,8 @@ class Trajectories(RowQueries):
             StoreError: there is no such run, phase, agent, environment, body, incarnation or column, or part
                 files are damaged.
         """
-        self._lookup.check_member(run, phase, "environment", environment)
-        table = self._members.environments(run, phase)[["phase", "environment", "incarnations"]]
+        self._check_member(run, phase, "environment", environment)
+        table = self.environments(run, phase)[["phase", "environment", "incarnations"]]
         counts: dict[StreamKey, int] = {
             (number, uid, 0): count
             for number, uid, count in table.itertuples(index=False)
@@ -240,7 +235,7 @@ class Trajectories(RowQueries):
         }
         groups = None
         if agent is not None or body is not None:
-            groups = self._members.groups(run, phase, agent, environment, body)
+            groups = self._body_groups(run, phase, agent, environment, body)
         selected = _selected_incarnations(counts, groups, incarnation)
         selection = StreamSelection("environment", environment, evaluation, selected)
         result = self._frames(run, phase, selection, RowRange(worker, episode, start, stop), columns)
@@ -311,7 +306,7 @@ class Trajectories(RowQueries):
         Raises:
             StoreError: there is no such run, phase or agent, or part files are damaged.
         """
-        self._lookup.check_member(run, phase, "agent", agent)
+        self._check_member(run, phase, "agent", agent)
         selection = StreamSelection("statistics", None, evaluation)
         result = self._frames(run, phase, selection, RowRange(worker, episode), None)
         if result.empty:
@@ -358,7 +353,7 @@ class Trajectories(RowQueries):
         Raises:
             StoreError: there is no such run, phase or environment, or part files are damaged.
         """
-        self._lookup.check_member(run, phase, "environment", environment)
+        self._check_member(run, phase, "environment", environment)
         selection = StreamSelection("frames", environment, evaluation)
         rows = RowRange(worker, episode, start, stop)
         result = self._frames(run, phase, selection, rows, ["png"] if png else [])
@@ -382,7 +377,7 @@ class Trajectories(RowQueries):
         """
         import pandas as pd
 
-        self._lookup.check_member(run, phase, "environment", environment)
+        self._check_member(run, phase, "environment", environment)
         keys = ["phase", "environment", "worker", "episode", "evaluation"]
         tables = [
             read_parts(stream.paths, columns=["worker", "episode", "bytes"])
