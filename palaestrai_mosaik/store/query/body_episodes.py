@@ -94,7 +94,7 @@ class BodyEpisodes(RowQueries):
         if not frames:
             names = ["phase", "agent", "environment", "worker", "episode", "evaluation", "body"]
             names += ["environment_episode", "steps", "time", "objective_sum", "objective_mean"]
-            names += ["objective_count"] if counts else []
+            names += ["objective_count"] * counts
             return pd.DataFrame(columns=[*names, *_ENDS, "complete"])
         result = pd.concat(frames, ignore_index=True)
         last = [*_ENDS, "complete"]

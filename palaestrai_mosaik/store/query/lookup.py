@@ -14,7 +14,7 @@ from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
 
 from ..database import reads
-from ..models import CUT_SHORT, Agent, Environment, Episode, Instance, Phase, RunDocument
+from ..models import CUT_SHORT, Agent, Environment, Episode, Failure, Instance, Phase, RunDocument
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,6 +232,15 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
     names = list(columns)
     by_column = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in names]
     return pd.DataFrame(dict(zip(names, map(series, by_column), strict=True)), columns=names)
+
+
+def first_errors(session: Session, ids: Collection[int] | None, longest: int | None = None) -> dict[int, str]:
+    """Select the kind and message of the first error of each run, up to ``longest`` characters of the message."""
+    first = select(func.min(Failure.id)).group_by(Failure.instance_id)
+    message = Failure.message if longest is None else func.substr(Failure.message, 1, longest)
+    statement = select(Failure.instance_id, Failure.kind, message).where(Failure.id.in_(first))
+    rows = restricted(session, statement, Failure.instance_id, ids)
+    return {instance: f"{kind}: {text}" for instance, kind, text in rows}
 
 
 def unknown(what: str, name: str, names: Iterable[str], owner: str) -> StoreError:

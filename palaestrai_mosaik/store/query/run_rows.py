@@ -21,7 +21,6 @@ from ..models import (
     Environment,
     Episode,
     Experiment,
-    Failure,
     Instance,
     Outcome,
     Phase,
@@ -29,7 +28,7 @@ from ..models import (
     Stream,
 )
 from ..parts import count_rows, parts_so_far, settled
-from .lookup import Lookup, finished_episodes, frame, in_chunks, inside, restricted
+from .lookup import Lookup, finished_episodes, first_errors, frame, in_chunks, inside, restricted
 from .runs import status_of
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class RunRowQueries(Lookup):
             phases = self._phases(session, ids)
             done = self._done(session, ids)
             objectives = self._objectives(session, ids)
-            errors = self._errors(session, ids)
+            errors = first_errors(session, ids, _MESSAGE)
             unfinished = {row.run_document_id for row in instances if row.status != "finished"}
             self._read_plans(session, unfinished)
         rows = []
@@ -261,13 +260,6 @@ class RunRowQueries(Lookup):
             )
             objectives.update((phase, mean) for phase, mean in session.execute(statement))
         return objectives
-
-    def _errors(self, session: Session, ids: Collection[int] | None) -> dict[int, str]:
-        first = select(func.min(Failure.id)).group_by(Failure.instance_id)
-        message = func.substr(Failure.message, 1, _MESSAGE)
-        statement = select(Failure.instance_id, Failure.kind, message).where(Failure.id.in_(first))
-        rows = restricted(session, statement, Failure.instance_id, ids)
-        return {instance: f"{kind}: {text}" for instance, kind, text in rows}
 
     def _read_plans(self, session: Session, documents: Collection[int]) -> None:
         missing = [number for number in documents if number not in self._plans]

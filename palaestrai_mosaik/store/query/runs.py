@@ -39,7 +39,7 @@ from ..models import (
     Warned,
 )
 from ..process import still_runs
-from .lookup import Lookup, finished_episodes, frame, in_chunks, restricted
+from .lookup import Lookup, finished_episodes, first_errors, frame, in_chunks, restricted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,10 +173,7 @@ class RunQueries(Lookup):
             totals = {
                 row[0]: (row[1], int(row[2])) for row in restricted(session, summed, Phase.instance_id, ids)
             }
-            errors: dict[int, str] = {}
-            failures = select(Failure.instance_id, Failure.kind, Failure.message).order_by(Failure.id)
-            for instance_id, kind, message in restricted(session, failures, Failure.instance_id, ids):
-                errors.setdefault(instance_id, f"{kind}: {message}")
+            errors = first_errors(session, ids)
             statement = (
                 select(Instance, RunDocument.uid, RunDocument.hash, Experiment.uid)
                 .join(RunDocument, RunDocument.id == Instance.run_document_id)

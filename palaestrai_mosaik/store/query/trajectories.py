@@ -240,8 +240,7 @@ class Trajectories(RowQueries):
         selection = StreamSelection("environment", environment, evaluation, selected)
         result = self._frames(run, phase, selection, RowRange(worker, episode, start, stop), columns)
         if "state" in result:
-            texts = result["state"]
-            result["state"] = _objects(json.loads(text) if isinstance(text, str) else None for text in texts)
+            result["state"] = _objects(map(_from_json, result["state"]))
         several = any(counts[key] > 1 for key in selected)
         visible = set(columns or ()) | _unpicked(phase=phase, environment=environment)
         if several and not _picks_one(incarnation):
@@ -428,6 +427,10 @@ def _objects(values: Iterable[Any]) -> pd.Series[Any]:
     import pandas as pd
 
     return pd.Series(list(values), dtype=object)
+
+
+def _from_json(text: Any) -> Any:
+    return json.loads(text) if isinstance(text, str) else None
 
 
 def _unpicked(**choices: Any) -> set[str]:
