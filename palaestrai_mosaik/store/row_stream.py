@@ -403,8 +403,9 @@ class RowStream(BufferedStream):
         owners = {name: arrow_column(column[: self._filled]) for name, column in self._owners.items()}
         return columns_of_rows(self._header.of(block), owners, block[:, self._cells :], self._value_names)
 
-    def _refuse(self, error: Exception, **vectors: tuple[Any, int]) -> StoreError:
-        for name, (vector, size) in vectors.items():
+    def _refuse(self, error: Exception, vectors: Iterable[tuple[str, Vector, int]]) -> StoreError:
+        """Build the error for a step; ``vectors`` are names, values and expected sizes."""
+        for name, vector, size in vectors:
             shape = np.shape(vector)
             if shape != (size,):
                 return StoreError(f"{self._writer.folder.name}: {name} of shape {shape}, expected ({size},)")

@@ -60,17 +60,9 @@ _RESTORE = "put a copy of the database in its place, or execute the runs again: 
 _OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
 
-def _is_utf_8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _open_in_folder(directory: Path, create: bool, journal: Journal, read_only: bool) -> Database:
     """Open the database in the folder of a store; create both if needed."""
-    if not _is_utf_8(str(directory)):
+    if str(directory).encode(errors="replace").decode() != str(directory):
         # neither SQLAlchemy nor pyarrow takes such a name
         raise StoreError(f"the name of the store's folder is not UTF-8: {str(directory)!r}; choose another")
     if directory.exists() and not directory.is_dir():

@@ -216,7 +216,10 @@ class AgentStream(RowStream):
                 values[self._proposed_at : self._rewards_at] = proposed
             values[self._rewards_at :] = rewards
         except (struct.error, ValueError, TypeError) as error:
-            raise self._wrong(readings, setpoints, rewards, error) from error
+            vectors = zip(
+                ("readings", "setpoints", "rewards"), (readings, setpoints, rewards), self._sizes, strict=True
+            )
+            raise self._refuse(error, vectors) from error
         self._wall[row] = wall
         self._filled = row + 1
 
@@ -240,10 +243,6 @@ class AgentStream(RowStream):
 
     def _wrong_proposal(self) -> str:
         return f"the record says that there are {'' if self._proposes else 'no '}proposed set-points"
-
-    def _wrong(self, readings: Vector, setpoints: Vector, rewards: Vector, error: Exception) -> StoreError:
-        r, s, w = self._sizes
-        return self._refuse(error, readings=(readings, r), setpoints=(setpoints, s), rewards=(rewards, w))
 
     def _write(self, columns: dict[str, pa.Array]) -> None:
         wall = {name: columns[name] for name in (*KEYS, *self._owners)} | {
@@ -327,7 +326,8 @@ class EnvironmentStream(RowStream):
             values[self._cells : self._rewards_at] = readings
             values[self._rewards_at :] = rewards
         except (struct.error, ValueError, TypeError) as error:
-            raise self._wrong(readings, rewards, error) from error
+            vectors = zip(("readings", "rewards"), (readings, rewards), self._sizes, strict=True)
+            raise self._refuse(error, vectors) from error
         if state is not None:
             self._states[row] = to_json(state)
         self._filled = row + 1
@@ -347,10 +347,6 @@ class EnvironmentStream(RowStream):
             {name: getattr(rows, name) for name in _ENVIRONMENT_COLUMNS},
             [rows.readings, rows.rewards],
         )
-
-    def _wrong(self, readings: Vector, rewards: Vector, error: Exception) -> StoreError:
-        r, w = self._sizes
-        return self._refuse(error, readings=(readings, r), rewards=(rewards, w))
 
     def _columns(self) -> dict[str, pa.Array]:
         return super()._columns() | {"state": self._state_column(0, self._filled)}

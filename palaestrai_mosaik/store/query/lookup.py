@@ -189,8 +189,7 @@ class Lookup:
             ids = self._phase_ids(session, instance, run, phase)
             names = list(session.scalars(select(column).where(table.phase_id.in_(ids)).distinct()))
         if name not in names:
-            scope = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
-            raise unknown(kind, name, names, scope)
+            raise unknown(kind, name, names, scope_of(run, phase))
 
     @reads
     def _table(
@@ -232,6 +231,11 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
     names = list(columns)
     by_column = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in names]
     return pd.DataFrame(dict(zip(names, map(series, by_column), strict=True)), columns=names)
+
+
+def scope_of(run: str, phase: int | str | None) -> str:
+    """Name the run, or a phase of it, in an error."""
+    return f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
 
 
 def first_errors(session: Session, ids: Collection[int] | None, longest: int | None = None) -> dict[int, str]:

@@ -17,7 +17,7 @@ from palaestrai_mosaik.types import Topology
 
 from ..database import reads
 from ..models import Agent, Body, Channel, Description, Environment, Phase
-from .lookup import Lookup, unknown
+from .lookup import Lookup, scope_of, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -307,7 +307,7 @@ class Members(Lookup):
         self._check_member(run, phase, "agent", agent)
         self._check_member(run, phase, "environment", environment)
         groups = self._all_groups(run, phase, agent)
-        scope = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
+        scope = scope_of(run, phase)
         owner = scope if agent is None else f"agent {agent!r} in {scope}"
         if environment is not None:
             uids = sorted({uid for group in groups for uid in group.environments})

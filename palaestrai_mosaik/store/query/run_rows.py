@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -42,8 +42,6 @@ _COLUMNS = (
     *("id", "run", "document", "experiment", "status", "seed", "started", "ended"),
     *("phase", "phase_name", "phases", "episodes", "episodes_planned", "steps", "objective", "error"),
 )
-_NONE: Sequence[Any] = ()
-_NOTHING = (0, 0)
 _FLOATS = ("started", "ended", "episodes_planned", "objective")
 
 
@@ -96,10 +94,10 @@ class RunRowQueries(Lookup):
         rows = []
         for instance in instances:
             (number, uid, document_id, status, seed, started, ended, *_, document, experiment) = instance
-            begun = phases.get(number, _NONE)
+            begun = phases.get(number, [])
             episodes, steps, last = 0, 0, None
             for phase in begun:
-                count, taken = done.get(phase[0], _NOTHING)
+                count, taken = done.get(phase[0], (0, 0))
                 episodes += count
                 steps += taken
                 last = objectives.get(phase[0], last)
@@ -478,7 +476,8 @@ def _pace(run: _Running, plan: Sequence[PlannedPhase], steps: int, moment: float
     if not seconds > 0:
         return Pace(steps, math.nan, math.nan)
     rate = (run.recent_steps + steps) / seconds
-    length = run.done_steps / run.done if run.done else _length(plan[run.number : run.number + 1])
+    planned = next((phase.steps for phase in plan[run.number :]), None)
+    length = run.done_steps / run.done if run.done else planned
     later = plan[run.number + 1 :]
     limits = [run.episodes, *(phase.episodes for phase in later)]
     if length is None or None in limits or not rate > 0:
@@ -489,7 +488,3 @@ def _pace(run: _Running, plan: Sequence[PlannedPhase], steps: int, moment: float
         # assuming that the rate is proportional to the number of workers
         left += phase.episodes * (phase.steps or length) * run.workers / rate  # type: ignore[operator]
     return Pace(steps, rate, max(0.0, left - (time.time() - end)))
-
-
-def _length(plan: Iterable[PlannedPhase]) -> int | None:
-    return next((phase.steps for phase in plan), None)

@@ -102,7 +102,8 @@ def executions(
     instances: dict[str, list[Execution]] = {}
     for instance in _select(session, RunDocument.hash, ordered):
         instances.setdefault(instance.hash, []).append(instance)
-    missing = [hash_ for hash_ in ordered if not _finished(instances.get(hash_, ()))]
+    finished = {hash_ for hash_, of_hash in instances.items() if any(i.status == "finished" for i in of_hash)}
+    missing = [hash_ for hash_ in ordered if hash_ not in finished]
     if contents is None or not missing or not _has_other_documents(session, ordered):
         return instances
     by_content: dict[str, list[str]] = {}
@@ -132,10 +133,6 @@ def _has_other_documents(session: Session, hashes: Sequence[str]) -> bool:
     count = select(func.count()).select_from(RunDocument)
     counts = [session.scalar(count.where(RunDocument.hash.in_(chunk))) or 0 for chunk in in_chunks(hashes)]
     return session.scalar(count) != sum(counts)
-
-
-def _finished(instances: Sequence[Execution]) -> bool:
-    return any(instance.status == "finished" for instance in instances)
 
 
 class RunQueries(Lookup):
