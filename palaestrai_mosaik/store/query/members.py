@@ -8,7 +8,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Select, and_, select
+from sqlalchemy import Select, select
 
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.printing import joined, listed
@@ -170,6 +170,20 @@ class BodyGroup:
         }
 
 
+#: the columns of channels
+_CHANNELS = {
+    "phase": Phase.number,
+    "environment": Environment.uid,
+    "agent": Agent.name,
+    "group": Channel.body_group,
+    "kind": Channel.kind,
+    "position": Channel.position,
+    "uid": Channel.uid,
+    "space": Channel.space,
+    "size": Channel.size,
+}
+
+
 class Members(Lookup):
     """Queries of environments, agents, channels and bodies. Unknown names raise :class:`StoreError`."""
 
@@ -226,39 +240,19 @@ class Members(Lookup):
             run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
-        columns = {
-            "phase": Phase.number,
-            "environment": Environment.uid,
-            "agent": Agent.name,
-            "group": Channel.body_group,
-            "kind": Channel.kind,
-            "position": Channel.position,
-            "uid": Channel.uid,
-            "space": Channel.space,
-            "size": Channel.size,
-        }
+        return self._channels(run, phase, *_CHANNELS)
+
+    def _channels(self, run: str, phase: int | str | None, *names: str) -> pd.DataFrame:
+        """Select columns of the channels; without the environment, only of those of agents, which are far fewer."""
 
         def joined(statement: Select[Any]) -> Select[Any]:
             statement = statement.join(Channel, Channel.phase_id == Phase.id)
-            statement = statement.outerjoin(Environment, Environment.id == Channel.environment_id)
-            return statement.outerjoin(Agent, Agent.id == Channel.agent_id)
+            statement = statement.outerjoin(Agent, Agent.id == Channel.agent_id)
+            if "environment" in names:
+                return statement.outerjoin(Environment, Environment.id == Channel.environment_id)
+            return statement.where(Channel.agent_id.is_not(None))
 
-        return self._table(run, columns, joined, [Channel.id], phase)
-
-    def _channels_of_agents(self, run: str, phase: int | str | None) -> pd.DataFrame:
-        """Select phase, agent, group, kind and uid of the agents' channels; a large grid has many more."""
-        columns = {
-            "phase": Phase.number,
-            "agent": Agent.name,
-            "group": Channel.body_group,
-            "kind": Channel.kind,
-            "uid": Channel.uid,
-        }
-
-        def joined(statement: Select[Any]) -> Select[Any]:
-            of_agents = (Channel.phase_id == Phase.id, Channel.agent_id.is_not(None))
-            return statement.join(Channel, and_(*of_agents)).join(Agent, Agent.id == Channel.agent_id)
-
+        columns = {name: _CHANNELS[name] for name in names}
         return self._table(run, columns, joined, [Channel.id], phase)
 
     def bodies(
@@ -395,7 +389,8 @@ class Members(Lookup):
         """Add the uids of the channels of each owner, which is identified by ``keys``."""
         import pandas as pd
 
-        channels = self._channels_of_agents(run, phase).drop_duplicates([*keys, "kind", "uid"])
+        channels = self._channels(run, phase, "phase", "agent", "group", "kind", "uid")
+        channels = channels.drop_duplicates([*keys, "kind", "uid"])
         owned = channels.groupby([*keys, "kind"])["uid"].agg(list)
         for kind in ("sensor", "actuator", "reward"):
             lists = [owned.get((*key, kind), []) for key in owners[keys].itertuples(index=False)]

@@ -17,6 +17,7 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, func, select
@@ -100,9 +101,11 @@ def executions(
     """
     ordered = list(dict.fromkeys(hashes))
     instances: dict[str, list[Execution]] = {}
+    finished = set()
     for instance in _select(session, RunDocument.hash, ordered):
         instances.setdefault(instance.hash, []).append(instance)
-    finished = {hash_ for hash_, of_hash in instances.items() if any(i.status == "finished" for i in of_hash)}
+        if instance.status == "finished":
+            finished.add(instance.hash)
     missing = [hash_ for hash_ in ordered if hash_ not in finished]
     if contents is None or not missing or not _has_other_documents(session, ordered):
         return instances
@@ -116,7 +119,7 @@ def executions(
             for hash_ in equal_hashes:
                 instances.setdefault(hash_, []).append(instance)
     for hash_ in missing:
-        instances.get(hash_, []).sort(key=lambda instance: instance.id)
+        instances.get(hash_, []).sort(key=attrgetter("id"))
     return instances
 
 
