@@ -39,15 +39,8 @@ UNITS = {
     "degree": "degree",
 }
 _KEYS = {
-    "phase",
-    "agent",
-    "environment",
-    "worker",
-    "episode",
-    "step",
-    "time",
-    "environment_episode",
-    *NUMBERS,
+    *("phase", "agent", "environment", "worker", "episode", "step", "time", "state"),
+    *("environment_episode", *NUMBERS),
 }
 #: prefixes of the uids of channels
 PREFIXES = ("reading.", "setpoint.", "reward.")
@@ -129,7 +122,7 @@ def sources_of(
 
 
 def _columns(read: Callable[..., pd.DataFrame]) -> tuple[str, ...]:
-    return tuple(c for c in map(str, read(stop=0)) if c not in _KEYS and c != "state")
+    return tuple(name for name in map(str, read(stop=0)) if name not in _KEYS)
 
 
 def unit_of(column: str) -> str | None:
@@ -157,10 +150,8 @@ def clock_of(store: Store, run: str, phase: int | str) -> Clock | None:
 
 def bare(column: str) -> str:
     """Return a column's name without the prefix for a reading, a set-point or a reward."""
-    for prefix in PREFIXES:
-        if column.startswith(prefix):
-            return column[len(prefix) :]
-    return column
+    kind, dot, name = column.partition(".")
+    return name if kind + dot in PREFIXES else column
 
 
 def matching(columns: Sequence[str], pattern: str) -> set[str]:

@@ -251,23 +251,19 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
 
 def _escaped_panel(panel: Panel) -> Panel:
     """Escape the control characters in the texts of ``panel``."""
-    # matplotlib shows no label that begins with an underscore
-    curves = (
-        replace(
-            curve,
-            label=("\N{THIN SPACE}" if curve.label.startswith("_") else "")
-            + escape_control_characters(curve.label),
-        )
-        for curve in panel.curves
-    )
+    escape = escape_control_characters
+    texts: dict[str, Any] = {
+        name: escape(getattr(panel, name)) for name in ("title", "x_label", "y_label", "note")
+    }
     return replace(
         panel,
-        title=escape_control_characters(panel.title),
-        x_label=escape_control_characters(panel.x_label),
-        y_label=escape_control_characters(panel.y_label),
-        curves=tuple(curves),
-        marks=tuple((x, escape_control_characters(name)) for x, name in panel.marks),
-        note=escape_control_characters(panel.note),
+        # matplotlib shows no label that begins with an underscore
+        curves=tuple(
+            replace(curve, label=re.sub("^_", "\N{THIN SPACE}_", escape(curve.label)))
+            for curve in panel.curves
+        ),
+        marks=tuple((x, escape(name)) for x, name in panel.marks),
+        **texts,
     )
 
 
@@ -433,12 +429,10 @@ def _draw_points(axes: Axes, curve: Curve, colour: str) -> None:
 
 def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
     """Draw percentiles of curves that are too many to be distinguished."""
-    x, (low, quarter, median, three, high) = percentiles(curves, (5, 25, 50, 75, 95))
-    times, span = x, span_of(x)
-    if span:
-        parts = [means(part, span) for part in (low, quarter, median, three, high)]
-        low, quarter, median, three, high = parts
-        x = x[::span][: len(median)]
+    times, levels = percentiles(curves, (5, 25, 50, 75, 95))
+    span = span_of(times)
+    low, quarter, median, three, high = (means(level, span) if span else level for level in levels)
+    x = times[:: span or 1][: len(median)]
     blue = COLOURS[0]
     axes.fill_between(x, low, high, color=blue, alpha=0.15, lw=0, label="5 to 95 %")
     axes.fill_between(x, quarter, three, color=blue, alpha=0.3, lw=0, label="25 to 75 %")

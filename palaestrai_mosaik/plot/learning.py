@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,8 +24,7 @@ from .curves import Axis, Span, line_curves, point_curves
 from .series import (
     Curve,
     Panel,
-    body_outcomes,
-    has_many_bodies,
+    member_outcomes,
     own_episodes,
     phases_that_restart,
     split_by_scale,
@@ -58,22 +57,30 @@ def find_groups(store: Store, runs: Sequence[str]) -> list[Group]:
     repetitions: list[tuple[Any, list[str]]] = []
     for run in runs:
         document = _comparable(store.document(run))
-        same = next((members for other, members in repetitions if other == document), None)
-        if same is None:
-            repetitions.append((document, [run]))
+        for other, members in repetitions:
+            if other == document:
+                members.append(run)
+                break
         else:
-            same.append(run)
-    table = store.runs()
-    names: dict[str, str] = dict(zip(table["run"], table["document"], strict=True))
-    seeds: dict[str, int] = dict(zip(table["run"], table["seed"], strict=True))
-    labels = _labels(repetitions, names)
-    groups = []
-    for label, (document, members) in zip(labels, repetitions, strict=True):
-        # The uid of an instance begins with its date.
-        newest = set(members) if _is_asynchronous(document) else _newest(members, seeds)
-        left_out = tuple(run for run in members if run not in newest)
-        groups.append(Group(label, tuple(run for run in members if run in newest), left_out))
-    return groups
+            repetitions.append((document, [run]))
+    table = store.runs().set_index("run")
+    labels = _labels(repetitions, table["document"])
+    return [
+        _group(label, document, members, table["seed"])
+        for label, (document, members) in zip(labels, repetitions, strict=True)
+    ]
+
+
+def _group(label: str, document: Mapping[str, Any], runs: Sequence[str], seeds: pd.Series[int]) -> Group:
+    """Build a group of the repetitions of a document: of runs with one seed, the newest."""
+    phases = [phase for entry in document.get("schedule", []) for phase in entry.values()]
+    if any(phase["phase_config"].get("asynchronous") for phase in phases):
+        # Such runs differ although they have one seed.
+        return Group(label, tuple(runs))
+    # The uid of an instance begins with its date.
+    newest = {seeds[run]: run for run in sorted(runs)}.values()
+    chosen = tuple(run for run in runs if run in newest)
+    return Group(label, chosen, tuple(run for run in runs if run not in newest))
 
 
 def learning_title(groups: Sequence[Group]) -> str:
@@ -82,10 +89,6 @@ def learning_title(groups: Sequence[Group]) -> str:
     if len(sizes) == 1:
         return f"{sizes[0][1]} runs of {sizes[0][0]}"
     return f"{sum(n for _, n in sizes)} runs: " + ", ".join(f"{label} ({n})" for label, n in sizes)
-
-
-def _newest(runs: Sequence[str], seeds: Mapping[str, int]) -> set[str]:
-    return set({seeds[run]: run for run in sorted(runs)}.values())
 
 
 def _comparable(document: Mapping[str, Any]) -> Any:
@@ -107,12 +110,7 @@ def _comparable(document: Mapping[str, Any]) -> Any:
     return without({key: value for key, value in document.items() if key not in ("uid", "seed")})
 
 
-def _is_asynchronous(document: Mapping[str, Any]) -> bool:
-    phases = [phase for entry in document.get("schedule", []) for phase in entry.values()]
-    return any(phase["phase_config"].get("asynchronous") for phase in phases)
-
-
-def _labels(groups: Sequence[tuple[Any, Sequence[str]]], names: Mapping[str, str]) -> list[str]:
+def _labels(groups: Sequence[tuple[Any, Sequence[str]]], names: pd.Series[str]) -> list[str]:
     """Return a label for each group: the common name of its documents, with the differences to groups of that name.
 
     ``names`` are those of the documents of all runs in the store.
@@ -122,7 +120,7 @@ def _labels(groups: Sequence[tuple[Any, Sequence[str]]], names: Mapping[str, str
         indices = [i for i, other in enumerate(labels) if other == label]
         endings = _differences([groups[i][0] for i in indices])
         if len(set(endings)) < len(indices):
-            short = short_ids(list(names))
+            short = short_ids(list(names.index))
             endings = [short[groups[i][1][0]] for i in indices]
         for i, ending in zip(indices, endings, strict=True):
             labels[i] = f"{label} [{ending}]"
@@ -215,6 +213,9 @@ class _Recorded:
     objectives: Mapping[str, pd.DataFrame]
     statistics: Mapping[str, pd.DataFrame]
 
+    def label(self, group: Group, name: str) -> str:
+        return f"{group.label}: {name}" if len(self.groups) > 1 else name
+
 
 def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -> list[Panel]:
     """Return one panel for the objective of each agent, and one for each pattern of statistics.
@@ -236,40 +237,37 @@ def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -
     drawn = [run for group in groups for run in group.runs]
     objectives = {run: _objectives(store, run, choice) for run in drawn}
     statistics = {run: _statistics(store, run, choice) for run in drawn} if choice.statistics else {}
-    axis = _axis(
-        store, {run: [recorded[run] for recorded in (objectives, statistics) if recorded] for run in drawn}
-    )
-    recorded = _Recorded(groups, axis, objectives, statistics)
-    agents = list(dict.fromkeys(name for frame in objectives.values() for name in frame["agent"]))
+    recorded = _Recorded(groups, _axis(store, objectives, statistics), objectives, statistics)
+    agents = dict.fromkeys(name for frame in objectives.values() for name in frame["agent"])
     if not agents and not choice.statistics:
         raise StoreError(f"no objective of an agent was recorded in {', '.join(runs)}")
     panels = [_objective_panel(recorded, agent, choice.fold) for agent in agents]
-    return panels + [
-        panel for pattern in choice.statistics for panel in _statistics_panels(recorded, pattern)
-    ]
+    for pattern in choice.statistics:
+        panels += _statistics_panels(recorded, pattern)
+    return panels
 
 
 def _objective_panel(recorded: _Recorded, agent: str, fold: Fold) -> Panel:
+    groups, axis = recorded.groups, recorded.axis
     curves: list[Curve] = []
-    for colour, group in enumerate(recorded.groups):
-        frames = {run: recorded.objectives[run] for run in group.runs}
-        frames = {run: frame[frame["agent"] == agent] for run, frame in frames.items()}
-        prefix = f"{group.label}: " if len(recorded.groups) > 1 else ""
-        trained = {run: frame[~frame["evaluation"]] for run, frame in frames.items()}
-        tested = {run: frame[frame["evaluation"]] for run, frame in frames.items()}
-        curves += line_curves(
-            _series(trained, recorded.axis), recorded.axis, f"{prefix}{recorded.axis.modes}", colour
+    for colour, group in enumerate(groups):
+        trained, tested = (
+            _series(_rows(recorded.objectives, group, agent=agent, evaluation=flag), axis)
+            for flag in (False, True)
         )
-        curves += point_curves(_series(tested, recorded.axis), f"{prefix}evaluation", colour)
-    parallel = any(
-        len(group.runs) == 1 and group.runs[0] in recorded.axis.parallel for group in recorded.groups
+        curves += line_curves(trained, axis, recorded.label(group, axis.modes), colour)
+        curves += point_curves(tested, recorded.label(group, "evaluation"), colour)
+    episode = ["agent", "phase", "worker", "evaluation", "after"]
+    note = _note(
+        recorded,
+        curves,
+        workers=any(len(group.runs) == 1 and group.runs[0] in axis.parallel for group in groups),
+        bodies=any(
+            frame[frame["agent"] == agent].duplicated(episode).any() for frame in recorded.objectives.values()
+        ),
     )
-    note = _note(recorded, curves, "the workers" if parallel else "")
-    whole = ["phase", "worker", "evaluation", "after"]
-    if any(frame[frame["agent"] == agent].duplicated(whole).any() for frame in recorded.objectives.values()):
-        note = "; ".join(part for part in (note, "mean over the bodies") if part)
     title = f"{fold.capitalize()} of {agent}'s objective in each episode"
-    return _panel(title, f"{fold} of the objective", curves, recorded, note)
+    return _panel(title, f"{fold} of the objective", curves, axis, note)
 
 
 def _statistics_panels(recorded: _Recorded, pattern: str) -> list[Panel]:
@@ -277,17 +275,32 @@ def _statistics_panels(recorded: _Recorded, pattern: str) -> list[Panel]:
 
     For a single group of runs there are several panels if some curves would look flat beside others.
     """
+    groups, axis = recorded.groups, recorded.axis
+    statistics = _matching_statistics(recorded, pattern)
+    agents, keys = ({names[i] for names in statistics} for i in (0, 1))
+    curves: list[Curve] = []
+    for colour, ((agent, key), group) in enumerate(product(statistics, groups)):
+        series = _series(_rows(recorded.statistics, group, agent=agent, key=key), axis, split=False)
+        label = recorded.label(group, key if len(agents) == 1 else f"{agent}: {key}")
+        curves += line_curves(series, axis, label, colour)
+    y_label = f"mean of {keys.pop() if len(keys) == 1 else 'the values'}"
+    panel = _panel(f"{pattern}, mean of each episode", y_label, curves, axis, _note(recorded, curves))
+    return split_by_scale(panel) if len(groups) == 1 else [panel]
+
+
+def _matching_statistics(recorded: _Recorded, pattern: str) -> list[tuple[str, str]]:
+    """Return agent and key of each statistic that matches ``pattern``. Raises :class:`StoreError`."""
     import pandas as pd
 
-    everything = pd.concat(recorded.statistics.values())
-    keys = sorted(map(str, everything["key"].unique()))
+    pairs = pd.concat(recorded.statistics.values())[["agent", "key"]].drop_duplicates()
+    keys = sorted(map(str, pairs["key"].unique()))
     chosen = [key for key in keys if fnmatchcase(key, pattern)]
     if not chosen:
         raise StoreError(
             f"no statistic matches {pattern!r}{did_you_mean(pattern, keys)}; "
             f"there are: {', '.join(keys[:20]) or 'none'}"
         )
-    pairs = everything.loc[everything["key"].isin(chosen), ["agent", "key"]].drop_duplicates()
+    pairs = pairs[pairs["key"].isin(chosen)]
     lines = len(pairs) * len(recorded.groups)
     if lines > MOST_LINES:
         kinds = f" in {len(recorded.groups)} different runs" if len(recorded.groups) > 1 else ""
@@ -295,61 +308,55 @@ def _statistics_panels(recorded: _Recorded, pattern: str) -> list[Panel]:
             f"{pattern!r} means {lines} lines{kinds}, more than can be told apart (at most {MOST_LINES}): "
             f"{', '.join(chosen)}"
         )
-    curves: list[Curve] = []
-    colour = 0
-    for agent, key in pairs.itertuples(index=False):
-        name = key if pairs["agent"].nunique() == 1 else f"{agent}: {key}"
-        for group in recorded.groups:
-            frames = {run: recorded.statistics[run] for run in group.runs}
-            chosen_rows = {run: f[(f["agent"] == agent) & (f["key"] == key)] for run, f in frames.items()}
-            label = f"{group.label}: {name}" if len(recorded.groups) > 1 else name
-            curves += line_curves(
-                _series(chosen_rows, recorded.axis, split=False), recorded.axis, label, colour
-            )
-            colour += 1
-    title = f"{pattern}, mean of each episode"
-    y_label = f"mean of {chosen[0] if len(chosen) == 1 else 'the values'}"
-    panel = _panel(title, y_label, curves, recorded, _note(recorded, curves, ""))
-    return split_by_scale(panel) if len(recorded.groups) == 1 else [panel]
+    return list(pairs.itertuples(index=False, name=None))
 
 
-def _series(frames: Mapping[str, pd.DataFrame], axis: Axis, *, split: bool = True) -> list[pd.Series[float]]:
+def _rows(frames: Mapping[str, pd.DataFrame], group: Group, **values: Any) -> list[pd.DataFrame]:
+    """Return the rows of each run of ``group`` with these ``values`` in the columns of these names."""
+    chosen = [frames[run] for run in group.runs]
+    for column, value in values.items():
+        chosen = [frame[frame[column] == value] for frame in chosen]
+    return chosen
+
+
+def _series(frames: Sequence[pd.DataFrame], axis: Axis, *, split: bool = True) -> list[pd.Series[float]]:
     """Return the values by position on the axis, of every run or (``split``) of every worker of a single run."""
     result = []
-    for frame in frames.values():
+    starts = {number: span.start for number, span in axis.spans.items()}
+    for frame in frames:
         # After the last of these episodes, or before the first one if none had ended.
         within = np.maximum(frame["after"] - 1.0, -0.5)
-        position = within + frame["phase"].map({n: span.start for n, span in axis.spans.items()})
-        placed = frame.assign(place=position)
+        placed = frame.assign(position=within + frame["phase"].map(starts))
         parts = [part for _, part in placed.groupby("worker")] if split and len(frames) == 1 else [placed]
-        result += [part.groupby("place")["value"].mean() for part in parts if len(part)]
+        result += [part.groupby("position")["value"].mean() for part in parts if len(part)]
     return result
 
 
-def _panel(title: str, y_label: str, curves: Sequence[Curve], recorded: _Recorded, note: str) -> Panel:
-    axis = recorded.axis
+def _panel(title: str, y_label: str, curves: Sequence[Curve], axis: Axis, note: str) -> Panel:
     return Panel(title, axis.label, y_label, tuple(curves), axis.marks, note, axis.shades)
 
 
-def _note(recorded: _Recorded, curves: Sequence[Curve], of_single_runs: str) -> str:
-    """Describe the lines and bands."""
+def _note(
+    recorded: _Recorded, curves: Sequence[Curve], *, workers: bool = False, bodies: bool = False
+) -> str:
+    """Describe the lines and bands; ``workers``, ``bodies``: some lines are means over these."""
     window = recorded.axis.window
-    notes = [f"line: mean of the last {window} episodes"] if window > 1 else []
     sizes = sorted({len(group.runs) for group in recorded.groups} - {1})
-    means = []
+    over = []
     if sizes:
-        means.append(f"{sizes[0]} runs" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} runs")
-    if of_single_runs:
-        means.append(f"{of_single_runs} of a single run" if sizes else of_single_runs)
-    if means:
-        notes.append(f"mean over {' or '.join(means)}; band: lowest to highest")
-    if any(curve.raw is not None for curve in curves):
-        notes.append("pale: each episode")
-    if any(curve.faint for curve in curves):
-        notes.append(f"faint: single {'runs' if sizes else 'workers'}, where not all have values")
-    if any(group.left_out for group in recorded.groups):
-        notes.append("of runs with one seed the newest")
-    return "; ".join(notes)
+        over.append(f"{sizes[0]} runs" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} runs")
+    if workers:
+        over.append("the workers of a single run" if sizes else "the workers")
+    single = "runs" if sizes else "workers"
+    notes = {
+        f"line: mean of the last {window} episodes": window > 1,
+        f"mean over {' or '.join(over)}; band: lowest to highest": over,
+        "pale: each episode": any(curve.raw is not None for curve in curves),
+        f"faint: single {single}, where not all have values": any(curve.faint for curve in curves),
+        "of runs with one seed the newest": any(group.left_out for group in recorded.groups),
+        "mean over the bodies": bodies,
+    }
+    return "; ".join(note for note, applies in notes.items() if applies)
 
 
 def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
@@ -362,21 +369,14 @@ def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     import pandas as pd
 
     bodies, every = choice.bodies, store.evaluate_every(run)
-    frame = store.outcomes(run, choice.phase, bodies.agent, evaluation=None)
-    by_body = has_many_bodies(store, run, choice.phase, bodies)
-    if by_body:
-        of_bodies = body_outcomes(store, run, choice.phase, bodies, evaluation=None)
-        frame = pd.concat([frame[~frame["agent"].isin(by_body)], of_bodies[of_bodies["agent"].isin(by_body)]])
+    frame = member_outcomes(store, run, choice.phase, bodies, evaluation=None)
     frame = frame[frame["kind"] == "objective"]
     again = phases_that_restart(store, run) & set(frame["phase"])
     frame = frame[~frame["phase"].isin(again)]
-    steps = [
-        every.get(phase) if evaluation else 1
-        for phase, evaluation in zip(frame["phase"], frame["evaluation"], strict=True)
-    ]
-    if None in steps:
+    steps = frame["phase"].map(every).where(frame["evaluation"].astype(bool), 1)
+    if steps.isna().any():
         raise StoreError(f"the document of the run {run} does not say after how many episodes it evaluates")
-    frame = frame.assign(after=(frame["episode"] + 1) * np.array(steps, dtype=int))
+    frame = frame.assign(after=(frame["episode"] + 1) * steps.astype(int))
     restarting = [own_episodes(store, run, number, bodies, every.get(number)) for number in sorted(again)]
     columns = ["agent", "phase", "worker", "episode", "evaluation", "after", choice.fold]
     frame = pd.concat([part[columns] for part in (frame, *restarting) if len(part)] or [frame[columns]])
@@ -397,18 +397,20 @@ def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     return frame.assign(after=after)[["agent", "phase", "worker", "key", "after", "value"]]
 
 
-def _axis(store: Store, frames: Mapping[str, Sequence[pd.DataFrame]]) -> Axis:
-    """Arrange the phases of all runs one after the other; phases with the same number share their position."""
-    restarting = any(phases_that_restart(store, run) for run in frames)
+def _axis(store: Store, *recorded: Mapping[str, pd.DataFrame]) -> Axis:
+    """Arrange the phases of all runs one after the other; phases with the same number share their position.
+
+    ``recorded`` are frames by run.
+    """
     lengths: dict[int, int] = {}
     names: dict[int, tuple[str, str]] = {}
     parallel = set()
-    for run, recorded in frames.items():
-        for frame in recorded:
-            for number, last in frame.groupby("phase")["after"].max().items():
-                lengths[int(str(number))] = max(lengths.get(int(str(number)), 0), int(last))
-            if frame["worker"].max() > 0:
-                parallel.add(run)
+    for run, frame in (item for frames in recorded for item in frames.items()):
+        for number, last in frame.groupby("phase")["after"].max().items():
+            lengths[int(str(number))] = max(lengths.get(int(str(number)), 0), int(last))
+        if frame["worker"].max() > 0:
+            parallel.add(run)
+    for run in recorded[0]:
         for number, name, mode in store.phases(run)[["phase", "name", "mode"]].itertuples(index=False):
             names.setdefault(number, (name, mode))
     spans, start = {}, 0
@@ -416,4 +418,5 @@ def _axis(store: Store, frames: Mapping[str, Sequence[pd.DataFrame]]) -> Axis:
         spans[number] = Span(start, lengths[number], *names[number])
         start += lengths[number]
     longest = max(lengths.values(), default=0)
+    restarting = any(phases_that_restart(store, run) for run in recorded[0])
     return Axis(spans, max(1, min(longest // _PART, _LONGEST)), frozenset(parallel), restarting)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def limits_of(
     if wanted is True:
         return _usual_limits(list(dict.fromkeys(columns)), bounds)
     reach = _FAR if several else math.inf
-    return tuple(Limit(value, reach=reach) for value in wanted or () if value is not None)
+    return _limits_at(wanted or (), reach=reach)
 
 
 def _usual_limits(columns: Sequence[str], bounds: Mapping[str, Pair]) -> tuple[Limit, ...]:
@@ -124,8 +124,11 @@ def _usual_limits(columns: Sequence[str], bounds: Mapping[str, Pair]) -> tuple[L
     if limits or len(readings) < len(columns):
         return tuple(limits)
     shared = {bounds.get(re.sub(r"\[[\d, ]*\]$", "", name), (None, None)) for name in readings}
-    values = shared.pop() if len(shared) == 1 else ()
-    return tuple(Limit(value, "bound", _NEAR) for value in values if value is not None)
+    return _limits_at(shared.pop() if len(shared) == 1 else (), name="bound", reach=_NEAR)
+
+
+def _limits_at(values: Iterable[float | None], **options: Any) -> tuple[Limit, ...]:
+    return tuple(Limit(value, **options) for value in values if value is not None)
 
 
 def in_sight(limits: Sequence[Limit], curves: Iterable[FloatVector]) -> list[Limit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -40,45 +41,126 @@ if TYPE_CHECKING:
 _CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
 
 
-def has_many_bodies(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> set[str]:
+#: the columns of outcomes: the keys of a curve, the keys of a value in it, and the values
+_CURVE = ["phase", "evaluation", "agent", "kind", "name"]
+_COLUMNS = [*_CURVE, "worker", "body", "episode", "sum", "mean"]
+_EPISODE = ["phase", "evaluation", "worker", "episode", "agent"]
+#: over what a curve is a mean, by column
+MEMBERS = {"worker": "workers", "body": "bodies"}
+
+
+@dataclass(frozen=True)
+class EpisodeCurve:
+    """An outcome of an agent in each episode of a phase, over its workers and bodies.
+
+    Attributes:
+        key: phase, evaluation, agent, kind and name.
+        over: ``worker`` or ``body``, or both, if there are several.
+        moments: ``mean``, ``min`` and ``max`` over them by episode, of the episode's ``mean`` and of its ``sum``.
+    """
+
+    key: tuple[int, bool, str, str, str]
+    over: tuple[str, ...]
+    moments: Mapping[str, pd.DataFrame]
+
+
+def episode_curves(outcomes: pd.DataFrame) -> Iterator[EpisodeCurve]:
+    """Yield the curves of the outcomes of :func:`by_member`; NaN is ignored.
+
+    An episode has no minimum and maximum if the bodies are read of other episodes only.
+    """
+    key: Any
+    for key, rows in outcomes.groupby(_CURVE, sort=False):
+        phase, evaluation, *names = key
+        episodes = rows.groupby("episode")
+        moments = {fold: episodes[fold].agg(["mean", "min", "max"]) for fold in ("mean", "sum")}
+        over = tuple(name for name in MEMBERS if rows[name].nunique() > 1)
+        if "body" in over:
+            unread = episodes["body"].min() < 0
+            for frame in moments.values():
+                frame.loc[unread, ["min", "max"]] = np.nan
+        yield EpisodeCurve((int(phase), bool(evaluation), *names), over, moments)
+
+
+def member_outcomes(
+    store: Store, run: str, phase: int | str | None, choice: BodyChoice, evaluation: bool | None = False
+) -> pd.DataFrame:
+    """Return the outcomes of the ended episodes, as :func:`by_member`; of a chosen agent only those of chosen bodies."""
+    outcomes = store.outcomes(run, phase, choice.agent, evaluation)
+    if evaluation is not None:
+        outcomes = outcomes.assign(evaluation=evaluation)
+    rows = by_member(outcomes, body_outcomes(store, run, phase, choice, evaluation))
+    if choice:
+        rows = rows[(rows["body"] >= 0) | ~rows["agent"].isin(agents_by_body(store, run, phase, choice))]
+    return rows
+
+
+def by_member(outcomes: pd.DataFrame, bodies: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the outcomes of agents, with a row per body instead of the agent's row if its bodies are read.
+
+    Args:
+        outcomes: the result of ``Store.outcomes``, with the column ``evaluation``.
+        bodies: the result of :func:`body_outcomes`. Bodies of episodes that have not ended are left out.
+
+    Returns:
+        The columns of ``bodies``; ``body`` is -1 in the rows of whole agents. The sum of a whole agent with several
+        bodies is their mean, so that it is comparable to that of a body.
+    """
+    import pandas as pd
+
+    rows = outcomes.assign(body=-1)[_COLUMNS]
+    if bodies is None:
+        return rows
+    ended = pd.MultiIndex.from_frame(rows[_EPISODE])
+    of_bodies = pd.MultiIndex.from_frame(bodies[_EPISODE].astype(rows[_EPISODE].dtypes.to_dict()))
+    counts = bodies.groupby("agent")["body"].nunique()
+    whole = rows[~ended.isin(of_bodies)]
+    many = whole["agent"].map(counts).fillna(1)
+    return pd.concat(
+        [whole.assign(sum=whole["sum"] / many), bodies[of_bodies.isin(ended)]], ignore_index=True
+    )
+
+
+def agents_by_body(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> list[str]:
     """Return the agents that must be queried body by body, because they have several bodies, or some are selected."""
     bodies = store.bodies(run, phase, choice.agent, **choice.filters)
-    if choice:
-        return set(bodies["agent"])
-    counts = bodies.groupby(["phase", "agent"], as_index=False)["count"].sum()
-    return set(counts.loc[counts["count"] > 1, "agent"])
+    counts = bodies.groupby(["agent", "phase"], sort=False, as_index=False)["count"].sum()
+    return list(dict.fromkeys(counts["agent"] if choice else counts.loc[counts["count"] > 1, "agent"]))
 
 
 def body_outcomes(
     store: Store, run: str, phase: int | str | None, choice: BodyChoice, evaluation: bool | None = False
-) -> pd.DataFrame:
-    """Return the outcomes of each body in each episode of the phase, in the form of ``Store.outcomes``.
+) -> pd.DataFrame | None:
+    """Return the outcomes of each body of the agents of :func:`agents_by_body`, in the form of ``Store.outcomes``.
 
-    Columns: ``phase``, ``worker``, ``body``, ``episode``, ``evaluation``, ``agent``, ``kind``,
-    ``name``, ``sum`` and ``mean`` (over the steps with a value, of all episodes that the body's
-    environment had within that of the phase).
+    Columns: ``phase``, ``evaluation``, ``agent``, ``kind``, ``name``, ``worker``, ``body``, ``episode``, ``sum`` and
+    ``mean`` (over the steps with a value, of all episodes that the body's environment had within that of the phase).
+    ``None``: there is no such agent, or it has no rows.
     """
     import pandas as pd
 
-    keys = ["phase", "worker", "body", "episode", "evaluation", "agent"]
-    rows = store.body_episodes(
-        *(run, phase, choice.agent),
-        evaluation=evaluation,
-        **choice.filters,
-        counts=True,
-    )
-    values = [str(name).removesuffix("_sum") for name in rows if str(name).endswith("_sum")]
-    counted = [f"{name}_{what}" for name in values for what in ("sum", "count")]
+    parts: list[pd.DataFrame] = []
+    for agent in agents_by_body(store, run, phase, choice):
+        rows = store.body_episodes(run, phase, agent, evaluation=evaluation, **choice.filters, counts=True)
+        parts += filter(len, _outcomes_of_bodies(rows))
+    return pd.concat(parts, ignore_index=True) if parts else None
+
+
+def _outcomes_of_bodies(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the objective, then each reward, of the bodies in each episode of the phase."""
+    names = [str(name).removesuffix("_sum") for name in rows if str(name).endswith("_sum")]
+    counted = [f"{name}_{what}" for name in names for what in ("sum", "count")]
+    keys = [name for name in _COLUMNS if name in rows]
     grouped = rows.groupby(keys, sort=False)[counted].sum(min_count=1).reset_index()
-    parts = []
-    for name in values:
-        reward = name.removeprefix("reward.") if name != "objective" else ""
-        part = grouped[keys].assign(kind="reward" if reward else "objective", name=reward)
+    for name in names:
         total, count = grouped[f"{name}_sum"], grouped[f"{name}_count"]
-        parts.append(part.assign(sum=total, mean=total / count.where(count > 0)))
-    result = pd.concat(parts, ignore_index=True)
-    # Agents have no part in the rewards of other agents' environments.
-    return result[result["sum"].notna() | (result["kind"] == "objective")]
+        part = grouped.assign(sum=total, mean=total / count.where(count > 0))
+        if name == "objective":
+            yield part.assign(kind="objective", name="")[_COLUMNS]
+        else:
+            # Agents have no part in the rewards of other agents' environments.
+            part = part[total.notna()].assign(kind="reward", name=name.removeprefix("reward."))
+            yield part[_COLUMNS]
 
 
 def phases_that_restart(store: Store, run: str) -> set[int]:
@@ -123,16 +205,11 @@ def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: 
     episodes that the worker had finished. An evaluation, which ran after ``every`` episodes of the
     phase, comes after the episodes that had ended before it.
     """
-    frame = store.body_episodes(
-        *(run, phase, choice.agent),
-        evaluation=None,
-        **choice.filters,
-    )
+    frame = store.body_episodes(run, phase, choice.agent, evaluation=None, **choice.filters)
     frame = frame[frame["complete"].astype(bool)].reset_index(drop=True)
     frame = frame.rename(columns={"objective_sum": "sum", "objective_mean": "mean"})
     trained = frame[~frame["evaluation"].astype(bool)]
-    after = trained.groupby(["agent", "worker"]).cumcount() + 1
-    frame["after"] = after.reindex(frame.index)
+    frame["after"] = trained.groupby(["agent", "worker"]).cumcount() + 1
     for i, row in frame[frame["after"].isna()].iterrows():
         before = (trained["agent"] == row["agent"]) & (trained["worker"] == row["worker"])
         before &= trained["episode"] < (row["episode"] + 1) * (every or 1)
@@ -214,22 +291,23 @@ def by_scale(curves: Sequence[Curve], most: int = _MOST_SCALES) -> list[tuple[fl
     Returns:
         The largest value of each group and its curves, in descending order.
     """
+    keys = [i if curve.colour is None else (curve.colour,) for i, curve in enumerate(curves)]
     sizes: dict[object, float] = {}
-    keys = [("curve", i) if c.colour is None else ("colour", c.colour) for i, c in enumerate(curves)]
     for key, curve in zip(keys, curves, strict=True):
-        magnitudes = np.abs(curve.y[np.isfinite(curve.y)])
-        sizes[key] = max(sizes.get(key, 0.0), float(magnitudes.max(initial=0.0)))
-    order = sorted({size for size in sizes.values() if size > 0})
-    steps = [(b / a, b) for a, b in pairwise(order) if b / a >= _FLAT]
-    lowest = sorted((b for _, b in sorted(steps, reverse=True)[: most - 1]), reverse=True)
-    groups: dict[int, list[Curve]] = {}
-    largest: dict[int, float] = {}
+        sizes[key] = max(sizes.get(key, 0.0), _largest(curve.y))
+    order = sorted(set(sizes.values()) - {0.0})
+    steps = sorted(((b / a, b) for a, b in pairwise(order) if b / a >= _FLAT), reverse=True)
+    edges = sorted(size for _, size in steps[: most - 1])
+    groups: dict[int, tuple[float, list[Curve]]] = {}
     for key, curve in zip(keys, curves, strict=True):
-        size = sizes[key]
-        index = next((k for k, edge in enumerate(lowest) if size >= edge), len(lowest))
-        groups.setdefault(index, []).append(curve)
-        largest[index] = max(largest.get(index, 0.0), size)
-    return [(largest[index], groups[index]) for index in sorted(groups)]
+        size, members = groups.get(bisect_right(edges, sizes[key]), (0.0, []))
+        groups[bisect_right(edges, sizes[key])] = max(size, sizes[key]), [*members, curve]
+    return [groups[index] for index in sorted(groups, reverse=True)]
+
+
+def _largest(values: FloatVector) -> float:
+    """Return the largest finite magnitude; 0 if there is none."""
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
 def split_by_scale(panel: Panel) -> list[Panel]:
@@ -251,35 +329,24 @@ def episode_panels(
     Each point is the mean or sum (``fold``) of an episode. With several workers or bodies it is the
     mean over them, with a band from the lowest to the highest.
     """
-    import pandas as pd
-
-    outcomes = store.outcomes(run, phase, choice.agent).assign(body=0)
-    by_body = has_many_bodies(store, run, phase, choice)
-    if by_body:
-        of_bodies = body_outcomes(store, run, phase, choice)
-        kept = outcomes[~outcomes["agent"].isin(by_body)]
-        outcomes = pd.concat([kept, of_bodies[of_bodies["agent"].isin(by_body)]], ignore_index=True)
+    outcomes = member_outcomes(store, run, phase, choice)
     if outcomes.empty:
         return []
-    phases = store.phases(run).set_index("phase")
+    names = store.phases(run).set_index("phase")["name"]
     starts: dict[int, int] = {}
     total = 0
     for number, last in outcomes.groupby("phase")["episode"].max().items():
         starts[int(str(number))] = total
         total += int(last) + 1
-    marks = tuple((start - 0.5, str(phases.loc[number, "name"])) for number, start in starts.items())
+    marks = tuple((start - 0.5, str(names[number])) for number, start in starts.items())
     label = "episode" if len(starts) == 1 else "episode, counted in each phase"
-    means = [
-        f"the {name}"
-        for name, key in (("workers", "worker"), ("bodies", "body"))
-        if outcomes[key].nunique() > 1
-    ]
-    note = f"mean over {' and '.join(means)}; band: lowest to highest" if means else ""
+    recorded = list(episode_curves(outcomes))
+    note = _note_over(recorded)
     # A point without a value between two phases interrupts the lines.
     positions = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
     panels = []
     for kind in ("objective", "reward"):
-        curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], fold, starts, positions))
+        curves = list(_joined_curves(recorded, kind, fold, starts, positions))
         if curves:
             what, of, distinct = _shared(curves)
             title = f"{fold.capitalize()} of the {kind} in each episode{what}"
@@ -288,18 +355,35 @@ def episode_panels(
     return panels
 
 
-def _episode_curves(
-    outcomes: pd.DataFrame, fold: str, starts: dict[int, int], positions: Sequence[float]
-) -> Iterable[Curve]:
-    for (agent, name), rows in outcomes.groupby(["agent", "name"], sort=False):
-        position = rows["episode"] + rows["phase"].map(starts)
-        grouped = rows.groupby(position)[fold].agg(["mean", "min", "max"])
-        if grouped["mean"].notna().any():
+def _note_over(recorded: Iterable[EpisodeCurve]) -> str:
+    over = {name for curve in recorded for name in curve.over}
+    means = " and ".join(f"the {several}" for name, several in MEMBERS.items() if name in over)
+    return f"mean over {means}; band: lowest to highest" if over else ""
+
+
+def _joined_curves(
+    recorded: Iterable[EpisodeCurve],
+    kind: str,
+    fold: str,
+    starts: Mapping[int, int],
+    positions: Sequence[float],
+) -> Iterator[Curve]:
+    """Yield a curve of all phases per agent and name, with the first episode of each phase at its start."""
+    import pandas as pd
+
+    by_label: dict[str, list[EpisodeCurve]] = {}
+    for curve in recorded:
+        _, _, agent, curve_kind, name = curve.key
+        if curve_kind == kind:
+            by_label.setdefault(f"{agent}: {name}" if name else agent, []).append(curve)
+    for label, curves in by_label.items():
+        parts = [(curve.moments[fold], starts[curve.key[0]]) for curve in curves]
+        moments = pd.concat([part.set_axis(part.index + start) for part, start in parts])
+        if moments["mean"].notna().any():
             # Episodes without a part of this agent are gaps.
-            whole = grouped.reindex(np.array(positions))
-            x, y, low, high = whole.index.to_numpy(), *(whole[c].to_numpy(float) for c in whole)
-            several = rows["worker"].max() > 0 or rows["body"].nunique() > 1
-            label = f"{agent}: {name}" if name else str(agent)
+            x = np.array(positions)
+            y, low, high = moments.reindex(x).to_numpy(float).T
+            several = any(curve.over for curve in curves)
             yield Curve(label, x, y, low if several else None, high if several else None)
 
 
@@ -308,23 +392,29 @@ def _shared(curves: Sequence[Curve]) -> tuple[str, str, tuple[Curve, ...]]:
 
     Labels are ``agent`` or ``agent: name``. Agents of one environment often have the same reward.
     """
-    labels = [curve.label.partition(": ") for curve in curves]
-    names = {name for _, _, name in labels}
-    curves_by_value: dict[tuple[bytes, str], list[tuple[Curve, str]]] = {}
-    for curve, (agent, _, name) in zip(curves, labels, strict=True):
-        curves_by_value.setdefault((curve.y.tobytes(), name), []).append((curve, agent))
-    owners = [[agent for _, agent in same] for same in curves_by_value.values()]
-    who = [
-        ", ".join(names_of_agents) if len(names_of_agents) <= 3 else f"{len(names_of_agents)} agents"
-        for names_of_agents in owners
-    ]
-    shared = len(names) > 1 and len({tuple(names_of_agents) for names_of_agents in owners}) == 1
-    result = []
-    for ((_, name), same), names_of_agents in zip(curves_by_value.items(), who, strict=True):
-        label = names_of_agents if len(names) == 1 else name if shared else f"{names_of_agents}: {name}"
-        result.append(replace(same[0][0], label=label))
-    what = f" ({names.pop()})" if len(names) == 1 and "" not in names else ""
-    return what, f"of {who[0]}" if shared else "", tuple(result)
+    distinct: dict[tuple[str, bytes], Curve] = {}
+    owners: dict[tuple[str, bytes], list[str]] = {}
+    for curve in curves:
+        agent, _, name = curve.label.partition(": ")
+        key = name, curve.y.tobytes()
+        distinct.setdefault(key, curve)
+        owners.setdefault(key, []).append(agent)
+    who = {key: _listed_agents(agents) for key, agents in owners.items()}
+    names = {name for name, _ in distinct}
+    what = of = ""
+    if len(names) == 1:
+        labels = who
+        what = f" ({names.pop()})" if "" not in names else ""
+    elif len(set(map(tuple, owners.values()))) == 1:
+        labels = {key: key[0] for key in distinct}
+        of = f"of {next(iter(who.values()))}"
+    else:
+        labels = {key: f"{agents}: {key[0]}" for key, agents in who.items()}
+    return what, of, tuple(replace(curve, label=labels[key]) for key, curve in distinct.items())
+
+
+def _listed_agents(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} agents"
 
 
 def _notes(*notes: str) -> str:
@@ -336,19 +426,15 @@ def find_moment(store: Store, run: str, phase: int | str | None, episode: int | 
 
     Raises :class:`StoreError` if nothing was recorded, or not that episode.
     """
-    phases = store.phases(run)
-    if phase is not None:
-        phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
-    row: Any
-    for row in phases.iloc[::-1].itertuples(index=False):
-        episodes = store.environment_states(run, row.phase, worker=0, columns=[])
-        if episodes.empty:
-            continue
-        last = int(episodes["episode"].max())
-        if episode is not None and episode not in set(episodes["episode"]):
-            raise StoreError(f"phase {row.phase} {row.name!r} has no episode {episode}: it has 0 to {last}")
-        return Moment(int(row.phase), str(row.name), 0, last if episode is None else episode)
-    raise StoreError(f"nothing was recorded of the run {run!r} that could be plotted over time")
+    recorded = store.recorded_episodes(run, phase)
+    recorded = recorded[(recorded["worker"] == 0) & ~recorded["evaluation"].astype(bool)]
+    if recorded.empty:
+        raise StoreError(f"nothing was recorded of the run {run!r} that could be plotted over time")
+    number, first, last = (int(recorded[name].iloc[-1]) for name in ("phase", "first", "last"))
+    name = str(store.phases(run).set_index("phase").loc[number, "name"])
+    if episode is not None and not first <= episode <= last:
+        raise StoreError(f"phase {number} {name!r} has no episode {episode}: it has {first} to {last}")
+    return Moment(number, name, 0, last if episode is None else episode)
 
 
 def time_panels(
@@ -369,18 +455,19 @@ def time_panels(
     agents. Several bodies or incarnations are drawn as their mean, with a band from the lowest to
     the highest.
     """
-    limits_by_pattern = pairs_of(limits, len(patterns))
-    around = _Around(
-        moment,
-        sources_of(store, run, moment.phase, choice),
-        clock_of(store, run, moment.phase),
-        bounds_of(store, run, moment.phase),
-    )
-    return [
-        panel
-        for pattern, pattern_limits in zip(patterns, limits_by_pattern, strict=True)
-        for panel in _time_panels(around, pattern, pattern_limits)
-    ]
+    around = _Around(moment, clock_of(store, run, moment.phase), bounds_of(store, run, moment.phase))
+    sources = sources_of(store, run, moment.phase, choice)
+    panels: list[Panel] = []
+    for pattern, pattern_limits in zip(patterns, pairs_of(limits, len(patterns)), strict=True):
+        curves = matching_curves(sources, moment, pattern, around.clock)
+        first = len(panels)
+        for same_unit in by_unit(curves):
+            panels += _unit_panels(around, pattern, pattern_limits, same_unit)
+        missing = sum(not np.isfinite(curve.y).any() for curve, _ in curves)
+        if missing:
+            note = _notes(panels[first].note, f"{missing} without any value left out")
+            panels[first] = replace(panels[first], note=note)
+    return panels
 
 
 @dataclass(frozen=True)
@@ -388,7 +475,6 @@ class _Around:
     """The data that all panels of one episode share."""
 
     moment: Moment
-    sources: Sequence[RowSource]
     clock: Clock | None
     bounds: Mapping[str, Pair]
 
@@ -442,11 +528,9 @@ def by_unit(named: Iterable[tuple[Curve, str]]) -> list[list[tuple[Curve, str]]]
 
 def y_label_of(columns: Iterable[str]) -> str:
     """Return the label of the y axis for columns of one unit, such as ``reading (p.u.)``."""
-    kinds: dict[str, None] = {}
-    unit = None
-    for name in columns:
-        kinds[name.partition(".")[0]] = None
-        unit = unit or unit_of(name)
+    names = list(columns)
+    kinds = dict.fromkeys(name.partition(".")[0] for name in names)
+    unit = next(filter(None, map(unit_of, names)), None)
     return " / ".join(kinds) + (f" ({unit})" if unit else "")
 
 
@@ -455,35 +539,26 @@ def has_natural_scale(column: str) -> bool:
     return unit_of(column) in _NATURAL
 
 
-def _time_panels(around: _Around, pattern: str, limits: bool | Pair) -> Iterator[Panel]:
-    curves = matching_curves(around.sources, around.moment, pattern, around.clock)
-    missing = sum(not np.isfinite(curve.y).any() for curve, _ in curves)
-    left_out = f"{missing} without any value left out" if missing else ""
-    for same_unit in by_unit(curves):
-        yield from _unit_panels(around, pattern, limits, same_unit, left_out)
-        left_out = ""
-
-
 def _unit_panels(
-    around: _Around, pattern: str, limits: bool | Pair, named: Sequence[tuple[Curve, str]], left_out: str
+    around: _Around, pattern: str, limits: bool | Pair, named: Sequence[tuple[Curve, str]]
 ) -> Iterator[Panel]:
-    """Yield the panels of curves with one unit; ``left_out`` is a note in the first one."""
-    unit = unit_of(named[0][1])
-    y_label = y_label_of(name for _, name in named)
+    """Yield the panels of curves with one unit."""
     columns = {id(curve): name for curve, name in named}
-    drawn = [curve for curve, _ in named if np.isfinite(curve.y).any()]
-    natural = has_natural_scale(named[0][1])
-    groups = [(0.0, drawn)] if natural else by_scale(drawn) or [(0.0, drawn)]
+    curves = [curve for curve, _ in named if np.isfinite(curve.y).any()]
+    groups = [] if has_natural_scale(named[0][1]) else by_scale(curves)
     several = len(groups) > 1
-    for size, group in groups:
+    unit = unit_of(named[0][1])
+    for size, group in groups or [(0.0, curves)]:
         title = f"{pattern}, {around.moment}"
         title += f": up to {size:.2g}{f' {unit}' if unit else ''}" if several else ""
-        band = any(c.low is not None for c in group)
-        note = _notes(BODY_BAND if band else "", left_out)
-        names_in_group = [columns[id(curve)] for curve in group]
-        lines = limits_of(names_in_group, around.bounds, limits, several=several)
-        yield Panel(title, _x_label(around.clock), y_label, tuple(group), note=note, limits=lines)
-        left_out = ""
+        yield Panel(
+            title,
+            _x_label(around.clock),
+            y_label_of(columns.values()),
+            tuple(group),
+            note=_band_note(group),
+            limits=limits_of([columns[id(curve)] for curve in group], around.bounds, limits, several=several),
+        )
 
 
 def _time_curves(
@@ -504,9 +579,7 @@ def _time_curves(
         label = bare(name) if name.startswith("reading.") else f"{source.owner}: {bare(name)}"
         steps = name.startswith("setpoint.")
         if several:
-            mean, low, high = (
-                frame.groupby("time")[name].agg(how).to_numpy(float) for how in ("mean", "min", "max")
-            )
+            mean, low, high = frame.groupby("time")[name].agg(["mean", "min", "max"]).to_numpy(float).T
             yield Curve(label, x, mean, low, high, steps)
         else:
             yield Curve(label, x, frame[name].to_numpy(float), steps=steps)
@@ -523,17 +596,22 @@ def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice)
         curves: list[Curve] = []
         for source in sources:
             columns = [name for name in source.columns if name.startswith(prefix)]
-            if columns:
-                curves += _time_curves(moment, source, columns, clock)
-        curves = [curve for curve in curves if np.isfinite(curve.y).any()]
+            curves += _time_curves(moment, source, columns, clock)
+        curves = [
+            replace(curve, label=curve.label.removesuffix(": objective"))
+            for curve in curves
+            if np.isfinite(curve.y).any()
+        ]
         if curves:
-            what, of, distinct = _shared(
-                [replace(c, label=c.label.removesuffix(": objective")) for c in curves]
-            )
+            what, of, distinct = _shared(curves)
             heading = f"{title.capitalize()} of each step{what}, {moment}"
-            note = BODY_BAND if any(c.low is not None for c in distinct) else ""
-            panels += split_by_scale(Panel(heading, _x_label(clock), title, distinct, note=_notes(of, note)))
+            note = _notes(of, _band_note(distinct))
+            panels += split_by_scale(Panel(heading, _x_label(clock), title, distinct, note=note))
     return panels
+
+
+def _band_note(curves: Iterable[Curve]) -> str:
+    return BODY_BAND if any(curve.low is not None for curve in curves) else ""
 
 
 def _x_label(clock: Clock | None) -> str:

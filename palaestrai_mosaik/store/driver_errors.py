@@ -15,23 +15,12 @@ from .urls import without_passwords
 
 #: driver messages for a temporary outage, such as a restart or no free connection
 _AWAY = (
-    "connection refused",
-    "no such file or directory",  # its socket
-    "server closed the connection unexpectedly",
-    "connection reset by peer",
-    "connection timeout expired",
-    "timeout expired",
-    "network is unreachable",
-    "no route to host",
-    "temporary failure in name resolution",
-    "is starting up",
-    "is shutting down",
-    "in recovery mode",
-    "not yet accepting connections",
-    "terminating connection due to",
-    "too many clients",
-    "too many connections",
-    "remaining connection slots",
+    # the file is a server's socket
+    *("connection refused", "connection reset by peer", "no such file or directory", "timeout expired"),
+    *("server closed the connection unexpectedly", "terminating connection due to"),
+    *("network is unreachable", "no route to host", "temporary failure in name resolution"),
+    *("is starting up", "is shutting down", "in recovery mode", "not yet accepting connections"),
+    *("too many clients", "too many connections", "remaining connection slots"),
 )
 #: SQLSTATEs of transactions that the server rolled back through no fault of their own: a shutdown, a crash, or a
 #: conflict with another transaction

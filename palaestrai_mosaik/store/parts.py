@@ -339,14 +339,14 @@ def _read_pieces(file: Any) -> None:
 
 def read_parts(
     paths: Sequence[Path],
-    expression: Callable[[Sequence[str]], Any],
+    expression: Callable[[Sequence[str]], Any] | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Read rows of parts of one stream, in order.
 
     Args:
         paths: the parts.
-        expression: builds the filter from the names of the stream's columns.
+        expression: builds the filter from the names of the stream's columns; ``None``: all rows.
         columns: the columns to read; ``None``: all.
 
     Raises:
@@ -354,8 +354,10 @@ def read_parts(
     """
     with damage_reported(paths):
         dataset = open_parts(paths)
-        names = dataset.schema.names if columns is None else list(columns)
-        return with_texts(dataset.to_table(columns=names, filter=expression(dataset.schema.names)), paths)
+        available = dataset.schema.names
+        names = available if columns is None else list(columns)
+        rows = None if expression is None else expression(available)
+        return with_texts(dataset.to_table(columns=names, filter=rows), paths)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -401,7 +403,7 @@ def _columns_of(path: Path, state: tuple[int, int] | None) -> tuple[str, ...]:
     return tuple(open_part(path, lambda file: file.schema_arrow.names))
 
 
-def read_wall(paths: Sequence[Path], expression: Callable[[Sequence[str]], Any]) -> pa.Table:
+def read_wall(paths: Sequence[Path], expression: Callable[[Sequence[str]], Any] | None = None) -> pa.Table:
     """Read the wall-clock times of an agent's rows, which :func:`read_parts` reads from ``paths``.
 
     During a run, there may be more rows by now.
@@ -416,5 +418,6 @@ def read_wall(paths: Sequence[Path], expression: Callable[[Sequence[str]], Any])
         walls = wall_folder(whole[0].parent)
         tables.append(read_parts([walls / path.name for path in whole], expression, ["wall"]))
     if rows is not None:
-        tables.append(ds.dataset(rows).to_table(columns=["wall"], filter=expression(rows.schema.names)))
+        row_filter = None if expression is None else expression(rows.schema.names)
+        tables.append(ds.dataset(rows).to_table(columns=["wall"], filter=row_filter))
     return pa.concat_tables(tables)

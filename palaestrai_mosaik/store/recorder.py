@@ -40,13 +40,13 @@ from .open_parts import OpenPartUpdates
 from .parts import write_text
 from .process import RunLock
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
+from .row_stream import Kept
 from .streams import (
     TRAJECTORIES,
     AgentStream,
     AnyStream,
     EnvironmentStream,
     FrameStream,
-    Kept,
     StreamSet,
     is_digested,
 )
@@ -298,7 +298,7 @@ class PhaseRecorder:
         if mark["evaluation"]:
             self._evaluation = self._make_streams(evaluation=True)
         for folder, stream in self._streams():
-            kept[folder].restore(stream)
+            stream.restore(kept[folder])
         self._updates.start()
 
     @reads

@@ -42,6 +42,7 @@ from .row_stream import (
     AGENT_HEADER,
     ENVIRONMENT_HEADER,
     Header,
+    Kept,
     ListDigest,
     Packed,
     RowDigest,
@@ -52,9 +53,6 @@ from .streams import (
     TRAJECTORIES,
     Frame,
     FrameDigest,
-    Kept,
-    ResumedRecords,
-    ResumedRows,
 )
 
 if TYPE_CHECKING:
@@ -92,11 +90,11 @@ def count_rows(folder: Path, parts: int) -> int:
     return sum(open_part(part_path(folder, number), _count) for number in range(parts))
 
 
-def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallback | None) -> ResumedRows:
+def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallback | None) -> Kept:
     digest, rows, counted = RowDigest(), 0, PartsProgress(progress, parts)
     values: list[str] = []
     for number in range(parts):
-        table = read_parts([part_path(folder, number)], lambda names: None)
+        table = read_parts([part_path(folder, number)])
         present = set(table.schema.names)
         fixed = {*header.names, *_WHOSE, "state"}
         values = [name for name in table.schema.names if name not in fixed]
@@ -113,7 +111,7 @@ def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallb
         digest.add(Packed(block, heads, owners, episodes), states)
         rows += table.num_rows
         counted.end()
-    return ResumedRows(rows, parts, digest, values)
+    return Kept(rows, parts, digest, values)
 
 
 def _read_records(
@@ -122,31 +120,31 @@ def _read_records(
     folder: Path,
     parts: int,
     progress: ProgressCallback | None,
-) -> ResumedRecords:
+) -> Kept:
     rows, counted = 0, PartsProgress(progress, parts)
     for number in range(parts):
-        table = read_parts([part_path(folder, number)], lambda names: None)
+        table = read_parts([part_path(folder, number)])
         digest.add(zip(*(table[name].to_pylist() for name in columns), strict=True))
         rows += table.num_rows
         counted.end()
-    return ResumedRecords(rows, parts, digest)
+    return Kept(rows, parts, digest)
 
 
 def _count(file: pq.ParquetFile) -> int:
     return sum(batch.num_rows for batch in file.iter_batches())
 
 
-def resume(lookup: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
+def resume(store: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
     """Roll the instance named ``run`` back to ``mark``; return its recorder.
 
     Raises :class:`StoreError` if there is no such instance, the mark belongs to another one, the instance
     has finished, its process still runs, or rows or parts before the mark are missing.
     """
-    uid = lookup.find_run(run)
+    uid = store.find_run(run)
     if mark["instance"] != uid:
         raise StoreError(f"this is a mark of the instance {mark['instance']}, not of {uid}")
-    directory = lookup.instance_directory(uid)
-    instance, hashed, kinds = lookup.database.repeat(lambda _: _check(lookup, uid, mark))
+    directory = store.instance_directory(uid)
+    instance, hashed, kinds = store.database.repeat(lambda _: _check(store, uid, mark))
     kept = {
         folder: _check_stream(directory, folder, kinds[folder], state)
         for phase in mark["phases"]
@@ -169,19 +167,19 @@ def resume(lookup: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorde
         row_id = session.scalar(select(Instance.id).where(Instance.id == instance.id, *mine))
         return None if row_id is None else True
 
-    lookup.database.write(set_back, done)
+    store.database.write(set_back, done)
     try:
         _remove_files(directory, kinds, mark)
     except OSError as error:
         raise StoreError(f"cannot remove what came after the mark in {directory}: {error}") from error
     return InstanceRecorder(
-        *(lookup.database, instance.id, uid, hashed, directory), marked=mark["phases"], kept=kept
+        *(store.database, instance.id, uid, hashed, directory), marked=mark["phases"], kept=kept
     )
 
 
-def _check(lookup: Lookup, uid: str, mark: Mapping[str, Any]) -> tuple[Instance, str, dict[str, str]]:
+def _check(store: Lookup, uid: str, mark: Mapping[str, Any]) -> tuple[Instance, str, dict[str, str]]:
     """Check the instance against the mark; return it, its document's hash, and the kind of every stream by folder."""
-    with lookup.database.reading() as session:
+    with store.database.reading() as session:
         instance = session.scalars(select(Instance).where(Instance.uid == uid)).one()
         _refuse_if_busy(instance)
         document = select(RunDocument.hash).where(RunDocument.id == instance.run_document_id)

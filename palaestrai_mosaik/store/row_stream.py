@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -109,7 +109,15 @@ class RowDigest(Digest):
         return total.hexdigest()
 
 
-class StatisticsDigest(Digest):
+class ListDigest(Digest):
+    """The digest of single records."""
+
+    def add(self, records: Iterable[Any]) -> None:
+        """Update the digest with ``records``."""
+        raise NotImplementedError
+
+
+class StatisticsDigest(ListDigest):
     """The digest of the statistics that agents reported."""
 
     def add(self, lines: Iterable[Line]) -> None:
@@ -192,48 +200,40 @@ AGENT_HEADER = Header(
 ENVIRONMENT_HEADER = Header("qqih??", ["step", "time", "episode", "worker", "terminated", "truncated"])
 
 
-class RowStream:
-    """Base class of the streams of agents and environments."""
+@dataclass(frozen=True)
+class Kept:
+    """The rows of a stream that remain if a run is resumed: their number, parts, digest and number columns."""
 
-    def __init__(
-        self,
-        writer: PartWriter,
-        header: Header,
-        values: Sequence[str],
-        on_look: Callable[[], None],
-        owner: str,
-    ):
+    rows: int
+    parts: int
+    digest: Digest
+    values: Sequence[str] = ()
+
+
+class BufferedStream:
+    """Base class of streams: rows in memory, which go into a part from time to time, and into an open part meanwhile.
+
+    Args:
+        writer: writes the parts.
+        capacity: the number of rows in a full part.
+        on_look: called after each check whether a part is due.
+    """
+
+    #: the number of rows in memory
+    _filled: int
+    #: the digest of the rows in parts
+    _digest: Digest
+
+    def __init__(self, writer: PartWriter, capacity: int, on_look: Callable[[], None]):
         self._writer = writer
         self._on_look = on_look
+        self._pace = FlushPolicy(capacity)
         self._open = OpenPart(writer.folder)
         # held while rows are written, by either of two threads
         self._writing = threading.Lock()
-        # the number of the block's rows that are in the open part
+        # the number of rows in memory that are in the open part
         self._shown = 0
-        self._header = header
-        self._struct = header.struct
-        self._cells = header.cells
-        self._value_names = list(values)
-        self._row_bytes = header.dtype.itemsize + 8 * len(self._value_names)
-        capacity = max(16, min(PART_ROWS, _BLOCK_BYTES // self._row_bytes))
-        self._block = np.empty((capacity, self._row_bytes // 8), dtype="<f8")
-        self._bytes = self._block.data.cast("B")
-        # each row's owner, and the episode of its environment
-        self._owners = {
-            owner: np.zeros(capacity, dtype="<i4"),
-            "environment_episode": np.zeros(capacity, dtype="<i4"),
-        }
-        self._owner, self._owner_episode = (column.data for column in self._owners.values())
-        heads = header.of(self._block)
-        #: the columns of a row apart from its floats, each with the block's capacity
-        self._fields = {name: heads[name] for name in header.names} | self._owners
-        self._pace = FlushPolicy(capacity)
-        self._limit = self._pace.next_look
-        self._filled = 0
         self._rows_written = 0
-        self._digest = RowDigest()
-        # JSON states by row of the block, in streams of environments
-        self._states: dict[int, str] = {}
         #: the number of parts written so far
         self.parts = 0
 
@@ -256,18 +256,77 @@ class RowStream:
         """Return the SHA-256 of all rows so far, wall-clock left out, as hex digits."""
         return self._whole_digest().hexdigest()
 
-    def restore(self, rows: int, parts: int, digest: RowDigest, values: Sequence[str]) -> None:
-        """Continue after the first ``parts`` parts, which hold ``rows`` rows.
+    def show(self) -> None:
+        """Write rows that are still in memory to the open part, where readers find them.
 
-        ``digest`` is theirs, and ``values`` names their number columns. Raises
-        :class:`StoreError` if this stream has other columns.
+        Any thread may call it. If it fails, the next call starts over: all rows will be in a part in the end.
         """
-        if rows and list(values) != self._value_names:
+        with self._writing:
+            start, end = self._shown, self._filled
+            if start == end:
+                return
+            try:
+                self._extend(self._writer.path(self.parts), start, end)
+                self._shown = end
+            except StoreError:
+                self._open.discard()
+                self._shown = 0
+
+    def restore(self, kept: Kept) -> None:
+        """Continue after the rows that remain."""
+        self._rows_written, self.parts, self._digest = kept.rows, kept.parts, kept.digest
+
+    def _whole_digest(self) -> Digest:
+        raise NotImplementedError
+
+    def _extend(self, path: Path, start: int, end: int) -> None:
+        """Add the rows from ``start`` up to ``end`` to the open part of ``path``."""
+        raise NotImplementedError
+
+
+class RowStream(BufferedStream):
+    """Base class of the streams of agents and environments."""
+
+    def __init__(
+        self,
+        writer: PartWriter,
+        header: Header,
+        values: Sequence[str],
+        on_look: Callable[[], None],
+        owner: str,
+    ):
+        self._header = header
+        self._struct = header.struct
+        self._cells = header.cells
+        self._value_names = list(values)
+        self._row_bytes = header.dtype.itemsize + 8 * len(self._value_names)
+        capacity = max(16, min(PART_ROWS, _BLOCK_BYTES // self._row_bytes))
+        super().__init__(writer, capacity, on_look)
+        self._block = np.empty((capacity, self._row_bytes // 8), dtype="<f8")
+        self._bytes = self._block.data.cast("B")
+        # each row's owner, and the episode of its environment
+        self._owners = {
+            owner: np.zeros(capacity, dtype="<i4"),
+            "environment_episode": np.zeros(capacity, dtype="<i4"),
+        }
+        self._owner, self._owner_episode = (column.data for column in self._owners.values())
+        heads = header.of(self._block)
+        #: the columns of a row apart from its floats, each with the block's capacity
+        self._fields = {name: heads[name] for name in header.names} | self._owners
+        self._limit = self._pace.next_look
+        self._filled = 0
+        self._digest: RowDigest = RowDigest()
+        # JSON states by row of the block, in streams of environments
+        self._states: dict[int, str] = {}
+
+    def restore(self, kept: Kept) -> None:
+        """Continue after the rows that remain. Raises :class:`StoreError` if this stream has other columns."""
+        if kept.rows and list(kept.values) != self._value_names:
             raise StoreError(
-                f"{self._writer.folder} has the columns {', '.join(values)}; now they would be "
+                f"{self._writer.folder} has the columns {', '.join(kept.values)}; now they would be "
                 f"{', '.join(self._value_names)}"
             )
-        self._rows_written, self.parts, self._digest = rows, parts, digest
+        super().restore(kept)
 
     def flush(self) -> None:
         """Write the rows that are still in memory, if any, as a part."""
@@ -288,23 +347,9 @@ class RowStream:
             self._limit = limit
             self.parts += 1
 
-    def show(self) -> None:
-        """Write rows that are still in memory to the open part, where readers find them.
-
-        Any thread may call it. If it fails, the next call starts over: all rows will be in a part in the end.
-        """
-        with self._writing:
-            start, end = self._shown, self._filled
-            if start == end:
-                return
-            first, path = start == 0, self._writer.path(self.parts)
-            layout = layout_of(self._header.of(self._block), self._value_names) if first else b""
-            try:
-                self._open.extend(path, self._packed(start, end), first=first, layout=layout)
-                self._shown = end
-            except StoreError:
-                self._open.discard()
-                self._shown = 0
+    def _extend(self, path: Path, start: int, end: int) -> None:
+        layout = b"" if start else layout_of(self._header.of(self._block), self._value_names)
+        self._open.extend(path, self._packed(start, end), first=start == 0, layout=layout)
 
     def _packed(self, start: int, end: int) -> dict[str, pa.Array]:
         owners = {name: arrow_column(column[start:end]) for name, column in self._owners.items()}
@@ -358,8 +403,9 @@ class RowStream:
         owners = {name: arrow_column(column[: self._filled]) for name, column in self._owners.items()}
         return columns_of_rows(self._header.of(block), owners, block[:, self._cells :], self._value_names)
 
-    def _refuse(self, error: Exception, **vectors: tuple[Any, int]) -> StoreError:
-        for name, (vector, size) in vectors.items():
+    def _refuse(self, error: Exception, vectors: Iterable[tuple[str, Vector, int]]) -> StoreError:
+        """Build the error for a step; ``vectors`` are names, values and expected sizes."""
+        for name, vector, size in vectors:
             shape = np.shape(vector)
             if shape != (size,):
                 return StoreError(f"{self._writer.folder.name}: {name} of shape {shape}, expected ({size},)")
@@ -389,65 +435,17 @@ class RowStream:
 R = TypeVar("R")
 
 
-class ListDigest(Protocol):
-    """The digest of a stream's records."""
-
-    def add(self, records: Iterable[Any], /) -> None:
-        """Update the digest with ``records``."""
-
-    def copy(self) -> Self:
-        """Copy the digest's state."""
-
-    def hexdigest(self) -> str:
-        """Return the digest as hex digits."""
-
-
-class ListStream(Generic[R]):
-    """Base class of streams of single records; a subclass has ``append`` and ``_columns``.
-
-    Args:
-        writer: writes the parts.
-        capacity: the number of records in a full part.
-        digest: an empty digest.
-        on_look: called after each check whether a part is due.
-    """
+class ListStream(BufferedStream, Generic[R]):
+    """Base class of streams of single records; a subclass has ``append`` and ``_columns``."""
 
     def __init__(self, writer: PartWriter, capacity: int, digest: ListDigest, on_look: Callable[[], None]):
-        self._writer = writer
-        self._on_look = on_look
-        self._pace = FlushPolicy(capacity)
-        # see RowStream
-        self._open = OpenPart(writer.folder)
-        self._writing = threading.Lock()
-        self._shown = 0
+        super().__init__(writer, capacity, on_look)
         self._records: list[R] = []
-        self._rows_written = 0
-        self._digest = digest
-        #: the number of parts written so far
-        self.parts = 0
+        self._digest: ListDigest = digest
 
     @property
-    def folder(self) -> Path:
-        """The folder of the parts."""
-        return self._writer.folder
-
-    @property
-    def rows(self) -> int:
-        """The number of records appended so far."""
-        return self._rows_written + len(self._records)
-
-    @property
-    def rows_written(self) -> int:
-        """The number of records that are in complete parts."""
-        return self._rows_written
-
-    def digest(self) -> str:
-        """Return the SHA-256 of all records so far, worker by worker, as hex digits."""
-        return self._whole_digest().hexdigest()
-
-    def restore(self, rows: int, parts: int, digest: ListDigest) -> None:
-        """Continue after the first ``parts`` parts, which hold ``rows`` records; ``digest`` is theirs."""
-        self._rows_written, self.parts, self._digest = rows, parts, digest
+    def _filled(self) -> int:  # type: ignore[override]
+        return len(self._records)
 
     def flush(self) -> None:
         """Write the records that are still in memory, if any, as a part."""
@@ -466,18 +464,8 @@ class ListStream(Generic[R]):
             self._records = []
             self.parts += 1
 
-    def show(self) -> None:
-        """Write records that are still in memory to the open part; see :meth:`.RowStream.show`."""
-        with self._writing:
-            start, records = self._shown, self._records[self._shown :]
-            if not records:
-                return
-            try:
-                self._open.extend(self._writer.path(self.parts), self._columns(records), first=start == 0)
-                self._shown = start + len(records)
-            except StoreError:
-                self._open.discard()
-                self._shown = 0
+    def _extend(self, path: Path, start: int, end: int) -> None:
+        self._open.extend(path, self._columns(self._records[start:end]), first=start == 0)
 
     def _look(self, full: bool = False) -> None:
         """Write a part if one is due, or ``full``; the clock is read only every so many records."""

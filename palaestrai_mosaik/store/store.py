@@ -9,15 +9,15 @@ import pickle
 import platform
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial, wraps
+from functools import cache, partial
 from html import escape
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from sqlalchemy import URL, select
@@ -34,14 +34,11 @@ from .database import Database, MissingStoreError
 from .models import Instance, document_id, experiment_id
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
-from .query.brains import BrainQueries
 from .query.export import Export
-from .query.lookup import INSTANCES, Lookup
+from .query.lookup import INSTANCES
 from .query.many_runs import ManyRunsQueries
-from .query.members import DescriptionQueries, Members
-from .query.run_rows import PaceQueries, RunRowQueries
-from .query.runs import RunQueries
-from .query.trajectories import FrameQueries, Trajectories
+from .query.run_rows import PaceQueries
+from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
 from .resume import resume
 from .sqlite_files import Journal
@@ -59,34 +56,13 @@ _SHOWN_COLUMNS = (
 #: advice for a missing database
 _RESTORE = "put a copy of the database in its place, or execute the runs again: arsenai resume, or start"
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 #: packages of extras that results depend on
 _OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
 
-def _is_utf_8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _answered_by(part: str, method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Store, P], T]:
-    """Build a method of the store with the signature and docstring of ``method``, which runs on ``part``."""
-
-    @wraps(method)
-    def ask(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return method(getattr(self, part), *args, **kwargs)
-
-    return ask
-
-
 def _open_in_folder(directory: Path, create: bool, journal: Journal, read_only: bool) -> Database:
     """Open the database in the folder of a store; create both if needed."""
-    if not _is_utf_8(str(directory)):
+    if str(directory).encode(errors="replace").decode() != str(directory):
         # neither SQLAlchemy nor pyarrow takes such a name
         raise StoreError(f"the name of the store's folder is not UTF-8: {str(directory)!r}; choose another")
     if directory.exists() and not directory.is_dir():
@@ -109,7 +85,7 @@ def _open_in_folder(directory: Path, create: bool, journal: Journal, read_only: 
     return database
 
 
-class Store:
+class Store(Trajectories, BodyEpisodes, ManyRunsQueries, PaceQueries, Export):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     Many processes may write to one store at the same time. A store with an earlier schema is upgraded.
@@ -142,85 +118,19 @@ class Store:
         location = location or default_store()
         self._read_only = read_only
         if isinstance(location, str) and is_database(location):
-            self.directory = _trusted(directory or DEFAULT_STORE)
+            directory = _trusted(directory or DEFAULT_STORE)
             self._location = absolute(location)
-            self.database = Database(location, create=create, journal=journal, read_only=read_only)
+            database = Database(location, create=create, journal=journal, read_only=read_only)
         else:
             if directory is not None:
                 raise StoreError(
                     "directory= (--files) goes with a database URL; a store in a directory has all in it"
                 )
-            self.directory = _trusted(location)
-            self._location = str(self.directory)
-            self.database = _open_in_folder(self.directory, create, journal, read_only)
-        logger.debug("store %s opened, files in %s", self.database.name, self.directory)
-        #: finds runs by name; shared by the queries
-        self.lookup = Lookup(self.database, self.directory)
-        self._runs = RunQueries(self.lookup)
-        self._members = Members(self.lookup)
-        self._trajectories = Trajectories(self.lookup, self._runs, self._members)
-        self._body_episodes = BodyEpisodes(self.lookup, self._runs, self._members)
-        self._frames = FrameQueries(self.lookup, self._runs, self._members)
-        self._many_runs = ManyRunsQueries(self.lookup)
-        self._run_rows = RunRowQueries(self.lookup)
-        self._paces = PaceQueries(self.lookup, self._run_rows)
-        self._brains = BrainQueries(self.lookup)
-        self._descriptions = DescriptionQueries(self.lookup)
-        self._export = Export(self.lookup, self._runs, self._members, self._brains, self._descriptions)
-
-    instance_directory = _answered_by("lookup", Lookup.instance_directory)
-    find_run = _answered_by("lookup", Lookup.find_run)
-    find_instance = _answered_by("lookup", Lookup.find_instance)
-    document_of = _answered_by("lookup", Lookup.document_of)
-
-    runs = _answered_by("_runs", RunQueries.runs)
-    phases = _answered_by("_runs", RunQueries.phases)
-    outcomes = _answered_by("_runs", RunQueries.outcomes)
-    episodes = _answered_by("_runs", RunQueries.episodes)
-    errors = _answered_by("_runs", RunQueries.errors)
-    warnings = _answered_by("_runs", RunQueries.warnings)
-    log = _answered_by("_runs", RunQueries.log)
-    document = _answered_by("_runs", RunQueries.document)
-    document_text = _answered_by("_runs", RunQueries.document_text)
-    evaluate_every = _answered_by("_runs", RunQueries.evaluate_every)
-    streams = _answered_by("_runs", RunQueries.streams)
-
-    environments = _answered_by("_members", Members.environments)
-    agents = _answered_by("_members", Members.agents)
-    channels = _answered_by("_members", Members.channels)
-    bodies = _answered_by("_members", Members.bodies)
-    topology = _answered_by("_descriptions", DescriptionQueries.topology)
-    world = _answered_by("_descriptions", DescriptionQueries.world)
-
-    steps = _answered_by("_trajectories", Trajectories.steps)
-    environment_states = _answered_by("_trajectories", Trajectories.environment_states)
-    recorded_episodes = _answered_by("_trajectories", Trajectories.recorded_episodes)
-    statistics = _answered_by("_trajectories", Trajectories.statistics)
-    body_episodes = _answered_by("_body_episodes", BodyEpisodes.body_episodes)
-    frames = _answered_by("_frames", FrameQueries.frames)
-    recorded_frames = _answered_by("_frames", FrameQueries.recorded_frames)
-    export = _answered_by("_export", Export.export)
-
-    newest_runs = _answered_by("_many_runs", ManyRunsQueries.newest_runs)
-    agents_across = _answered_by("_many_runs", ManyRunsQueries.agents_across)
-    bodies_across = _answered_by("_many_runs", ManyRunsQueries.bodies_across)
-    episodes_across = _answered_by("_many_runs", ManyRunsQueries.episodes_across)
-    outcomes_across = _answered_by("_many_runs", ManyRunsQueries.outcomes_across)
-    steps_across = _answered_by("_many_runs", ManyRunsQueries.steps_across)
-    reward_names_across = _answered_by("_many_runs", ManyRunsQueries.reward_names_across)
-    phases_across = _answered_by("_many_runs", ManyRunsQueries.phases_across)
-    streams_across = _answered_by("_many_runs", ManyRunsQueries.streams_across)
-
-    run_rows = _answered_by("_run_rows", RunRowQueries.run_rows)
-    changed_runs = _answered_by("_run_rows", RunRowQueries.changed_runs)
-    count_runs = _answered_by("_run_rows", RunRowQueries.count_runs)
-    run_ids = _answered_by("_run_rows", RunRowQueries.run_ids)
-    objective_curves = _answered_by("_run_rows", RunRowQueries.objective_curves)
-    paces = _answered_by("_paces", PaceQueries.paces)
-
-    keep_brain = _answered_by("_brains", BrainQueries.keep_brain)
-    brain = _answered_by("_brains", BrainQueries.brain)
-    brains = _answered_by("_brains", BrainQueries.brains)
+            directory = _trusted(location)
+            self._location = str(directory)
+            database = _open_in_folder(directory, create, journal, read_only)
+        logger.debug("store %s opened, files in %s", database.name, directory)
+        super().__init__(database, directory)
 
     def __enter__(self) -> Self:
         return self
@@ -356,7 +266,7 @@ class Store:
             StoreError: there is no such instance, the mark belongs to another one, it has finished, its process
                 still runs on this host, or parts are missing or damaged. Then nothing is changed.
         """
-        return resume(self.lookup, run, mark)
+        return resume(self, run, mark)
 
 
 def _trusted(directory: str | os.PathLike[str]) -> Path:

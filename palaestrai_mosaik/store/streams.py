@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -22,11 +22,9 @@ from .row_stream import (
     AGENT_HEADER,
     ENVIRONMENT_HEADER,
     PART_ROWS,
-    Digest,
     Line,
     ListDigest,
     ListStream,
-    RowDigest,
     RowStream,
     StatisticsDigest,
     Vector,
@@ -57,7 +55,7 @@ class Frame(NamedTuple):
     png: bytes
 
 
-class FrameDigest(Digest):
+class FrameDigest(ListDigest):
     """The digest of frames, to verify the files; it is not part of the run's digests."""
 
     def add(self, frames: Iterable[tuple[int, int, int, int, int, bytes]]) -> None:
@@ -218,7 +216,10 @@ class AgentStream(RowStream):
                 values[self._proposed_at : self._rewards_at] = proposed
             values[self._rewards_at :] = rewards
         except (struct.error, ValueError, TypeError) as error:
-            raise self._wrong(readings, setpoints, rewards, error) from error
+            vectors = zip(
+                ("readings", "setpoints", "rewards"), (readings, setpoints, rewards), self._sizes, strict=True
+            )
+            raise self._refuse(error, vectors) from error
         self._wall[row] = wall
         self._filled = row + 1
 
@@ -242,10 +243,6 @@ class AgentStream(RowStream):
 
     def _wrong_proposal(self) -> str:
         return f"the record says that there are {'' if self._proposes else 'no '}proposed set-points"
-
-    def _wrong(self, readings: Vector, setpoints: Vector, rewards: Vector, error: Exception) -> StoreError:
-        r, s, w = self._sizes
-        return self._refuse(error, readings=(readings, r), setpoints=(setpoints, s), rewards=(rewards, w))
 
     def _write(self, columns: dict[str, pa.Array]) -> None:
         wall = {name: columns[name] for name in (*KEYS, *self._owners)} | {
@@ -329,7 +326,8 @@ class EnvironmentStream(RowStream):
             values[self._cells : self._rewards_at] = readings
             values[self._rewards_at :] = rewards
         except (struct.error, ValueError, TypeError) as error:
-            raise self._wrong(readings, rewards, error) from error
+            vectors = zip(("readings", "rewards"), (readings, rewards), self._sizes, strict=True)
+            raise self._refuse(error, vectors) from error
         if state is not None:
             self._states[row] = to_json(state)
         self._filled = row + 1
@@ -349,10 +347,6 @@ class EnvironmentStream(RowStream):
             {name: getattr(rows, name) for name in _ENVIRONMENT_COLUMNS},
             [rows.readings, rows.rewards],
         )
-
-    def _wrong(self, readings: Vector, rewards: Vector, error: Exception) -> StoreError:
-        r, w = self._sizes
-        return self._refuse(error, readings=(readings, r), rewards=(rewards, w))
 
     def _columns(self) -> dict[str, pa.Array]:
         return super()._columns() | {"state": self._state_column(0, self._filled)}
@@ -489,28 +483,19 @@ class StreamSet:
         folders += [("environment", uid, source.folder, 0) for uid, source in self._environments.items()]
         folders += [("frames", uid, source.folder, 0) for uid, source in self._frames.items()]
         folders.append(("statistics", "", self.statistics.folder, 0))
-        columns = ("phase_id", "kind", "name", "body_group", "evaluation", "folder")
+        shared = {"phase_id": phase_id, "evaluation": self.evaluation}
         return [
-            dict(
-                zip(
-                    columns,
-                    (phase_id, kind, name, group, self.evaluation, self._relative(folder)),
-                    strict=True,
-                )
-            )
+            shared | {"kind": kind, "name": name, "body_group": group, "folder": self._relative(folder)}
             for kind, name, folder, group in folders
         ]
 
     def __iter__(self) -> Iterator[tuple[str, AnyStream]]:
         """Yield every stream with its folder, relative to the instance's directory."""
-        agents = [stream for groups in self._agents.values() for stream in groups]
-        streams: list[AnyStream] = [
-            *agents,
-            *self._environments.values(),
-            *self._frames.values(),
-            self.statistics,
-        ]
-        for stream in streams:
+        agents = chain.from_iterable(self._agents.values())
+        others: Iterator[AnyStream] = chain(
+            self._environments.values(), self._frames.values(), [self.statistics]
+        )
+        for stream in chain(agents, others):
             yield self._relative(stream.folder), stream
 
     def _relative(self, folder: Path) -> str:
@@ -527,35 +512,3 @@ class StreamSet:
         except KeyError:
             hint = did_you_mean(name, streams) or f"; there are {', '.join(streams) or 'none'}"
             raise StoreError(f"phase {self._phase} has no {kind} {name!r}{hint}") from None
-
-
-@dataclass(frozen=True)
-class ResumedRows:
-    """The rows of an agent or an environment: their number, digest and number columns."""
-
-    rows: int
-    parts: int
-    digest: RowDigest
-    values: list[str]
-
-    def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` continue after these rows."""
-        assert not isinstance(stream, ListStream)
-        stream.restore(self.rows, self.parts, self.digest, self.values)
-
-
-@dataclass(frozen=True)
-class ResumedRecords:
-    """Statistics or rendered frames: their number and digest."""
-
-    rows: int
-    parts: int
-    digest: ListDigest
-
-    def restore(self, stream: AnyStream) -> None:
-        """Let ``stream`` continue after these records."""
-        assert isinstance(stream, ListStream)
-        stream.restore(self.rows, self.parts, self.digest)
-
-
-Kept = ResumedRows | ResumedRecords

@@ -25,22 +25,13 @@ FILE, VARIABLE = "@", "env:"
 MASK = "***"
 #: query keys with harmless values; drivers know many others, and some are secrets
 _TOLD = frozenset(
-    {
+    (
         *("host", "hostaddr", "port", "user", "dbname", "database", "charset", "client_encoding", "driver"),
-        *(
-            "sslmode",
-            "sslcert",
-            "sslkey",
-            "sslrootcert",
-            "sslcrl",
-            "passfile",
-            "gssencmode",
-            "channel_binding",
-        ),
+        *("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile", "gssencmode"),
         *("connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"),
         *("tcp_user_timeout", "application_name", "fallback_application_name", "target_session_attrs"),
-        *("mode", "cache", "uri", "immutable", "nolock", "timeout"),
-    }
+        *("channel_binding", "mode", "cache", "uri", "immutable", "nolock", "timeout"),
+    )
 )
 #: allowed characters of such a value, apart from ports: it can hold neither another URL nor key-value pairs
 _SHOWN_VALUE, _PORT = re.compile(r"[\w ./,{}+-]*"), re.compile(r":\d+(?=,|$)")
@@ -161,17 +152,20 @@ def without_passwords(text: str, url: sa.URL) -> str:
 
 def _passwords(url: sa.URL) -> list[str]:
     """List the passwords in ``url``, and query values that a driver may use as one; longest first."""
-    passwords = [] if url.password is None else [str(url.password)]
+    passwords = {str(url.password or "")}
     for key, values in url.query.items():
-        if _may_be_shown(key, values):
-            continue
-        for value in (values,) if isinstance(values, str) else values:
-            if key.lower() in _TOLD or _SECRET.search(key) or _PAIRS.search(value):
-                passwords.append(value)
-                # a message may quote only a part
-                passwords += [part for pair in re.split(r"[;\s]", value) for part in pair.partition("=")[2:]]
-                passwords += re.findall(r":([^:@/]+)@", value)
-    return sorted((secret for secret in set(passwords) if secret), key=len, reverse=True)
+        if not _may_be_shown(key, values):
+            for value in (values,) if isinstance(values, str) else values:
+                passwords |= _secrets_in(key, value)
+    return sorted(passwords - {""}, key=len, reverse=True)
+
+
+def _secrets_in(key: str, value: str) -> set[str]:
+    """Return the value of a query key, and parts of it that a message may quote, if they may be secret."""
+    if not (key.lower() in _TOLD or _SECRET.search(key) or _PAIRS.search(value)):
+        return set()
+    pairs = [part for pair in re.split(r"[;\s]", value) for part in pair.partition("=")[2:]]
+    return {value, *pairs, *re.findall(r":([^:@/]+)@", value)}
 
 
 def _url_in_file(path: Path) -> sa.URL:

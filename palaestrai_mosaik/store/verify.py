@@ -30,6 +30,7 @@ from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 
+from .database import reads
 from .models import (
     Agent,
     Description,
@@ -347,9 +348,7 @@ def _episode(phase: int, agent: str, evaluation: bool, worker: int, episode: int
 
 
 def _close(a: float, b: float, limit: float) -> bool:
-    if math.isfinite(a) and math.isfinite(b):
-        return abs(a - b) <= limit
-    return a == b or (math.isnan(b) and math.isnan(a))
+    return math.isclose(a, b, rel_tol=0, abs_tol=limit) or (math.isnan(a) and math.isnan(b))
 
 
 def _sums_of_steps(
@@ -365,7 +364,7 @@ def _sums_of_steps(
             columns = [
                 name for name in columns_of([path]) if name == "objective" or name.startswith("reward.")
             ]
-            table = read_parts([path], lambda names: None, ["worker", "episode", *columns])
+            table = read_parts([path], columns=["worker", "episode", *columns])
             keys = np.stack([table[name].to_numpy() for name in ("worker", "episode")])
             episodes, groups = np.unique(keys, axis=1, return_inverse=True)
             for name in columns:
@@ -379,16 +378,13 @@ def _sums_of_steps(
     return {value: tuple(moments.tolist()) for value, moments in totals.items()}
 
 
+@reads
 def instances_to_verify(store: Store) -> list[str]:
     """List the uids of all instances, oldest first, without those already marked as damaged."""
     damaged = select(Failure.instance_id).where(Failure.kind == DAMAGED)
     query = select(Instance.uid).where(Instance.id.not_in(damaged)).order_by(Instance.id)
-
-    def ask(_: bool) -> list[str]:
-        with store.database.reading() as session:
-            return list(session.scalars(query))
-
-    return store.database.repeat(ask)
+    with store.database.reading() as session:
+        return list(session.scalars(query))
 
 
 def marked_damaged(session: Session, uids: Sequence[str]) -> set[str]:

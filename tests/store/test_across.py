@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palaestrai_mosaik.store.query import lookup
+from tests.support import records
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +20,8 @@ def end(run, status, error=None):
 
 
 @pytest.fixture
-def begin(helpers):
-    return helpers("begin")
+def begin():
+    return records.begin
 
 
 def test_the_newest_finished_instance_counts_else_the_newest(store, begin):
@@ -41,8 +42,8 @@ def test_the_newest_finished_instance_counts_else_the_newest(store, begin):
     assert (frame["duration"].dropna() >= 0).all()
 
 
-def test_rows_are_in_the_order_of_the_runs_asked_for(store, helpers):
-    one, two, three = (helpers("record_small_run")(store, uid) for uid in ("one", "two", "three"))
+def test_rows_are_in_the_order_of_the_runs_asked_for(store):
+    one, two, three = (records.record_small_run(store, uid) for uid in ("one", "two", "three"))
     runs = [three, one, two]
     outcomes = store.outcomes_across(runs, "reward", "count")
     assert outcomes["run"].tolist() == [run for run in runs for _ in range(4)]
@@ -65,12 +66,12 @@ def test_rows_are_in_the_order_of_the_runs_asked_for(store, helpers):
     assert all(any(folder.folder.glob("part-*.parquet")) for folder in folders)
 
 
-def test_the_last_phase_is_meant_unless_one_is_named(store, helpers, begin):
+def test_the_last_phase_is_meant_unless_one_is_named(store, begin):
     runs = []
     for phases in (1, 2):
         run = begin(store, f"{phases} phases")
         for index in range(phases):
-            phase = helpers("begin_phase")(run, index, agents=(helpers("agent_record")(f"a{index}"),))
+            phase = records.begin_phase(run, index, agents=(records.agent_record(f"a{index}"),))
             phase.finish("done")
         runs.append(end(run, "finished"))
     assert store.agents_across(runs)[["phase", "agent"]].to_numpy().tolist() == [[0, "a0"], [1, "a1"]]

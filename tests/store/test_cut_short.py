@@ -13,8 +13,7 @@ from palaestrai_mosaik.core.errors import PalaestraiMosaikError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web.data import get
 from palaestrai_mosaik.web.resources import Source
-
-from .conftest import begin, begin_phase
+from tests.support.records import begin, begin_phase
 
 FAILING = """
 from palaestrai_mosaik.agent.library.dummy import DummyMuscle

@@ -18,6 +18,7 @@ from palaestrai_mosaik.store.merge import StoreReader, copy_rows, delete_runs, p
 from palaestrai_mosaik.store.open_parts import open_part_files
 from palaestrai_mosaik.store.parts import part_files, parts_so_far, read_parts
 from palaestrai_mosaik.store.verify import verify
+from tests.support import records
 
 FOLDER = "trajectories/phase-0/frames-world"
 
@@ -122,12 +123,12 @@ def test_a_merged_run_has_its_frames(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_part_is_written_before_it_takes_much_memory(
-    tmp_path: Path, helpers, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "_PART_BYTES", 40_000)
     images = [png_of(number) for number in range(30)]
     with Store(tmp_path / "store", create=True) as store:
-        run = helpers("begin")(store)
+        run = records.begin(store)
         phase = run.begin_phase(
             *(0, "phase_0"),
             mode="test",
@@ -164,7 +165,7 @@ def test_frames_are_found_before_their_part_is_written(tmp_path: Path) -> None:
     stream = streams.FrameStream(tmp_path / "frames-world", {"name": "world"}, lambda: None)
 
     def found() -> list[tuple[int, bytes]]:
-        table = read_parts(parts_so_far(stream.folder), lambda names: None, ["step", "png"])
+        table = read_parts(parts_so_far(stream.folder), columns=["step", "png"])
         return list(zip(*table.to_pydict().values(), strict=True))
 
     images = [png_of(number) for number in range(5)]

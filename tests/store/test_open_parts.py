@@ -49,7 +49,7 @@ def fill(stream: AgentStream, steps: range) -> None:
 
 
 def rows_of(folder: Path, count: int | None = None) -> Any:
-    return read_parts(parts_so_far(folder, count), lambda names: None).to_pandas()
+    return read_parts(parts_so_far(folder, count)).to_pandas()
 
 
 def test_rows_of_an_agent_are_those_of_the_part_that_follows(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_rows_of_an_agent_are_those_of_the_part_that_follows(tmp_path: Path) -> 
     fill(stream, range(3, 9))
     stream.show()
     shown, names = rows_of(stream.folder), columns_of(parts_so_far(stream.folder))
-    wall = read_wall(parts_so_far(stream.folder), lambda names: None)["wall"].to_pylist()
+    wall = read_wall(parts_so_far(stream.folder))["wall"].to_pylist()
     assert shown["reading.e.1"].tolist() == [-float(step) for step in range(9)]
     stream.flush()
     assert open_part_files(stream.folder) == []
@@ -69,9 +69,7 @@ def test_rows_of_an_agent_are_those_of_the_part_that_follows(tmp_path: Path) -> 
     assert (rows_of(stream.folder).dtypes == shown.dtypes).all()
     assert columns_of(parts_so_far(stream.folder)) == names == list(shown)
     paths = parts_so_far(stream.folder)
-    assert (
-        read_wall(paths, lambda names: None)["wall"].to_pylist() == wall == [0.25 * step for step in range(9)]
-    )
+    assert read_wall(paths)["wall"].to_pylist() == wall == [0.25 * step for step in range(9)]
 
 
 def test_rows_behind_a_part_follow_its_rows(tmp_path: Path) -> None:
@@ -136,8 +134,8 @@ def test_a_reader_who_is_late_takes_the_part(tmp_path: Path) -> None:
     stream.show()
     paths = parts_so_far(stream.folder)
     stream.flush()
-    assert read_parts(paths, lambda names: None)["step"].to_pylist() == list(range(4))
-    assert read_wall(paths, lambda names: None)["wall"].to_pylist() == [0.0, 0.25, 0.5, 0.75]
+    assert read_parts(paths)["step"].to_pylist() == list(range(4))
+    assert read_wall(paths)["wall"].to_pylist() == [0.0, 0.25, 0.5, 0.75]
     assert columns_of(paths)[0] == "worker"
 
 

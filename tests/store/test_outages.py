@@ -18,7 +18,7 @@ from palaestrai_mosaik.arsenai.execution.run_store import uncollected_contents
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store, database, sqlite_files
 from palaestrai_mosaik.store.models import Warned, utc_now
-from tests.support import postgresql
+from tests.support import postgresql, records
 
 
 @pytest.fixture(scope="module")
@@ -183,11 +183,11 @@ def test_a_connection_that_is_lost_again_and_again_is_given_up(database_store, m
     assert database_store.runs().empty
 
 
-def live(store, helpers, uid):
+def live(store, uid):
     """Record a run with all that a run records, interrupted and resumed; return its instance."""
-    run = helpers("begin")(store, uid)
-    phase = helpers("begin_phase")(run)
-    result = {"objective": helpers("moments")(1.0), "rewards": {"count": helpers("moments")(1.0, 2.0)}}
+    run = records.begin(store, uid)
+    phase = records.begin_phase(run)
+    result = {"objective": records.moments(1.0), "rewards": {"count": records.moments(1.0, 2.0)}}
     end = {"steps": 1, "ticks": 1, "ended_by": "x", "flow": "RESET", "duration": 0.0}
 
     def episode(phase, number, evaluation=False):
@@ -206,8 +206,7 @@ def live(store, helpers, uid):
     episode(phase, 1)
     run.finish("interrupted", KeyboardInterrupt())
     run = store.resume_run(run.uid, mark)
-    records = (phase._environment_records, phase._agent_records)
-    phase = run.reopen_phase(0, *records)
+    phase = run.reopen_phase(0, phase._environment_records, phase._agent_records)
     for number in (1, 2):
         episode(phase, number)
     run.warning("after")
@@ -239,10 +238,10 @@ def recorded(store, run):
 
 @postgresql.needs_server
 @pytest.mark.parametrize("every", [9, 2])
-def test_a_connection_that_is_ended_at_any_statement_costs_nothing(database_store, helpers, every):
+def test_a_connection_that_is_ended_at_any_statement_costs_nothing(database_store, every):
     """The server ends the connection before the n-th statement of a run, for each multiple n of ``every`` that a run reaches."""
     store, count, ended = database_store, 0, []
-    reference = recorded(store, live(store, helpers, "reference"))
+    reference = recorded(store, live(store, "reference"))
     at = 0
 
     def terminate(connection):
@@ -258,7 +257,7 @@ def test_a_connection_that_is_ended_at_any_statement_costs_nothing(database_stor
     sa.event.listen(engine, "commit", terminate)
     while True:
         count, at = 0, at + every
-        run = live(store, helpers, f"run-{at}")
+        run = live(store, f"run-{at}")
         if not ended or ended[-1] != at:
             break
         assert recorded(store, run) == reference, at

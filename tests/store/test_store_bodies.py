@@ -24,6 +24,7 @@ from palaestrai_mosaik.store.parts import part_files
 from palaestrai_mosaik.store.resume import read_kept
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
 from palaestrai_mosaik.types.arrays import AgentRows, EnvironmentRows
+from tests.support import records
 
 BATCH = 5
 LENGTHS = np.array([2, 3, 3, 4, 6])
@@ -194,10 +195,10 @@ def test_states_of_incarnations_are_the_same_one_by_one_or_together(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory, helpers) -> Any:
+def recorded(tmp_path_factory) -> Any:
     """A swarm in a batched environment with a scout of its own there, a duel, and a plain agent."""
     with Store(tmp_path_factory.mktemp("bodies"), create=True) as store:
-        run = helpers("begin")(store)
+        run = records.begin(store)
         scout = swarm(BATCH, group=1, name="scout", count=1, number=3, sensors=[channel("pendulum.3.extra")])
         sides = [
             BodyRecord(
@@ -376,8 +377,8 @@ def test_each_episode_of_each_body_is_one_row(recorded):
         assert row[3] == pytest.approx(other[3], rel=1e-12)
 
 
-def test_an_episode_that_nothing_ended_is_not_complete(store, helpers):
-    phase = helpers("begin_phase")(helpers("begin")(store))
+def test_an_episode_that_nothing_ended_is_not_complete(store):
+    phase = records.begin_phase(records.begin(store))
     for step in range(2):
         phase.environment("myenv").append(0, 0, step, step, [0, 0], [0], False, False)
         phase.agent("a").append(0, 0, step, step, [0, 0], [0], [0], 1.0, False, step == 1, 0.0)
@@ -406,7 +407,7 @@ def test_records_say_what_is_wrong_with_groups():
         AgentRecord("a", bodies=[])
 
 
-def test_a_group_that_is_not_there_is_named(recorded, store, helpers):
-    phase = helpers("begin_phase")(helpers("begin")(store))
+def test_a_group_that_is_not_there_is_named(recorded, store):
+    phase = records.begin_phase(records.begin(store))
     with pytest.raises(StoreError, match="agent 'a' has no group 1 of bodies, only 0 to 0"):
         phase.agent("a", group=1)

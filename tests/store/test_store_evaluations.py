@@ -10,12 +10,13 @@ import pytest
 
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
+from tests.support import records
 
 KEYS = ["worker", "episode", "step", "time"]
 BOTH = ["worker", "episode", "evaluation", "step", "time"]
 
 
-def add_episode(phase, helpers, episode, value, *, evaluation, steps=2):
+def add_episode(phase, episode, value, *, evaluation, steps=2):
     """One episode of agents a and b; every number of it is ``value``."""
     for step in range(steps):
         state = {"value": value} if step else None
@@ -26,27 +27,27 @@ def add_episode(phase, helpers, episode, value, *, evaluation, steps=2):
             row = ([value, step], [value], [value], value, False, step == steps - 1, 0.5)
             phase.agent(name, evaluation).append(0, episode, step, step, *row)
     phase.statistic("a", 0, episode, steps - 1, "loss", value, evaluation)
-    moments = helpers("moments")(*[value] * steps)
+    moments = records.moments(*[value] * steps)
     results = {"objective": moments, "rewards": {"count": moments}}
     ended = {"steps": steps, "ticks": steps - 1, "ended_by": "x", "flow": "RESET", "duration": 0.5}
     phase.episode(0, episode, **ended, agents={"a": results, "b": results}, evaluation=evaluation)
 
 
-def record(store: Store, helpers, evaluations: bool = True) -> str:
+def record(store: Store, evaluations: bool = True) -> str:
     """Two training episodes with values 1 and 2, and one evaluation after each: 10 and 20."""
-    run = helpers("begin")(store)
-    phase = helpers("begin_phase")(run)
+    run = records.begin(store)
+    phase = records.begin_phase(run)
     for episode in range(2):
-        add_episode(phase, helpers, episode, 1.0 + episode, evaluation=False)
+        add_episode(phase, episode, 1.0 + episode, evaluation=False)
         if evaluations:
-            add_episode(phase, helpers, episode, 10.0 * (episode + 1), evaluation=True, steps=3)
+            add_episode(phase, episode, 10.0 * (episode + 1), evaluation=True, steps=3)
     phase.finish("two episodes")
     run.finish("finished")
     return run.uid
 
 
-def test_queries_tell_training_and_evaluation_apart(store, helpers):
-    record(store, helpers)
+def test_queries_tell_training_and_evaluation_apart(store):
+    record(store)
     asked = {
         flag: store.episodes("latest", agent="a", evaluation=flag)[["episode", "objective_mean"]]
         for flag in (False, True)
@@ -66,8 +67,8 @@ def test_queries_tell_training_and_evaluation_apart(store, helpers):
     assert store.phases("latest").loc[0, "episodes_done"] == 2
 
 
-def test_both_at_once_have_a_column_that_says_which(store, helpers):
-    record(store, helpers)
+def test_both_at_once_have_a_column_that_says_which(store):
+    record(store)
     episodes = store.episodes("latest", evaluation=None)
     assert list(episodes.columns)[:6] == ["phase", "name", "worker", "episode", "evaluation", "agent"]
     assert episodes.loc[episodes["agent"] == "a", ["evaluation", "episode", "objective_mean"]].to_numpy(
@@ -86,8 +87,8 @@ def test_both_at_once_have_a_column_that_says_which(store, helpers):
     assert statistics["value"].tolist() == [1.0, 2.0, 10.0, 20.0]
 
 
-def test_without_any_evaluation_all_is_as_if_there_were_no_such_thing(store, helpers):
-    without, again = record(store, helpers, evaluations=False), record(store, helpers)
+def test_without_any_evaluation_all_is_as_if_there_were_no_such_thing(store):
+    without, again = record(store, evaluations=False), record(store)
     root = store.instance_directory(without)
     assert not (root / "trajectories" / "phase-0" / "evaluation").exists()
     streams = store.streams(without)
@@ -112,8 +113,8 @@ def test_without_any_evaluation_all_is_as_if_there_were_no_such_thing(store, hel
         ]
 
 
-def test_streams_of_evaluations_are_made_when_the_first_begins(store, helpers):
-    phase = helpers("begin_phase")(helpers("begin")(store))
+def test_streams_of_evaluations_are_made_when_the_first_begins(store):
+    phase = records.begin_phase(records.begin(store))
     assert not store.streams("latest")["evaluation"].any()
     assert phase.agent("a", evaluation=True) is phase.agent("a", evaluation=True)
     assert phase.agent("a", evaluation=True) is not phase.agent("a")
@@ -129,22 +130,22 @@ def test_streams_of_evaluations_are_made_when_the_first_begins(store, helpers):
     assert store.steps("latest", agent="a", evaluation=True)["objective"].tolist() == [5.0]
 
 
-def test_an_evaluation_with_a_number_of_the_training_is_no_repetition(store, helpers):
-    phase = helpers("begin_phase")(helpers("begin")(store))
-    add_episode(phase, helpers, 0, 1.0, evaluation=False)
-    add_episode(phase, helpers, 0, 2.0, evaluation=True)
+def test_an_evaluation_with_a_number_of_the_training_is_no_repetition(store):
+    phase = records.begin_phase(records.begin(store))
+    add_episode(phase, 0, 1.0, evaluation=False)
+    add_episode(phase, 0, 2.0, evaluation=True)
     phase.finish("done")
     assert len(store.outcomes("latest", evaluation=None)) == 8
-    again = helpers("begin_phase")(helpers("begin")(store))
-    add_episode(again, helpers, 0, 1.0, evaluation=True)
+    again = records.begin_phase(records.begin(store))
+    add_episode(again, 0, 1.0, evaluation=True)
     with pytest.raises(StoreError, match="cannot write"):
-        add_episode(again, helpers, 0, 1.0, evaluation=True)
+        add_episode(again, 0, 1.0, evaluation=True)
         again.finish("done")
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv"])
-def test_export_has_evaluations_too(store, helpers, tmp_path, format):
-    record(store, helpers)
+def test_export_has_evaluations_too(store, tmp_path, format):
+    record(store)
     paths = store.export("latest", tmp_path / "out", format)
     read = pd.read_csv if format == "csv" else pd.read_parquet
     frame = read(tmp_path / "out" / f"episodes.{format}")

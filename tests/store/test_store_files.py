@@ -20,6 +20,7 @@ from palaestrai_mosaik.store.open_parts import arrow_column
 from palaestrai_mosaik.store.parts import PartWriter, part_files
 from palaestrai_mosaik.store.records import slug
 from palaestrai_mosaik.store.streams import AgentStream
+from tests.support import records
 
 ROWS = 20_000
 
@@ -139,9 +140,9 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
         stream.flush()
 
 
-def test_a_write_error_at_the_end_fails_the_run(store, helpers):
-    run = helpers("begin")(store)
-    phase = helpers("begin_phase")(run)
+def test_a_write_error_at_the_end_fails_the_run(store):
+    run = records.begin(store)
+    phase = records.begin_phase(run)
     for name in ("a", "b"):
         phase.agent(name).append(0, 0, 0, 0, [1, 2], [3], [4], 5.0, False, False, 0.0)
     folder = run.directory / "trajectories" / "phase-0"
@@ -179,10 +180,10 @@ def test_hostile_names():
     assert slug("a!", [slug("a!")]) != slug("a!")
 
 
-def test_hostile_names_are_recorded_and_found(store, helpers):
+def test_hostile_names_are_recorded_and_found(store):
     names = ["../../x", "..", "a/b", "", "Agent", "agent", "it's; DROP TABLE agents --", "日本", "x" * 300]
-    run = helpers("begin")(store)
-    phase = helpers("begin_phase")(run, 0, tuple(helpers("agent_record")(name) for name in names))
+    run = records.begin(store)
+    phase = records.begin_phase(run, 0, tuple(records.agent_record(name) for name in names))
     for i, name in enumerate(names):
         phase.agent(name).append(0, 0, 0, 0, [i, 0], [0], [0], 0.0, False, False, 0.0)
     run.finish("finished")

@@ -25,6 +25,7 @@ from palaestrai_mosaik.store.merge import (
 )
 from palaestrai_mosaik.store.models import Base, Instance
 from palaestrai_mosaik.store.parts import write_text
+from tests.support import records
 
 TABLES = Base.metadata.tables
 SHARED = {"experiments", "run_documents", "descriptions"}
@@ -40,16 +41,16 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory, helpers):
+def recorded(tmp_path_factory):
     """The store of one run, which has rows in every table, of two instances."""
     path = tmp_path_factory.mktemp("recorded") / "own"
     with Store(path, journal="delete", create=True) as opened:
-        first = helpers("record_small_run")(opened, experiment_uid="an experiment")
+        first = records.record_small_run(opened, experiment_uid="an experiment")
         opened.keep_brain(first, 0, "a", b"weights\0", snapshot="best", tag="tag")
-        run = helpers("begin")(opened, experiment_uid="an experiment")
-        phase = helpers("begin_phase")(run)
+        run = records.begin(opened, experiment_uid="an experiment")
+        phase = records.begin_phase(run)
         phase.world(WORLD)
-        results = {"objective": helpers("moments")(float("nan")), "rewards": {}}
+        results = {"objective": records.moments(float("nan")), "rewards": {}}
         ended = {"steps": 1, "ticks": 1, "ended_by": "x", "flow": "RESET", "duration": 0.5}
         phase.agent("a", True).append(0, 0, 0, 0, [0, 0], [0], [0], 0.0, True, False, 0.0)
         phase.episode(0, 0, agents={"a": results}, evaluation=True, **ended)
@@ -130,8 +131,8 @@ def test_all_tables_and_references_are_known():
     assert shared == {"run_document_id", "experiment_id"}
 
 
-def test_every_row_and_file_is_copied(store, own, helpers):
-    helpers("record_small_run")(store, "another")  # so that ids differ
+def test_every_row_and_file_is_copied(store, own):
+    records.record_small_run(store, "another")  # so that ids differ
     uids = uids_of(own)
     merge(own, store, *uids)
     wanted, found = ({uid: rows_of(where, uid) for uid in uids} for where in (own, store))
@@ -158,9 +159,9 @@ def test_every_row_and_file_is_copied(store, own, helpers):
     assert store.runs()[columns][1:].reset_index(drop=True).equals(own.runs()[columns])
 
 
-def test_what_instances_share_is_there_once(store, own, helpers):
+def test_what_instances_share_is_there_once(store, own):
     # the same document and experiment have been recorded in the target before
-    helpers("record_small_run")(store, experiment_uid="an experiment")
+    records.record_small_run(store, experiment_uid="an experiment")
     merge(own, store, *uids_of(own))
     with store.database.reading() as session:
         counts = {
@@ -250,13 +251,13 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
     assert (target / "complete.json").read_text() == '{"more": 1}'
 
 
-def test_a_store_without_a_log_beside_it_stays_so(tmp_path, helpers):
+def test_a_store_without_a_log_beside_it_stays_so(tmp_path):
     for path, journal, mode, sync in (
         (tmp_path / "own", "delete", "delete", 2),
         (tmp_path / "all", "wal", "wal", 1),
     ):
         with Store(path, journal=journal, create=True) as made:
-            uid = helpers("record_small_run")(made)
+            uid = records.record_small_run(made)
             assert not (path / "store.db-wal").exists() or journal == "wal"
         # whoever opens it later: it keeps what it has, and a cut of power cannot damage it
         with Store(path, create=True) as opened, opened.database.reading() as session:

@@ -17,6 +17,7 @@ from support.waiting import HANG, until
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
+from tests.support import records
 
 HERE = Path(__file__).parent
 PREAMBLE = f"""
@@ -127,25 +128,25 @@ def test_a_run_that_is_killed_once_the_database_has_its_end_is_whole(tmp_path, s
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_run_that_is_killed_at_its_end_goes_on_and_leaves_one_marker(tmp_path, helpers, when):
+def test_a_run_that_is_killed_at_its_end_goes_on_and_leaves_one_marker(tmp_path, when):
     mark = killed_at_its_end(tmp_path / "store", "interrupted", when)
     uid = mark["instance"]
     with Store(tmp_path / "store", create=False) as store:
         assert store.runs()["status"].tolist() == ["lost" if when == "before" else "interrupted"]
         assert verify(store, uid).damage == ()
-        records = helpers("begin_phase")(helpers("begin")(store, "like it"))
+        phase = records.begin_phase(records.begin(store, "like it"))
         run = store.resume_run(uid, mark)
-        run.reopen_phase(0, records._environment_records, records._agent_records)
+        run.reopen_phase(0, phase._environment_records, phase._agent_records)
         assert list(run.directory.glob("complete.json*")) == []
         run.finish("finished")
         assert [path.name for path in run.directory.glob("complete.json*")] == ["complete.json"]
         assert verify(store, uid).damage == ()
 
 
-def test_a_marker_that_cannot_be_written_fails_the_run(tmp_path, helpers):
+def test_a_marker_that_cannot_be_written_fails_the_run(tmp_path):
     with Store(tmp_path / "store", create=True) as store:
-        run = helpers("begin")(store)
-        helpers("begin_phase")(run).finish("done")
+        run = records.begin(store)
+        records.begin_phase(run).finish("done")
         # nothing can take the place of a pipe
         os.mkfifo(run.directory / "complete.json.pending")
         with pytest.raises(StoreError, match=r"cannot write .*complete\.json"):
@@ -154,11 +155,11 @@ def test_a_marker_that_cannot_be_written_fails_the_run(tmp_path, helpers):
         assert store.errors(run.uid)["kind"].tolist() == ["StoreError"]
 
 
-def test_a_process_with_the_same_number_is_not_the_run(tmp_path, helpers):
+def test_a_process_with_the_same_number_is_not_the_run(tmp_path):
     import sqlalchemy as sa
 
     with Store(tmp_path / "store", create=True) as store:
-        helpers("begin")(store)
+        records.begin(store)
         assert store.runs()["status"].tolist() == ["running"]
         with store.database.writing() as session:
             session.execute(sa.text("UPDATE instances SET pid_started = pid_started - 1000"))

@@ -12,6 +12,7 @@ import pytest
 
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import StoreError
+from tests.support import records
 
 KEYS = ["worker", "episode", "step", "time"]
 
@@ -26,14 +27,14 @@ def test_runs_shows_the_run(store, small_run):
     assert row["error"] is None
 
 
-def test_experiments_group_runs(store, helpers):
+def test_experiments_group_runs(store):
     for _ in range(2):
-        helpers("record_small_run")(store, experiment_uid="sensitivity")
+        records.record_small_run(store, experiment_uid="sensitivity")
     assert store.runs()["experiment"].tolist() == ["sensitivity"] * 2
 
 
-def test_runs_of_some_only(store, helpers):
-    first, second, third = (helpers("record_small_run")(store) for _ in range(3))
+def test_runs_of_some_only(store):
+    first, second, third = (records.record_small_run(store) for _ in range(3))
     every = store.runs()
     assert every["run"].tolist() == [first, second, third]
     pd.testing.assert_frame_equal(store.runs(second), every.iloc[[1]].reset_index(drop=True))
@@ -79,12 +80,12 @@ def test_episodes_and_outcomes(store, small_run):
     assert len(store.episodes(small_run, "phase_0", "a")) == 2
 
 
-def test_an_episode_without_agents_and_not_a_number(store, helpers):
-    run = helpers("begin")(store)
-    phase = helpers("begin_phase")(run)
+def test_an_episode_without_agents_and_not_a_number(store):
+    run = records.begin(store)
+    phase = records.begin_phase(run)
     end = {"steps": 1, "ticks": 1, "ended_by": "x", "flow": "RESET", "duration": 0.0}
     phase.episode(0, 0, **end, agents={})
-    values = {"objective": helpers("moments")(float("nan"), float("inf")), "rewards": {}}
+    values = {"objective": records.moments(float("nan"), float("inf")), "rewards": {}}
     phase.episode(0, 1, **end, agents={"a": values})
     run.finish("finished")
     frame = store.episodes("latest")
@@ -110,10 +111,10 @@ def test_steps(store, small_run):
     assert store.steps(small_run, worker=1).empty
 
 
-def test_agents_with_different_columns(store, helpers):
-    run = helpers("begin")(store)
-    agents = (helpers("agent_record")("a", 1, 1), helpers("agent_record")("b", 2, 0))
-    phase = helpers("begin_phase")(run, 0, agents)
+def test_agents_with_different_columns(store):
+    run = records.begin(store)
+    agents = (records.agent_record("a", 1, 1), records.agent_record("b", 2, 0))
+    phase = records.begin_phase(run, 0, agents)
     phase.agent("a").append(0, 0, 0, 0, [1], [5], [0], 0.0, False, False, 0.0)
     phase.agent("b").append(0, 0, 0, 0, [1, 2], [], [0], 0.0, False, False, 0.0)
     run.finish("finished")
@@ -122,10 +123,10 @@ def test_agents_with_different_columns(store, helpers):
     assert frame["setpoint.myenv.0"].fillna(-1).tolist() == [5, -1]
 
 
-def test_several_phases(store, helpers):
-    run = helpers("begin")(store)
+def test_several_phases(store):
+    run = records.begin(store)
     for index in range(2):
-        phase = helpers("begin_phase")(run, index)
+        phase = records.begin_phase(run, index)
         phase.agent("a").append(0, 0, 0, 0, [index, 0], [0], [0], 0.0, False, False, 0.0)
         phase.finish("done")
     run.finish("finished")
@@ -153,9 +154,9 @@ def test_statistics(store, small_run):
     assert store.warnings(small_run)["text"].tolist() == ["a warning"]
 
 
-def test_a_run_that_has_just_begun_has_empty_frames_with_columns(store, helpers):
-    run = helpers("begin")(store)
-    helpers("begin_phase")(run)
+def test_a_run_that_has_just_begun_has_empty_frames_with_columns(store):
+    run = records.begin(store)
+    records.begin_phase(run)
     assert list(store.steps("latest").columns) == ["phase", "agent", *KEYS]
     assert list(store.steps("latest", 0, "a", columns=["objective"]).columns) == [*KEYS, "objective"]
     assert list(store.statistics("latest", 0).columns) == [
@@ -171,11 +172,11 @@ def test_a_run_that_has_just_begun_has_empty_frames_with_columns(store, helpers)
     assert store.runs()["status"].tolist() == ["running"]
 
 
-def test_how_runs_are_named(store, helpers):
+def test_how_runs_are_named(store):
     with pytest.raises(StoreError, match="no runs yet"):
         store.find_run("latest")
     first, second, other = (
-        helpers("record_small_run")(store, uid) for uid in ("my-run", "my-run", "100%_other")
+        records.record_small_run(store, uid) for uid in ("my-run", "my-run", "100%_other")
     )
     assert store.find_run(first) == first
     assert store.find_run(first[:-2]) == first
@@ -213,11 +214,11 @@ def test_unknown_names_are_errors_with_the_nearest(store, small_run, ask, messag
         ask(store)
 
 
-def test_the_document_tells_after_how_many_episodes_a_phase_evaluates(store, helpers):
+def test_the_document_tells_after_how_many_episodes_a_phase_evaluates(store):
     schedule = [{"a": {"phase_config": {}}}, {"b": {"phase_config": {"evaluate_every": 5}}}]
-    run = helpers("begin")(store, document={"uid": "x", "schedule": schedule})
+    run = records.begin(store, document={"uid": "x", "schedule": schedule})
     assert store.evaluate_every(run.uid) == {1: 5}
-    other = helpers("begin")(store, document={"uid": "y"}, hash="y")
+    other = records.begin(store, document={"uid": "y"}, hash="y")
     assert store.evaluate_every(other.uid) == {}
 
 
@@ -292,9 +293,9 @@ def test_an_export_that_was_killed_is_repeated(store, small_run, tmp_path, monke
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv"])
-def test_export_joins_parts_in_order(store, helpers, tmp_path, format):
-    run = helpers("begin")(store)
-    phase = helpers("begin_phase")(run)
+def test_export_joins_parts_in_order(store, tmp_path, format):
+    run = records.begin(store)
+    phase = records.begin_phase(run)
     for step in range(3):
         phase.agent("a").append(0, 0, step, step, [step, 0], [0], [0], 0.0, False, False, 0.0)
         phase.agent("a").flush()

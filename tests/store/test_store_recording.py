@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import BodyRecord, ChannelRecord, EnvironmentRecord, row_stream
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
+from tests.support import records
 
 
 def channel_list(count, size=1):
@@ -36,10 +37,10 @@ def fill(stream: AgentStream, rows: list[tuple[int, int]]) -> AgentStream:
     return stream
 
 
-def test_every_value_comes_back_bit_by_bit(store, helpers):
+def test_every_value_comes_back_bit_by_bit(store):
     special = [0.0, -0.0, np.nan, np.inf, -np.inf, 5e-324, 0.1, 1e308]
-    run = helpers("begin")(store)
-    phase = helpers("begin_phase")(run)
+    run = records.begin(store)
+    phase = records.begin_phase(run)
     for step, value in enumerate(special):
         phase.agent("a").append(
             *(3, 2_000_000_000, step, 2**62 + step, [value, step], [-value], [value]),
@@ -63,8 +64,8 @@ def test_every_value_comes_back_bit_by_bit(store, helpers):
     assert frame["truncated"].tolist() == [i % 3 == 0 for i in range(8)]
 
 
-def test_a_row_is_copied_when_it_is_appended(store, helpers):
-    phase = helpers("begin_phase")(helpers("begin")(store))
+def test_a_row_is_copied_when_it_is_appended(store):
+    phase = records.begin_phase(records.begin(store))
     readings = np.array([1.0, 2.0])
     phase.agent("a").append(0, 0, 0, 0, readings, [0.0], [0.0], 0.0, False, False, 0.0)
     readings[:] = 9.0
@@ -79,9 +80,8 @@ def test_values_with_several_floats_become_indexed_columns(tmp_path):
     stream.append(0, 0, 0, 0, [1, 2, 3, 4], [], [], 0.0, False, False, 0.0)
     stream.flush()
     from palaestrai_mosaik.store.parts import read_parts
-    from palaestrai_mosaik.store.query.trajectories import RowRange
 
-    table = read_parts([tmp_path / "agent-a" / "part-000000.parquet"], RowRange().expression)
+    table = read_parts([tmp_path / "agent-a" / "part-000000.parquet"])
     values = {name: table[name].to_pylist() for name in table.schema.names if name.startswith("reading")}
     # a sensor whose own name looks like an index is told apart
     assert values == {
@@ -220,9 +220,9 @@ def test_many_columns_stay_below_32_mb(tmp_path):
     assert peak < 32 * 2**20
 
 
-def test_same_rows_same_digests_in_sql_and_marker(store, helpers):
-    first = helpers("record_small_run")(store)
-    second = helpers("record_small_run")(store)
+def test_same_rows_same_digests_in_sql_and_marker(store):
+    first = records.record_small_run(store)
+    second = records.record_small_run(store)
     markers = [
         json.loads((store.instance_directory(uid) / "complete.json").read_text()) for uid in (first, second)
     ]
@@ -249,14 +249,14 @@ def test_same_rows_same_digests_in_sql_and_marker(store, helpers):
         assert files[0] == files[1], key
 
 
-def test_episodes_are_committed_in_batches_and_none_is_lost(store, helpers):
+def test_episodes_are_committed_in_batches_and_none_is_lost(store):
     from sqlalchemy import event
 
     commits = []
     event.listen(store.database.engine, "commit", lambda _: commits.append(1))
-    phase = helpers("begin_phase")(helpers("begin")(store))
+    phase = records.begin_phase(records.begin(store))
     before = len(commits)
-    results = {"objective": helpers("moments")(1.0, 2.0), "rewards": {}}
+    results = {"objective": records.moments(1.0, 2.0), "rewards": {}}
     for episode in range(1000):
         phase.episode(
             0,
@@ -275,9 +275,9 @@ def test_episodes_are_committed_in_batches_and_none_is_lost(store, helpers):
     assert store.episodes("latest", agent="b")["episode"].tolist() == list(range(1000))
 
 
-def test_a_failed_run_keeps_its_traceback_and_what_was_recorded(store, helpers):
-    run = helpers("begin")(store)
-    phase = helpers("begin_phase")(run)
+def test_a_failed_run_keeps_its_traceback_and_what_was_recorded(store):
+    run = records.begin(store)
+    phase = records.begin_phase(run)
     phase.agent("a").append(0, 0, 0, 0, [1, 2], [3], [4], 5.0, False, False, 0.0)
     try:
         raise ValueError("muscle \0 of \ud800 steel")
@@ -294,11 +294,11 @@ def test_a_failed_run_keeps_its_traceback_and_what_was_recorded(store, helpers):
     with pytest.raises(StoreError, match="is finished"):
         run.finish("finished")
     with pytest.raises(StoreError, match="is finished"):
-        helpers("begin_phase")(run, 1)
+        records.begin_phase(run, 1)
 
 
-def test_unknown_agents_and_environments_are_refused_with_the_nearest_name(store, helpers):
-    phase = helpers("begin_phase")(helpers("begin")(store), 0, (helpers("agent_record")("defender"),))
+def test_unknown_agents_and_environments_are_refused_with_the_nearest_name(store):
+    phase = records.begin_phase(records.begin(store), 0, (records.agent_record("defender"),))
     assert phase.agent("defender") is phase.agent("defender")
     with pytest.raises(StoreError, match=r"no agent 'defnder' .did you mean 'defender'"):
         phase.agent("defnder")
@@ -312,9 +312,9 @@ def test_unknown_agents_and_environments_are_refused_with_the_nearest_name(store
         phase.statistic("defender", 0, 0, 0, "loss", "high")
 
 
-def test_a_document_is_stored_once_per_hash_and_seeds_of_any_size(store, helpers):
+def test_a_document_is_stored_once_per_hash_and_seeds_of_any_size(store):
     for text in ("a: 1", "a: 1  # again"):
-        helpers("begin")(store, text=text).finish("finished")
+        records.begin(store, text=text).finish("finished")
     run = store.begin_run(
         uid="other", document={"x": [1e-5, None]}, text="x", hash="h", seed=2**127, version="1"
     )
@@ -326,10 +326,10 @@ def test_a_document_is_stored_once_per_hash_and_seeds_of_any_size(store, helpers
     assert set(last["packages"]) >= {"palaestrai_mosaik", "mosaik", "numpy", "python"}
 
 
-def test_ctrl_c_while_a_part_is_written_neither_loses_nor_repeats_rows(store, helpers, monkeypatch):
+def test_ctrl_c_while_a_part_is_written_neither_loses_nor_repeats_rows(store, monkeypatch):
     """The worst moment: the part has its name, and nothing after that happened."""
-    run = helpers("begin")(store)
-    phase = helpers("begin_phase")(run)
+    run = records.begin(store)
+    phase = records.begin_phase(run)
     phase.agent("a").append(0, 0, 0, 0, [1, 2], [3], [4], 5.0, False, False, 0.0)
     phase.environment("myenv").append(0, 0, 0, 0, [1, 2], [3], False, False, {"a": 1})
     phase.statistic("a", 0, 0, 0, "loss", 1.0)
@@ -354,11 +354,9 @@ def test_ctrl_c_while_a_part_is_written_neither_loses_nor_repeats_rows(store, he
 
 
 @pytest.mark.parametrize("after", [True, False])
-def test_ctrl_c_while_episodes_are_committed_neither_loses_nor_repeats_them(
-    store, helpers, monkeypatch, after
-):
-    phase = helpers("begin_phase")(helpers("begin")(store))
-    results = {"objective": helpers("moments")(1.0), "rewards": {}}
+def test_ctrl_c_while_episodes_are_committed_neither_loses_nor_repeats_them(store, monkeypatch, after):
+    phase = records.begin_phase(records.begin(store))
+    results = {"objective": records.moments(1.0), "rewards": {}}
     end = {
         "steps": 1,
         "ticks": 1,
@@ -386,7 +384,7 @@ def test_ctrl_c_while_episodes_are_committed_neither_loses_nor_repeats_them(
     assert store.episodes("latest")["episode"].tolist() == [0, 1]
     assert len(store.outcomes("latest")) == 2
     # whereas an episode that is recorded twice by mistake is an error
-    again = helpers("begin_phase")(helpers("begin")(store))
+    again = records.begin_phase(records.begin(store))
     again.episode(0, 0, **end)
     with pytest.raises(StoreError, match="cannot write"):
         again.episode(0, 0, **end)

@@ -21,6 +21,7 @@ from support.processes import Program
 
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.store import Store
+from tests.support import records
 
 HERE = Path(__file__).parent
 
@@ -32,11 +33,11 @@ class Player:
     ``"warning"``, and ``"phase"``, which ends the phase and begins the next one.
     """
 
-    def __init__(self, helpers, run):
-        self.helpers, self.run = helpers, run
+    def __init__(self, run):
+        self.run = run
         self.index = 0
         self.counts: dict[object, int] = {}
-        self.phase = helpers("begin_phase")(run)
+        self.phase = records.begin_phase(run)
 
     def count(self, *key):
         self.counts[key] = self.counts.get(key, -1) + 1
@@ -47,7 +48,7 @@ class Player:
             if operation == "phase":
                 self.phase.finish("done")
                 self.index += 1
-                self.phase = self.helpers("begin_phase")(self.run, self.index)
+                self.phase = records.begin_phase(self.run, self.index)
             elif operation == "warning":
                 self.run.warning(f"warning {self.count('warning')}")
             elif operation == "flush":
@@ -76,7 +77,7 @@ class Player:
 
     def episode(self, worker, evaluation):
         number = self.count("episode", self.index, worker, evaluation)
-        moments = self.helpers("moments")(float(number), 1.0)
+        moments = records.moments(float(number), 1.0)
         result = {"objective": moments, "rewards": {"count": moments}}
         ended = {"steps": number, "ticks": 9, "ended_by": "x", "flow": "RESET", "duration": 0.5}
         self.phase.episode(worker, number, **ended, agents={"a": result}, evaluation=evaluation)
@@ -94,7 +95,7 @@ class Player:
 
         def go_on():
             other.run = store.resume_run(self.run.uid, other.mark)
-            record = self.helpers("agent_record")
+            record = records.agent_record
             environments = self.phase._environment_records
             other.phase = other.run.reopen_phase(other.index, environments, [record("a"), record("b")])
             return other
@@ -167,11 +168,11 @@ OPERATIONS = st.lists(
         max_size=2,
     ),
 )
-def test_any_interruption_leaves_no_trace(tmp_path_factory, helpers, operations, cuts):
+def test_any_interruption_leaves_no_trace(tmp_path_factory, operations, cuts):
     """``cuts``: after how many operations (of the rest) comes the mark, and how many are lost."""
     with Store(tmp_path_factory.mktemp("store"), create=True) as store:
-        undisturbed = Player(helpers, helpers("begin")(store)).play(operations).end()
-        player, rest = Player(helpers, helpers("begin")(store)), operations
+        undisturbed = Player(records.begin(store)).play(operations).end()
+        player, rest = Player(records.begin(store)), operations
         for before, lost, how in cuts:
             player.play(rest[:before])
             rest = rest[before:]
@@ -193,9 +194,9 @@ PLAN = [
 
 
 @pytest.fixture
-def marked(store, helpers):
+def marked(store):
     """A run that was killed some time after a mark in its second phase, and that mark."""
-    player = Player(helpers, helpers("begin")(store)).play(PLAN)
+    player = Player(records.begin(store)).play(PLAN)
     mark = player.run.mark()
     player.play([("row", 0, False), ("row", 0, True), ("episode", 0, False), "flush", "phase", "warning"])
     crash(store, player.run, "lost")
@@ -232,15 +233,15 @@ def test_what_came_after_the_mark_is_gone(store, marked):
     assert not (run.directory / "trajectories" / "phase-1" / "evaluation").exists()
 
 
-def test_a_run_between_two_phases_goes_on_with_a_new_one(store, helpers):
-    player = Player(helpers, helpers("begin")(store)).play(PLAN)
+def test_a_run_between_two_phases_goes_on_with_a_new_one(store):
+    player = Player(records.begin(store)).play(PLAN)
     player.phase.finish("done")
     mark = player.run.mark()
     crash(store, player.run, "failed")
     run = store.resume_run("latest", mark)
     with pytest.raises(StoreError, match=r"phase 1 .* was not open at the mark; open was none"):
         run.reopen_phase(1, [], [])
-    phase = helpers("begin_phase")(run, 2)
+    phase = records.begin_phase(run, 2)
     phase.finish("done")
     run.finish("finished")
     marker = json.loads((run.directory / "complete.json").read_text())
@@ -248,24 +249,24 @@ def test_a_run_between_two_phases_goes_on_with_a_new_one(store, helpers):
     assert len(store.phases("latest")) == 3
 
 
-def test_names_that_a_database_cannot_hold_are_found_again(store, helpers):
-    agents = tuple(helpers("agent_record")(name) for name in ("a\0b", "c\ud800"))
-    environments = helpers("begin_phase")(helpers("begin")(store))._environment_records
+def test_names_that_a_database_cannot_hold_are_found_again(store):
+    agents = tuple(records.agent_record(name) for name in ("a\0b", "c\ud800"))
+    environments = records.begin_phase(records.begin(store))._environment_records
     environments = [dataclasses.replace(environments[0], uid="e\0")]
-    run = helpers("begin")(store)
+    run = records.begin(store)
     settings = {"mode": "train", "workers": 1, "episodes": 2, "controller": "Vanilla"}
     run.begin_phase(0, "train", **settings, environments=environments, agents=agents)
     mark = run.mark()
     crash(store, run, "failed")
     resumed = store.resume_run(run.uid, mark)
     phase = resumed.reopen_phase(0, environments, agents)
-    given = {"objective": helpers("moments")(1.0), "rewards": {}}
+    given = {"objective": records.moments(1.0), "rewards": {}}
     ended = {"steps": 1, "ticks": 1, "ended_by": "x", "flow": "RESET", "duration": 0.0}
     phase.episode(0, 0, **ended, agents={"a\0b": given, "c\ud800": given})
     resumed.finish("finished")
     assert store.outcomes(run.uid)["agent"].tolist() == ["a\\x00b", "c\\ud800"]
     # the order of the names still counts
-    other = helpers("begin")(store)
+    other = records.begin(store)
     other.begin_phase(0, "train", **settings, environments=environments, agents=agents)
     mark = other.mark()
     crash(store, other, "failed")
@@ -273,19 +274,17 @@ def test_names_that_a_database_cannot_hold_are_found_again(store, helpers):
         store.resume_run(other.uid, mark).reopen_phase(0, environments, agents[::-1])
 
 
-def test_a_resumed_run_that_fails_before_its_phase_is_open_can_be_resumed_again(store, marked, helpers):
+def test_a_resumed_run_that_fails_before_its_phase_is_open_can_be_resumed_again(store, marked):
     run, mark = marked
     first = store.resume_run(run.uid, mark)
     assert first.mark() == mark
     first.finish("failed", ValueError("too early"))
     second = store.resume_run(run.uid, mark)
     assert store.errors(run.uid).empty
-    record = helpers("agent_record")
+    record = records.agent_record
     with pytest.raises(StoreError, match="agents a, b; now they are a"):
-        second.reopen_phase(
-            1, helpers("begin_phase")(helpers("begin")(store))._environment_records, [record("a")]
-        )
-    environments = helpers("begin_phase")(helpers("begin")(store))._environment_records
+        second.reopen_phase(1, records.begin_phase(records.begin(store))._environment_records, [record("a")])
+    environments = records.begin_phase(records.begin(store))._environment_records
     with pytest.raises(StoreError, match=r"has the columns reading.myenv.0, .*; now they would be"):
         second.reopen_phase(1, environments, [record("a", 1), record("b")])
     second.reopen_phase(1, environments, [record("a"), record("b")])
@@ -362,8 +361,8 @@ def test_what_does_not_fit_the_mark_is_refused_and_nothing_is_changed(store, mar
     assert sorted(str(path) for path in run.directory.rglob("*")) == files
 
 
-def test_a_run_that_still_runs_or_has_finished_is_refused(store, helpers):
-    run = helpers("begin")(store)
+def test_a_run_that_still_runs_or_has_finished_is_refused(store):
+    run = records.begin(store)
     mark = run.mark()
     with pytest.raises(StoreError, match=rf"still runs in the process {os.getpid()}"):
         store.resume_run("latest", mark)
@@ -372,15 +371,15 @@ def test_a_run_that_still_runs_or_has_finished_is_refused(store, helpers):
         store.resume_run("latest", mark)
     with pytest.raises(StoreError, match="no run 'x'"):
         store.resume_run("x", mark)
-    other = helpers("begin")(store)
+    other = records.begin(store)
     with pytest.raises(StoreError, match=rf"a mark of the instance {run.uid}, not of {other.uid}"):
         store.resume_run(other.uid, mark)
     with pytest.raises(StoreError, match="is finished"):
         run.mark()
 
 
-def test_a_run_of_another_host_is_taken_over_with_a_warning(store, helpers):
-    run = helpers("begin")(store)
+def test_a_run_of_another_host_is_taken_over_with_a_warning(store):
+    run = records.begin(store)
     mark = run.mark()
     with store.database.writing() as session:
         session.execute(sa.text("UPDATE instances SET host = 'node 7'"))
@@ -405,7 +404,7 @@ while True:
 """
 
 
-def test_a_killed_process_is_resumed_and_the_digest_is_that_of_all_rows(tmp_path, helpers):
+def test_a_killed_process_is_resumed_and_the_digest_is_that_of_all_rows(tmp_path):
     command = [sys.executable, "-c", KILLED, str(tmp_path / "store")]
     with Program(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -413,9 +412,9 @@ def test_a_killed_process_is_resumed_and_the_digest_is_that_of_all_rows(tmp_path
         process.send_signal(signal.SIGKILL)
     with Store(tmp_path / "store", create=False) as store:
         run = store.resume_run("latest", mark)
-        player = Player(helpers, helpers("begin")(store))
+        player = Player(records.begin(store))
         phase = run.reopen_phase(
-            0, player.phase._environment_records, [helpers("agent_record")(name) for name in "ab"]
+            0, player.phase._environment_records, [records.agent_record(name) for name in "ab"]
         )
         stream, whole = phase.agent("a"), player.phase.agent("a")
         for step in range(5000):
@@ -440,7 +439,7 @@ def test_dumps_of_phases_after_the_mark_are_gone(store, marked):
     "PALAESTRAI_MOSAIK_TEST_POSTGRESQL" not in os.environ,
     reason="PALAESTRAI_MOSAIK_TEST_POSTGRESQL holds no URL of a PostgreSQL",
 )
-def test_resuming_on_postgresql(tmp_path, helpers):
+def test_resuming_on_postgresql(tmp_path):
     url = os.environ["PALAESTRAI_MOSAIK_TEST_POSTGRESQL"]
     engine = sa.create_engine(url)
     with engine.begin() as connection:
@@ -449,8 +448,8 @@ def test_resuming_on_postgresql(tmp_path, helpers):
     engine.dispose()
     more = [("row", 0, False), ("row", 1, True), ("episode", 0, False), "phase", "warning", ("row", 0, True)]
     with Store(url, directory=tmp_path / "files", create=True) as store:
-        undisturbed = Player(helpers, helpers("begin")(store)).play(PLAN).play(more).end()
-        player = Player(helpers, helpers("begin")(store)).play(PLAN)
+        undisturbed = Player(records.begin(store)).play(PLAN).play(more).end()
+        player = Player(records.begin(store)).play(PLAN)
         go_on = player.resumed(store, player.run.mark())
         player.play(more)
         crash(store, player.run, "failed")

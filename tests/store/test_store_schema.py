@@ -21,6 +21,7 @@ from palaestrai_mosaik.store import Store, schema, sqlite_files
 from palaestrai_mosaik.store.database import Database
 from palaestrai_mosaik.store.models import Base
 from palaestrai_mosaik.store.schema import HEAD, migration_config
+from tests.support import records
 
 POSTGRESQL = os.environ.get("PALAESTRAI_MOSAIK_TEST_POSTGRESQL")
 needs_postgresql = pytest.mark.skipif(
@@ -63,15 +64,24 @@ def test_a_fresh_store_has_the_schema_that_the_migrations_give(tmp_path):
 
 
 def test_models_and_migrations_agree(tmp_path):
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'x.db'}")
+    """The first schema as it was released, upgraded by all migrations since, is that of the models."""
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as released:
+        released.executescript(Path(__file__).with_name("schema_0006.sql").read_text(encoding="utf-8"))
+    released.close()
+    engine = sa.create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         config = migration_config(connection)
         command.upgrade(config, "head")
         assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
+    with Store(tmp_path / "fresh", create=True):
+        assert tables(path) == tables(tmp_path / "fresh" / "store.db")
+    with engine.begin() as connection:
         # and the comparison can fail
         connection.exec_driver_sql("ALTER TABLE instances ADD COLUMN surplus INTEGER")
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert len(compare_metadata(context, Base.metadata)) == 1
     engine.dispose()
 
@@ -134,9 +144,9 @@ def next_release(tmp_path, monkeypatch):
     return become
 
 
-def test_an_old_store_is_upgraded_and_keeps_its_data(tmp_path, helpers, next_release):
+def test_an_old_store_is_upgraded_and_keeps_its_data(tmp_path, next_release):
     with Store(tmp_path / "store", create=True) as store:
-        helpers("record_small_run")(store)
+        records.record_small_run(store)
     next_release()
     with Store(tmp_path / "store", create=False) as store:
         assert store.schema_version == "9999"
@@ -147,9 +157,9 @@ def test_an_old_store_is_upgraded_and_keeps_its_data(tmp_path, helpers, next_rel
     assert rows == [("none", "two episodes")]
 
 
-def test_an_upgrade_that_fails_leaves_the_store_as_it_was(tmp_path, helpers, next_release):
+def test_an_upgrade_that_fails_leaves_the_store_as_it_was(tmp_path, next_release):
     with Store(tmp_path / "store", create=True) as store:
-        helpers("record_small_run")(store)
+        records.record_small_run(store)
     path = tmp_path / "store" / "store.db"
     before = tables(path)
     next_release("raise RuntimeError('half-way')")
@@ -158,9 +168,9 @@ def test_an_upgrade_that_fails_leaves_the_store_as_it_was(tmp_path, helpers, nex
     assert tables(path) == before
 
 
-def test_a_store_that_is_only_read_is_upgraded_if_possible(tmp_path, helpers, next_release, monkeypatch):
+def test_a_store_that_is_only_read_is_upgraded_if_possible(tmp_path, next_release, monkeypatch):
     with Store(tmp_path / "store", create=True) as store:
-        helpers("record_small_run")(store)
+        records.record_small_run(store)
     next_release("pass")
     with monkeypatch.context() as patch:
         patch.setattr(sqlite_files, "is_closed", lambda file: True)
@@ -206,14 +216,14 @@ def test_things_that_are_not_stores(tmp_path):
         Store(tmp_path / "a", directory=tmp_path / "b", create=True)
 
 
-def test_where_a_store_lies(tmp_path, monkeypatch, helpers):
+def test_where_a_store_lies(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with Store(create=True) as store:
-        helpers("begin")(store)
+        records.begin(store)
     assert (tmp_path / "palaestrai-results" / "store.db").is_file()
     assert len(list((tmp_path / "palaestrai-results" / "instances").iterdir())) == 1
     with Store(f"sqlite:///{tmp_path}/own.db", directory="files", create=True) as store:
-        run = helpers("begin")(store)
+        run = records.begin(store)
         assert run.directory == tmp_path / "files" / "instances" / run.uid
         assert run.directory.is_dir()
 
@@ -227,8 +237,8 @@ def test_sqlite_settings(sqlite_store):
     assert values == {"journal_mode": "wal", "foreign_keys": 1, "busy_timeout": 60_000, "synchronous": 1}
 
 
-def test_a_writer_takes_the_lock_at_once_and_readers_go_on(sqlite_store, helpers):
-    helpers("begin")(sqlite_store)
+def test_a_writer_takes_the_lock_at_once_and_readers_go_on(sqlite_store):
+    records.begin(sqlite_store)
     other = sqlite3.connect(sqlite_store.directory / "store.db", timeout=0)
     with sqlite_store.database.writing() as session:
         session.execute(sa.text("SELECT 1"))  # nothing is written yet
@@ -240,8 +250,8 @@ def test_a_writer_takes_the_lock_at_once_and_readers_go_on(sqlite_store, helpers
     other.close()
 
 
-def test_a_failed_transaction_changes_nothing(store, helpers):
-    helpers("begin")(store)
+def test_a_failed_transaction_changes_nothing(store):
+    records.begin(store)
     with pytest.raises(StoreError, match="cannot write"), store.database.writing() as session:
         session.execute(sa.text("DELETE FROM instances"))
         session.execute(sa.text("INSERT INTO phases (instance_id) VALUES (99)"))
@@ -272,7 +282,7 @@ def keys_of(connection: sa.Connection) -> dict[str, object]:
 
 
 @needs_postgresql
-def test_postgresql(tmp_path, helpers):
+def test_postgresql(tmp_path):
     assert POSTGRESQL is not None
     engine = sa.create_engine(POSTGRESQL)
     with engine.begin() as connection:
@@ -281,11 +291,11 @@ def test_postgresql(tmp_path, helpers):
     with pytest.raises(StoreError, match="not a store"):
         Database(POSTGRESQL, create=False)
     with Store(POSTGRESQL, directory=tmp_path / "files", create=True) as store:
-        uid = helpers("record_small_run")(store)
+        uid = records.record_small_run(store)
         assert len(store.episodes(uid)) == 4
         assert len(store.steps(uid)) == 12
         assert store.agents(uid).loc[0, "sensors"] == ["myenv.0", "myenv.1"]
-        run = helpers("begin")(store, "failing")
+        run = records.begin(store, "failing")
         run.finish("failed", ValueError("NUL \0"))
         assert store.errors("failing")["message"].tolist() == ["NUL \\x00"]
     with engine.begin() as connection:

@@ -12,9 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import module_from_spec, spec_from_file_location
 from multiprocessing.synchronize import Barrier
-from pathlib import Path
 from typing import Any
 
 import alembic.command  # noqa: F401
@@ -27,6 +25,7 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import Database
 from palaestrai_mosaik.store.store import package_versions
 
+from . import records
 from .waiting import HANG
 
 with suppress(ImportError):  # only the extra 'postgresql' brings it
@@ -36,14 +35,6 @@ with suppress(ImportError):  # only the extra 'postgresql' brings it
 ROUNDS = 10
 _INSERT = sa.text("INSERT INTO experiments (uid) VALUES (:uid)")
 _COUNT = sa.text("SELECT count(*) FROM experiments")
-
-
-def _records() -> Any:
-    spec = spec_from_file_location("conftest_of_store", Path(__file__).parents[1] / "store" / "conftest.py")
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _open(location: str, files: str, number: int, barrier: Barrier) -> int:
@@ -76,15 +67,15 @@ def _write(location: str, number: int, barrier: Barrier, *, plain: bool) -> int:
     return lost
 
 
-def _finish(helpers: Any, location: str, files: str, number: int, barrier: Barrier) -> int:
+def _finish(location: str, files: str, number: int, barrier: Barrier) -> int:
     """Record a run of one of two documents; begin and finish it when all others do."""
     with Store(location, directory=files if "://" in location else None, create=True) as store:
         barrier.wait()
-        run = helpers.begin(store, f"run-{number % 2}")
-        phase = helpers.begin_phase(run)
+        run = records.begin(store, f"run-{number % 2}")
+        phase = records.begin_phase(run)
         for step in range(3):
             phase.agent("a").append(0, 0, step, step, [step, 0], [number], [step], 0.0, False, False, 0.0)
-        told = {"objective": helpers.moments(number), "rewards": {}}
+        told = {"objective": records.moments(number), "rewards": {}}
         ended = {"steps": 3, "ticks": 3, "ended_by": "x", "flow": "RESET", "duration": 0.0}
         phase.episode(0, 0, **ended, agents={"a": told})
         barrier.wait()
@@ -104,14 +95,13 @@ def _child(task: Callable[[int, Barrier], int], number: int, barrier: Barrier, f
 def main() -> None:
     """Do what the command line says, in so many processes."""
     what, location, files, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-    helpers = _records()
     package_versions()
     configure_mappers()
     tasks: dict[str, Callable[[int, Barrier], int]] = {
         "open": lambda number, barrier: _open(location, files, number, barrier),
         "write": lambda number, barrier: _write(location, number, barrier, plain=False),
         "write plainly": lambda number, barrier: _write(location, number, barrier, plain=True),
-        "finish": lambda number, barrier: _finish(helpers, location, files, number, barrier),
+        "finish": lambda number, barrier: _finish(location, files, number, barrier),
     }
     context = multiprocessing.get_context("fork")
     barrier, failed = context.Barrier(count, timeout=HANG), context.Array("i", count)

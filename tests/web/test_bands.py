@@ -13,9 +13,10 @@ import pytest
 from support.browser import Browser
 
 import palaestrai_mosaik as pm
+from palaestrai_mosaik.plot.series import by_member
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.web.data import curves, get
-from palaestrai_mosaik.web.data.curves import BodyOutcomes, by_member
+from palaestrai_mosaik.web.data.curves import BodyOutcomes
 from palaestrai_mosaik.web.resources import Source
 from palaestrai_mosaik.web.theatre import run_page
 

@@ -19,7 +19,7 @@ from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
 from palaestrai_mosaik.core.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store.parts import columns_of, read_parts, whole_parts
-from palaestrai_mosaik.store.query.trajectories import NUMBERS, RowRange
+from palaestrai_mosaik.store.query.trajectories import NUMBERS
 from palaestrai_mosaik.types.arrays import Array, FloatArray, FloatVector
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ class _Steps:
             return
         texts = _STATISTIC if self._source == "statistic" else ()
         number_columns = [name for name in columns if name in NUMBERS]
-        table = read_parts(paths, RowRange().expression, [*_KEYS, *number_columns, *texts, *selected])
+        table = read_parts(paths, columns=[*_KEYS, *number_columns, *texts, *selected])
         if texts:
             table = self._matching_rows(table)
         if not table.num_rows:

@@ -64,7 +64,7 @@ def _instances_of(
     store: Store, hashes: Sequence[str], contents: Contents | None
 ) -> dict[str, list[KnownInstance]]:
     with store.database.reading() as session:
-        rows_by_hash = executions(store.lookup, session, hashes, contents)
+        rows_by_hash = executions(store, session, hashes, contents)
         return {
             hash_: [KnownInstance(row.uid, status_of(row), row.hash) for row in rows]
             for hash_, rows in rows_by_hash.items()

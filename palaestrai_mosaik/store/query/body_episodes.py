@@ -7,13 +7,13 @@ on their own, an episode of the phase holds many episodes of each body, which ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..parts import columns_of, damage_reported, open_parts, parts_so_far
-from .lookup import inside
+from ..parts import columns_of, damage_reported, open_parts, read_parts
 from .members import Bodies, BodyGroup
-from .trajectories import RowQueries, RowRange
+from .trajectories import RowQueries, RowRange, StreamSelection
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,30 +69,32 @@ class BodyEpisodes(RowQueries):
         """
         import pandas as pd
 
-        chosen = self._members.groups(run, phase, agent, environment, body)
-        groups = {(member.phase, member.agent, member.group): member for member in chosen}
-        streams, root = self._streams(run, phase, evaluation)
-        ended = _ended(streams[streams["kind"] == "environment"], root, RowRange(worker, episode))
+        groups = {group.key: group for group in self._body_groups(run, phase, agent, environment, body)}
+        numbers = {key: group.selected for key, group in groups.items()}
+        rows = RowRange(worker, episode)
+        environments = StreamSelection("environment", evaluation=evaluation)
+        ended = {
+            (stream.phase, stream.evaluation, stream.name): _ended(stream.paths, rows)
+            for stream in self._streams(run, phase, environments)
+        }
         frames = []
-        of_agents = streams[streams["kind"] == "agent"]
-        for number, name, part, flag, folder, count in of_agents[
-            ["phase", "name", "group", "evaluation", "folder", "parts"]
-        ].itertuples(index=False):
-            group = groups.get((number, name, part))
-            paths = parts_so_far(inside(root, folder), count)
-            if group is None or not paths:
-                continue
-            numbers = None if group.numbers == group.whole else group.numbers
-            frame = _episodes_of(paths, RowRange(worker, episode, numbers=numbers), counts)
-            frame["complete"] = _complete(frame, group, flag, ended)
-            for column, value in (("environment", group.environment), ("agent", name), ("phase", number)):
-                frame.insert(0, column, value)
-            frame.insert(5, "evaluation", flag)
+        for stream in self._streams(run, phase, StreamSelection("agent", agent, evaluation, numbers)):
+            group = groups[stream.key]
+            frame = _episodes_of(stream.paths, replace(rows, numbers=stream.numbers), counts)
+            frame["complete"] = _complete(frame, group, stream.evaluation, ended)
+            owners: dict[str, Any] = {
+                "phase": stream.phase,
+                "agent": stream.name,
+                "environment": group.environment,
+            }
+            for i, (column, value) in enumerate(owners.items()):
+                frame.insert(i, column, value)
+            frame.insert(5, "evaluation", stream.evaluation)
             frames.append(frame)
         if not frames:
             names = ["phase", "agent", "environment", "worker", "episode", "evaluation", "body"]
             names += ["environment_episode", "steps", "time", "objective_sum", "objective_mean"]
-            names += ["objective_count"] if counts else []
+            names += ["objective_count"] * counts
             return pd.DataFrame(columns=[*names, *_ENDS, "complete"])
         result = pd.concat(frames, ignore_index=True)
         last = [*_ENDS, "complete"]
@@ -177,25 +179,17 @@ def _grouped(table: pa.Table, aggregates: Sequence[tuple[str, str, str]]) -> pa.
     return grouped.select([*_KEYS, *names]).rename_columns([*_KEYS, *(as_ for _, _, as_ in aggregates)])
 
 
-def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
-    """Select the episodes that ended by themselves, according to the environments' states."""
+def _ended(paths: Sequence[Path], rows: RowRange) -> set[tuple[int, int, int, int]]:
+    """Select the episodes of an environment that ended by themselves, according to its states."""
     import pyarrow.compute as pc
 
-    result: dict[tuple[int, bool, str], set[tuple[int, int, int, int]]] = {}
-    columns = ["phase", "evaluation", "name", "folder", "parts"]
-    for number, flag, uid, folder, count in streams[columns].itertuples(index=False):
-        paths = parts_so_far(inside(root, folder), count)
-        if not paths:
-            continue
-        keys = ["worker", "episode", "incarnation", "environment_episode"]
-        condition = pc.field("terminated") | pc.field("truncated")
-        row_filter = rows.expression(columns_of(paths))
-        if row_filter is not None:
-            condition &= row_filter
-        with damage_reported(paths):
-            table = open_parts(paths).to_table(columns=keys, filter=condition)
-        result[number, flag, uid] = set(zip(*(table[name].to_pylist() for name in keys), strict=True))
-    return result
+    keys = ["worker", "episode", "incarnation", "environment_episode"]
+    condition = pc.field("terminated") | pc.field("truncated")
+    row_filter = rows.expression(columns_of(paths))
+    if row_filter is not None:
+        condition &= row_filter
+    table = read_parts(paths, lambda names: condition, keys)
+    return set(zip(*(table[name].to_pylist() for name in keys), strict=True))
 
 
 def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _Ended) -> list[bool]:

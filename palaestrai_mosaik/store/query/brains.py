@@ -12,13 +12,13 @@ from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 
 from ..database import reads
 from ..models import Instance, StoredBrain, utc_now
-from .lookup import Queries, frame
+from .lookup import Lookup, frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class BrainQueries(Queries):
+class BrainQueries(Lookup):
     """Stores dumps of brains in SQL, each with its SHA-256."""
 
     def keep_brain(
@@ -101,7 +101,7 @@ class BrainQueries(Queries):
         }
         order = (StoredBrain.phase, StoredBrain.agent, StoredBrain.snapshot, StoredBrain.tag)
         with self.database.reading() as session:
-            instance, _ = self._lookup.find(session, run)
+            instance, _ = self._find(session, run)
             statement = select(*columns.values()).where(StoredBrain.instance_id == instance)
             return frame(session.execute(statement.order_by(*order)), columns)
 

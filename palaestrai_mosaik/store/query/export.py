@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from ..log import LOG
 from ..models import to_json
 from ..parts import parts_so_far, read_parts, write_text
 from .brains import BrainQueries
-from .lookup import Lookup, inside
+from .lookup import inside
 from .members import Bodies, DescriptionQueries, Members
 from .runs import RunQueries
 from .trajectories import RowRange
@@ -34,35 +34,8 @@ UNFINISHED = ".unfinished-export"
 _SAME_ROWS = {"wall": "agent", "frames": "environment"}
 
 
-class Export:
+class Export(RunQueries, Members, BrainQueries, DescriptionQueries):
     """Writes a run to files. Unknown names raise :class:`StoreError`."""
-
-    def __init__(
-        self,
-        lookup: Lookup,
-        runs: RunQueries,
-        members: Members,
-        brains: BrainQueries,
-        descriptions: DescriptionQueries,
-    ):
-        self._lookup = lookup
-        self._runs = runs
-        self._members = members
-        self._descriptions = descriptions
-        # queries with a file each; of brains, without the dumps
-        self._tables: dict[str, Callable[[str], pd.DataFrame]] = {
-            "phases": runs.phases,
-            "environments": members.environments,
-            "agents": members.agents,
-            "bodies": members.bodies,
-            "channels": members.channels,
-            "streams": runs.streams,
-            "episodes": lambda uid: runs.episodes(uid, evaluation=None),
-            "outcomes": lambda uid: runs.outcomes(uid, evaluation=None),
-            "brains": brains.brains,
-            "errors": runs.errors,
-            "warnings": runs.warnings,
-        }
 
     def export(
         self,
@@ -103,7 +76,7 @@ class Export:
         if format not in FORMATS:
             hint = did_you_mean(format, FORMATS)
             raise StoreError(f"cannot export as {format!r}{hint}; the formats are {', '.join(FORMATS)}")
-        uid = self._lookup.find_run(run)
+        uid = self.find_run(run)
         target = Path(directory)
         try:
             files.add_root(target)
@@ -120,8 +93,8 @@ class Export:
             raise StoreError(f"cannot export to {target}: {error}") from error
 
     def _chosen(self, run: str, environment: str | None, body: Bodies | None) -> _Chosen:
-        groups = self._members.groups(run, None, None, environment, body)
-        chosen: _Chosen = {("agent", g.phase, g.agent, g.group): tuple(g.numbers) for g in groups}
+        groups = self._body_groups(run, None, None, environment, body)
+        chosen: _Chosen = {("agent", *group.key): tuple(group.numbers) for group in groups}
         for group in groups:
             for uid in group.environments:
                 if environment in (None, uid):
@@ -140,25 +113,39 @@ class Export:
         for name, text in self._texts(uid):
             write_text(directory / name, text)
             yield directory / name
-        for title, query in self._tables.items():
+        for title, table in self._tables(uid):
             path = directory / f"{title}.{format}"
-            _write_table(query(uid), path, format)
+            _write_table(table, path, format)
             yield path
         yield from self._write_streams(uid, directory, format, chosen, progress)
 
     def _texts(self, uid: str) -> Iterator[tuple[str, str]]:
         """Yield the name and the content of each text file."""
-        run = self._runs.runs(uid).iloc[0]
+        run = self.runs(uid).iloc[0]
         row = {str(key): None if missing else run[str(key)] for key, missing in run.isna().items()}
         yield "run.json", to_json(row) + "\n"
-        yield "document.json", to_json(self._runs.document(uid)) + "\n"
-        yield "document.yml", self._runs.document_text(uid)
-        log = self._runs.log(uid)
+        yield "document.json", to_json(self.document(uid)) + "\n"
+        yield "document.yml", self.document_text(uid)
+        log = self.log(uid)
         if log:
             yield LOG, log
-        for title, descriptions in self._descriptions.described(uid).items():
+        for title, descriptions in self._described(uid).items():
             if descriptions:
                 yield f"{title}.json", to_json(descriptions) + "\n"
+
+    def _tables(self, uid: str) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Yield the tables with a file each; of brains, without the dumps."""
+        yield "phases", self.phases(uid)
+        yield "environments", self.environments(uid)
+        yield "agents", self.agents(uid)
+        yield "bodies", self.bodies(uid)
+        yield "channels", self.channels(uid)
+        yield "streams", self.streams(uid)
+        yield "episodes", self.episodes(uid, evaluation=None)
+        yield "outcomes", self.outcomes(uid, evaluation=None)
+        yield "brains", self.brains(uid)
+        yield "errors", self.errors(uid)
+        yield "warnings", self.warnings(uid)
 
     def _write_streams(
         self,
@@ -169,8 +156,8 @@ class Export:
         progress: ProgressCallback | None,
     ) -> Iterable[Path]:
         """Join the parts of each stream into one file, and write each frame to a file."""
-        root = self._lookup.instance_directory(uid)
-        streams = self._runs.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
+        root = self.instance_directory(uid)
+        streams = self.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
         selected = []
         for kind, phase, name, group, folder, count in streams.itertuples(index=False):
             # wall-clock times have the same rows as their agent
@@ -222,7 +209,7 @@ def _begin(target: Path, unfinished: Path, what: str) -> None:
 def _images(parts: list[Path], root: Path, counted: PartsProgress) -> Iterable[Path]:
     """Write each frame of a stream to a file below ``root``, with one part in memory at a time."""
     for part in parts:
-        table = read_parts([part], RowRange().expression)
+        table = read_parts([part])
         for row in table.to_pylist():
             suffix = f"-{row['environment_episode']}" if row["environment_episode"] else ""
             folder = root / f"worker-{row['worker']}" / f"episode-{row['episode']}{suffix}"

@@ -14,7 +14,7 @@ from palaestrai_mosaik.core.errors import StoreError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
 
 from ..database import reads
-from ..models import CUT_SHORT, Agent, Environment, Episode, Instance, Phase, RunDocument
+from ..models import CUT_SHORT, Agent, Environment, Episode, Failure, Instance, Phase, RunDocument
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ class StoredDocument(NamedTuple):
 
 
 class Lookup:
-    """Finds runs and phases by name, and reads tables. Unknown names raise :class:`StoreError`.
+    """Base class of queries: finds runs and phases by name, and reads tables. Unknown names raise :class:`StoreError`.
 
     ``directory`` is the folder that holds ``instances/``.
     """
@@ -93,7 +93,7 @@ class Lookup:
             StoreError: there is no such run, or several uids begin like this.
         """
         with self.database.reading() as session:
-            return self.find(session, run)[1]
+            return self._find(session, run)[1]
 
     @reads
     def find_instance(self, document: str | None, instance: str | None = None) -> FoundInstance:
@@ -111,7 +111,7 @@ class Lookup:
         with self.database.reading() as session:
             all_of_them = select(*columns).join(RunDocument)
             if instance is not None:
-                statement = all_of_them.where(Instance.id == self.find(session, instance)[0])
+                statement = all_of_them.where(Instance.id == self._find(session, instance)[0])
                 named = FoundInstance(*session.execute(statement).one())
                 if document not in (None, named.document):
                     raise StoreError(
@@ -137,7 +137,7 @@ class Lookup:
         with self.database.reading() as session:
             return StoredDocument(*session.execute(statement).one())
 
-    def find(self, session: Session, run: str) -> tuple[int, str]:
+    def _find(self, session: Session, run: str) -> tuple[int, str]:
         """Return the id and the uid of the instance named ``run``."""
         latest = select(Instance.id, Instance.uid).order_by(Instance.id.desc()).limit(1)
         choices = [latest.where(Instance.uid == run)]
@@ -164,7 +164,7 @@ class Lookup:
         raise StoreError(f"the store {self.directory} has no run {run!r}{hint}")
 
     @staticmethod
-    def phase_ids(session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:
+    def _phase_ids(session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:
         """Return the ids of the phases with the number or name ``phase``; ``None``: all."""
         phases = session.execute(
             select(Phase.id, Phase.number, Phase.name)
@@ -179,21 +179,20 @@ class Lookup:
         return chosen
 
     @reads
-    def check_member(self, run: str, phase: int | str | None, kind: str, name: str | None) -> None:
+    def _check_member(self, run: str, phase: int | str | None, kind: str, name: str | None) -> None:
         """Raise :class:`StoreError` if no ``agent`` or ``environment`` (``kind``) has this name."""
         if name is None:
             return
         column, table = (Agent.name, Agent) if kind == "agent" else (Environment.uid, Environment)
         with self.database.reading() as session:
-            instance, _ = self.find(session, run)
-            ids = self.phase_ids(session, instance, run, phase)
+            instance, _ = self._find(session, run)
+            ids = self._phase_ids(session, instance, run, phase)
             names = list(session.scalars(select(column).where(table.phase_id.in_(ids)).distinct()))
         if name not in names:
-            scope = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
-            raise unknown(kind, name, names, scope)
+            raise unknown(kind, name, names, scope_of(run, phase))
 
     @reads
-    def table(
+    def _table(
         self,
         run: str,
         columns: Mapping[str, Any],
@@ -203,8 +202,8 @@ class Lookup:
     ) -> pd.DataFrame:
         """Select ``columns`` of the tables that ``joined`` adds to the phases of ``run``, by phase, then ``order``."""
         with self.database.reading() as session:
-            instance, _ = self.find(session, run)
-            ids = self.phase_ids(session, instance, run, phase)
+            instance, _ = self._find(session, run)
+            ids = self._phase_ids(session, instance, run, phase)
             labelled = [column.label(name) for name, column in columns.items()]
             statement = joined(select(*labelled).select_from(Phase)).where(Phase.id.in_(ids))
             rows = session.execute(statement.order_by(Phase.number, *order))
@@ -220,14 +219,6 @@ def restricted(session: Session, statement: Any, column: Any, ids: Collection[in
         yield from session.execute(statement.where(column.in_(chunk)))
 
 
-class Queries:
-    """Queries of a store; those of runs and phases are found by ``lookup``."""
-
-    def __init__(self, lookup: Lookup):
-        self._lookup = lookup
-        self.database = lookup.database
-
-
 def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame:
     """Build a frame from database rows; without rows, it still has the columns."""
     import pandas as pd
@@ -240,6 +231,20 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
     names = list(columns)
     by_column = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in names]
     return pd.DataFrame(dict(zip(names, map(series, by_column), strict=True)), columns=names)
+
+
+def scope_of(run: str, phase: int | str | None) -> str:
+    """Name the run, or a phase of it, in an error."""
+    return f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
+
+
+def first_errors(session: Session, ids: Collection[int] | None, longest: int | None = None) -> dict[int, str]:
+    """Select the kind and message of the first error of each run, up to ``longest`` characters of the message."""
+    first = select(func.min(Failure.id)).group_by(Failure.instance_id)
+    message = Failure.message if longest is None else func.substr(Failure.message, 1, longest)
+    statement = select(Failure.instance_id, Failure.kind, message).where(Failure.id.in_(first))
+    rows = restricted(session, statement, Failure.instance_id, ids)
+    return {instance: f"{kind}: {text}" for instance, kind, text in rows}
 
 
 def unknown(what: str, name: str, names: Iterable[str], owner: str) -> StoreError:

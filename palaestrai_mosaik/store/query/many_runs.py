@@ -15,8 +15,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from ..database import reads
-from ..models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, Stream
-from .lookup import Queries, frame, in_chunks, inside
+from ..models import Agent, Body, Episode, Instance, Outcome, Phase, Stream
+from .lookup import Lookup, first_errors, frame, in_chunks, inside
 from .runs import Contents, Execution, duration_of, executions, status_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _RunPhase(NamedTuple):
     number: int
 
 
-class ManyRunsQueries(Queries):
+class ManyRunsQueries(Lookup):
     """Queries that take one statement per table, not one per run."""
 
     @reads
@@ -60,16 +60,12 @@ class ManyRunsQueries(Queries):
         """
         ordered = list(dict.fromkeys(hashes))
         newest: dict[str, Execution] = {}
-        errors: dict[int, str] = {}
         with self.database.reading() as session:
-            for hashed, instances in executions(self._lookup, session, ordered, contents).items():
+            for hashed, instances in executions(self, session, ordered, contents).items():
                 finished = [instance for instance in instances if instance.status == "finished"]
                 newest[hashed] = (finished or instances)[-1]
             failed = [instance.id for instance in newest.values() if instance.status != "finished"]
-            for chunk in in_chunks(failed):
-                failures = select(Failure).where(Failure.instance_id.in_(chunk)).order_by(Failure.id)
-                for failure in session.scalars(failures):
-                    errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
+            errors = first_errors(session, failed)
             rows = []
             for hashed in ordered:
                 if (instance := newest.get(hashed)) is not None:
@@ -222,7 +218,7 @@ class ManyRunsQueries(Queries):
         names = ("name", "folder", "parts")
         rows = self._rows(runs, phase, statement, Stream.phase_id, names).astype({"parts": "Int64"})
         return [
-            StreamFolder(run, name, inside(self._lookup.instance_directory(run), folder), parts)
+            StreamFolder(run, name, inside(self.instance_directory(run), folder), parts)
             for run, name, folder, parts in rows[["run", *names]].itertuples(index=False)
         ]
 

@@ -8,7 +8,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Select, and_, select
+from sqlalchemy import Select, select
 
 from palaestrai_mosaik.core.errors import StoreError
 from palaestrai_mosaik.core.printing import joined, listed
@@ -17,13 +17,13 @@ from palaestrai_mosaik.types import Topology
 
 from ..database import reads
 from ..models import Agent, Body, Channel, Description, Environment, Phase
-from .lookup import Queries, unknown
+from .lookup import Lookup, scope_of, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class DescriptionQueries(Queries):
+class DescriptionQueries(Lookup):
     """Queries of topologies and worlds. Unknown names raise :class:`StoreError`."""
 
     def topology(self, run: str, environment: str, phase: int | str | None = None) -> Topology | None:
@@ -40,7 +40,7 @@ class DescriptionQueries(Queries):
         Raises:
             StoreError: there is no such run, phase or environment.
         """
-        self._lookup.check_member(run, phase, "environment", environment)
+        self._check_member(run, phase, "environment", environment)
         content = self._topology(run, environment, phase)
         return None if content is None else Topology.from_data(content)
 
@@ -48,8 +48,8 @@ class DescriptionQueries(Queries):
     def _topology(self, run: str, environment: str, phase: int | str | None) -> Any:
         statement = select(Description.content).join(Environment, Environment.topology_id == Description.id)
         with self.database.reading() as session:
-            instance, _ = self._lookup.find(session, run)
-            ids = self._lookup.phase_ids(session, instance, run, phase)
+            instance, _ = self._find(session, run)
+            ids = self._phase_ids(session, instance, run, phase)
             statement = statement.where(Environment.uid == environment, Environment.phase_id.in_(ids))
             newest = statement.join(Phase, Phase.id == Environment.phase_id).order_by(Phase.number.desc())
             return session.scalar(newest.limit(1))
@@ -73,17 +73,17 @@ class DescriptionQueries(Queries):
         """
         statement = select(Description.content).join(Phase, Phase.world_id == Description.id)
         with self.database.reading() as session:
-            instance, _ = self._lookup.find(session, run)
-            ids = self._lookup.phase_ids(session, instance, run, phase)
+            instance, _ = self._find(session, run)
+            ids = self._phase_ids(session, instance, run, phase)
             newest = statement.where(Phase.id.in_(ids)).order_by(Phase.number.desc())
             world: dict[str, Any] | None = session.scalar(newest.limit(1))
             return world
 
     @reads
-    def described(self, run: str) -> dict[str, list[dict[str, Any]]]:
+    def _described(self, run: str) -> dict[str, list[dict[str, Any]]]:
         """Return all topologies and worlds of a run as plain data, under ``topologies`` and ``worlds``; each names its phase."""
         with self.database.reading() as session:
-            instance, _ = self._lookup.find(session, run)
+            instance, _ = self._find(session, run)
             of_run = Phase.instance_id == instance
             topologies = select(Phase.number, Environment.uid, Description.content).where(of_run)
             topologies = topologies.join(Environment, Environment.phase_id == Phase.id)
@@ -146,6 +146,15 @@ class BodyGroup:
     environments: dict[str, Sequence[int]]
     several: bool
 
+    @property
+    def key(self) -> tuple[int, str, int]:
+        return self.phase, self.agent, self.group
+
+    @property
+    def selected(self) -> Sequence[int] | None:
+        """The numbers of the selected bodies; ``None``: all."""
+        return None if self.numbers == self.whole else self.numbers
+
     def incarnations_of(self, environment: str, number: int) -> Sequence[int]:
         """Return the incarnations of ``environment`` in which the body with this number is."""
         incarnations = self.environments.get(environment, ())
@@ -161,7 +170,21 @@ class BodyGroup:
         }
 
 
-class Members(Queries):
+#: the columns of channels
+_CHANNELS = {
+    "phase": Phase.number,
+    "environment": Environment.uid,
+    "agent": Agent.name,
+    "group": Channel.body_group,
+    "kind": Channel.kind,
+    "position": Channel.position,
+    "uid": Channel.uid,
+    "space": Channel.space,
+    "size": Channel.size,
+}
+
+
+class Members(Lookup):
     """Queries of environments, agents, channels and bodies. Unknown names raise :class:`StoreError`."""
 
     def environments(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
@@ -184,7 +207,7 @@ class Members(Queries):
             "step_size": Environment.step_size,
             "incarnations": Environment.incarnations,
         }
-        return self._lookup.table(run, columns, lambda s: s.join(Environment), [Environment.id], phase)
+        return self._table(run, columns, lambda s: s.join(Environment), [Environment.id], phase)
 
     def agents(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per phase and agent.
@@ -203,7 +226,7 @@ class Members(Queries):
             "muscle": Agent.muscle,
             "objective": Agent.objective,
         }
-        result = self._lookup.table(run, columns, lambda s: s.join(Agent), [Agent.id], phase)
+        result = self._table(run, columns, lambda s: s.join(Agent), [Agent.id], phase)
         return self._with_channels(result, run, phase, ["phase", "agent"])
 
     def channels(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
@@ -217,40 +240,20 @@ class Members(Queries):
             run: the run, in any form that :meth:`find_run` accepts.
             phase: number or name of a phase; ``None``: all.
         """
-        columns = {
-            "phase": Phase.number,
-            "environment": Environment.uid,
-            "agent": Agent.name,
-            "group": Channel.body_group,
-            "kind": Channel.kind,
-            "position": Channel.position,
-            "uid": Channel.uid,
-            "space": Channel.space,
-            "size": Channel.size,
-        }
+        return self._channels(run, phase, *_CHANNELS)
+
+    def _channels(self, run: str, phase: int | str | None, *names: str) -> pd.DataFrame:
+        """Select columns of the channels; without the environment, only of those of agents, which are far fewer."""
 
         def joined(statement: Select[Any]) -> Select[Any]:
             statement = statement.join(Channel, Channel.phase_id == Phase.id)
-            statement = statement.outerjoin(Environment, Environment.id == Channel.environment_id)
-            return statement.outerjoin(Agent, Agent.id == Channel.agent_id)
+            statement = statement.outerjoin(Agent, Agent.id == Channel.agent_id)
+            if "environment" in names:
+                return statement.outerjoin(Environment, Environment.id == Channel.environment_id)
+            return statement.where(Channel.agent_id.is_not(None))
 
-        return self._lookup.table(run, columns, joined, [Channel.id], phase)
-
-    def _channels_of_agents(self, run: str, phase: int | str | None) -> pd.DataFrame:
-        """Select phase, agent, group, kind and uid of the agents' channels; a large grid has many more."""
-        columns = {
-            "phase": Phase.number,
-            "agent": Agent.name,
-            "group": Channel.body_group,
-            "kind": Channel.kind,
-            "uid": Channel.uid,
-        }
-
-        def joined(statement: Select[Any]) -> Select[Any]:
-            of_agents = (Channel.phase_id == Phase.id, Channel.agent_id.is_not(None))
-            return statement.join(Channel, and_(*of_agents)).join(Agent, Agent.id == Channel.agent_id)
-
-        return self._lookup.table(run, columns, joined, [Channel.id], phase)
+        columns = {name: _CHANNELS[name] for name in names}
+        return self._table(run, columns, joined, [Channel.id], phase)
 
     def bodies(
         self,
@@ -282,11 +285,11 @@ class Members(Queries):
         """
         rows = self._bodies(run, phase, agent)
         rows["incarnations"] = self._incarnations(run, phase, rows)
-        chosen = {(g.phase, g.agent, g.group) for g in self.groups(run, phase, agent, environment, body)}
+        chosen = {group.key for group in self._body_groups(run, phase, agent, environment, body)}
         keys = rows[["phase", "agent", "group"]].itertuples(index=False, name=None)
         return rows[np.array([key in chosen for key in keys], dtype=bool)].reset_index(drop=True)
 
-    def groups(
+    def _body_groups(
         self,
         run: str,
         phase: int | str | None,
@@ -295,10 +298,10 @@ class Members(Queries):
         body: Bodies | None = None,
     ) -> list[BodyGroup]:
         """Return the selected groups of bodies, in order of phase, agent and group."""
-        self._lookup.check_member(run, phase, "agent", agent)
-        self._lookup.check_member(run, phase, "environment", environment)
+        self._check_member(run, phase, "agent", agent)
+        self._check_member(run, phase, "environment", environment)
         groups = self._all_groups(run, phase, agent)
-        scope = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
+        scope = scope_of(run, phase)
         owner = scope if agent is None else f"agent {agent!r} in {scope}"
         if environment is not None:
             uids = sorted({uid for group in groups for uid in group.environments})
@@ -377,7 +380,7 @@ class Members(Queries):
             statement = statement.join(Body, Body.phase_id == Phase.id).join(Agent, Agent.id == Body.agent_id)
             return statement if agent is None else statement.where(Agent.name == agent)
 
-        result = self._lookup.table(run, columns, joined, [Agent.id, Body.body_group], phase)
+        result = self._table(run, columns, joined, [Agent.id, Body.body_group], phase)
         return self._with_channels(result, run, phase, ["phase", "agent", "group"])
 
     def _with_channels(
@@ -386,7 +389,8 @@ class Members(Queries):
         """Add the uids of the channels of each owner, which is identified by ``keys``."""
         import pandas as pd
 
-        channels = self._channels_of_agents(run, phase).drop_duplicates([*keys, "kind", "uid"])
+        channels = self._channels(run, phase, "phase", "agent", "group", "kind", "uid")
+        channels = channels.drop_duplicates([*keys, "kind", "uid"])
         owned = channels.groupby([*keys, "kind"])["uid"].agg(list)
         for kind in ("sensor", "actuator", "reward"):
             lists = [owned.get((*key, kind), []) for key in owners[keys].itertuples(index=False)]

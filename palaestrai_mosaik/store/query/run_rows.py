@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,13 +15,12 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.core.errors import StoreError
 
-from ..database import reads
+from ..database import Database, reads
 from ..models import (
     Agent,
     Environment,
     Episode,
     Experiment,
-    Failure,
     Instance,
     Outcome,
     Phase,
@@ -29,7 +28,7 @@ from ..models import (
     Stream,
 )
 from ..parts import count_rows, parts_so_far, settled
-from .lookup import Lookup, Queries, finished_episodes, frame, in_chunks, inside, restricted
+from .lookup import Lookup, finished_episodes, first_errors, frame, in_chunks, inside, restricted
 from .runs import status_of
 
 if TYPE_CHECKING:
@@ -43,8 +42,6 @@ _COLUMNS = (
     *("id", "run", "document", "experiment", "status", "seed", "started", "ended"),
     *("phase", "phase_name", "phases", "episodes", "episodes_planned", "steps", "objective", "error"),
 )
-_NONE: Sequence[Any] = ()
-_NOTHING = (0, 0)
 _FLOATS = ("started", "ended", "episodes_planned", "objective")
 
 
@@ -63,11 +60,11 @@ class PlannedPhase(NamedTuple):
         return None if self.episodes is None else self.workers * self.episodes
 
 
-class RunRowQueries(Queries):
+class RunRowQueries(Lookup):
     """Queries of all runs at once. Each is a fixed number of statements."""
 
-    def __init__(self, lookup: Lookup):
-        super().__init__(lookup)
+    def __init__(self, database: Database, directory: Path):
+        super().__init__(database, directory)
         #: plans of documents by row id, cached because a document never changes
         self._plans: dict[int, tuple[PlannedPhase, ...]] = {}
 
@@ -91,16 +88,16 @@ class RunRowQueries(Queries):
             phases = self._phases(session, ids)
             done = self._done(session, ids)
             objectives = self._objectives(session, ids)
-            errors = self._errors(session, ids)
+            errors = first_errors(session, ids, _MESSAGE)
             unfinished = {row.run_document_id for row in instances if row.status != "finished"}
             self._read_plans(session, unfinished)
         rows = []
         for instance in instances:
             (number, uid, document_id, status, seed, started, ended, *_, document, experiment) = instance
-            begun = phases.get(number, _NONE)
+            begun = phases.get(number, [])
             episodes, steps, last = 0, 0, None
             for phase in begun:
-                count, taken = done.get(phase[0], _NOTHING)
+                count, taken = done.get(phase[0], (0, 0))
                 episodes += count
                 steps += taken
                 last = objectives.get(phase[0], last)
@@ -262,18 +259,6 @@ class RunRowQueries(Queries):
             objectives.update((phase, mean) for phase, mean in session.execute(statement))
         return objectives
 
-    def _errors(self, session: Session, ids: Collection[int] | None) -> dict[int, str]:
-        first = select(func.min(Failure.id)).group_by(Failure.instance_id)
-        message = func.substr(Failure.message, 1, _MESSAGE)
-        statement = select(Failure.instance_id, Failure.kind, message).where(Failure.id.in_(first))
-        rows = restricted(session, statement, Failure.instance_id, ids)
-        return {instance: f"{kind}: {text}" for instance, kind, text in rows}
-
-    def planned(self, session: Session, documents: Collection[int]) -> Mapping[int, Sequence[PlannedPhase]]:
-        """Return the plans of the documents with these ids, and maybe others, by id."""
-        self._read_plans(session, documents)
-        return self._plans
-
     def _read_plans(self, session: Session, documents: Collection[int]) -> None:
         missing = [number for number in documents if number not in self._plans]
         for chunk in in_chunks(missing):
@@ -364,12 +349,11 @@ class _Running:
     end: float = math.nan
 
 
-class PaceQueries(Queries):
+class PaceQueries(RunRowQueries):
     """Queries of the speed of runs. Each is a fixed number of statements."""
 
-    def __init__(self, lookup: Lookup, run_rows: RunRowQueries):
-        super().__init__(lookup)
-        self._run_rows = run_rows
+    def __init__(self, database: Database, directory: Path):
+        super().__init__(database, directory)
         #: by path, a part's mtime, size and number of rows (a resumed run may replace the part)
         self._part_rows: dict[Path, tuple[int, int, int]] = {}
 
@@ -387,16 +371,16 @@ class PaceQueries(Queries):
         with self.database.reading() as session:
             running = self._running(session, ids)
             self._add_episodes(session, running)
-            plans = self._run_rows.planned(session, {run.document for run in running.values()})
+            self._read_plans(session, {run.document for run in running.values()})
             folders = self._folders(session, running) if parts else {}
         result = {}
         for number, run in running.items():
             steps, moment = 0, math.nan
             if run.phase in folders and run.ended is None:
-                rows, moment = self._rows(folders[run.phase][0])
+                rows, moment = self._rows_in(folders[run.phase][0])
                 # each episode, even an unfinished one, has one more state than steps
                 steps = rows // folders[run.phase][1] - run.done_steps - run.done - run.workers
-            result[number] = _pace(run, plans[run.document], max(0, steps), moment)
+            result[number] = _pace(run, self._plans[run.document], max(0, steps), moment)
         return result
 
     def _running(self, session: Session, ids: Collection[int]) -> dict[int, _Running]:
@@ -455,11 +439,11 @@ class PaceQueries(Queries):
                 .order_by(Environment.step_size, Environment.id)
             )
             for phase, folder, incarnations in session.execute(statement):
-                root = self._lookup.instance_directory(instances[phase])
+                root = self.instance_directory(instances[phase])
                 folders.setdefault(phase, (inside(root, folder), incarnations))
         return folders
 
-    def _rows(self, folder: Path) -> tuple[int, float]:
+    def _rows_in(self, folder: Path) -> tuple[int, float]:
         """Count the rows in a folder, and get the time of the last part (NaN if there is none)."""
         total, moment = 0, math.nan
         for path in _parts(folder):
@@ -492,7 +476,8 @@ def _pace(run: _Running, plan: Sequence[PlannedPhase], steps: int, moment: float
     if not seconds > 0:
         return Pace(steps, math.nan, math.nan)
     rate = (run.recent_steps + steps) / seconds
-    length = run.done_steps / run.done if run.done else _length(plan[run.number : run.number + 1])
+    planned = next((phase.steps for phase in plan[run.number :]), None)
+    length = run.done_steps / run.done if run.done else planned
     later = plan[run.number + 1 :]
     limits = [run.episodes, *(phase.episodes for phase in later)]
     if length is None or None in limits or not rate > 0:
@@ -503,7 +488,3 @@ def _pace(run: _Running, plan: Sequence[PlannedPhase], steps: int, moment: float
         # assuming that the rate is proportional to the number of workers
         left += phase.episodes * (phase.steps or length) * run.workers / rate  # type: ignore[operator]
     return Pace(steps, rate, max(0.0, left - (time.time() - end)))
-
-
-def _length(plan: Iterable[PlannedPhase]) -> int | None:
-    return next((phase.steps for phase in plan), None)

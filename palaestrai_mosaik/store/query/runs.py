@@ -17,6 +17,7 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, func, select
@@ -39,7 +40,7 @@ from ..models import (
     Warned,
 )
 from ..process import still_runs
-from .lookup import Lookup, Queries, finished_episodes, frame, in_chunks, restricted
+from .lookup import Lookup, finished_episodes, first_errors, frame, in_chunks, restricted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,7 @@ _QUESTION = select(*_COLUMNS).join(RunDocument, RunDocument.id == Instance.run_d
 
 
 def executions(
-    lookup: Lookup, session: Session, hashes: Collection[str], contents: Contents | None = None
+    store: Lookup, session: Session, hashes: Collection[str], contents: Contents | None = None
 ) -> dict[str, list[Execution]]:
     """Select the instances of some run documents.
 
@@ -89,7 +90,7 @@ def executions(
     content, if their files are in this store: a database may be shared by folders with their own files.
 
     Args:
-        lookup: locates the instances' files.
+        store: locates the instances' files.
         session: an open session.
         hashes: hashes of run documents.
         contents: returns the known contents of the documents with some hashes, by hash. It is called only if the
@@ -100,9 +101,12 @@ def executions(
     """
     ordered = list(dict.fromkeys(hashes))
     instances: dict[str, list[Execution]] = {}
+    finished = set()
     for instance in _select(session, RunDocument.hash, ordered):
         instances.setdefault(instance.hash, []).append(instance)
-    missing = [hash_ for hash_ in ordered if not _finished(instances.get(hash_, ()))]
+        if instance.status == "finished":
+            finished.add(instance.hash)
+    missing = [hash_ for hash_ in ordered if hash_ not in finished]
     if contents is None or not missing or not _has_other_documents(session, ordered):
         return instances
     by_content: dict[str, list[str]] = {}
@@ -111,11 +115,11 @@ def executions(
     for instance in _select(session, RunDocument.content, list(by_content)):
         assert instance.content is not None
         equal_hashes = [hash_ for hash_ in by_content[instance.content] if hash_ != instance.hash]
-        if equal_hashes and lookup.instance_directory(instance.uid).is_dir():
+        if equal_hashes and store.instance_directory(instance.uid).is_dir():
             for hash_ in equal_hashes:
                 instances.setdefault(hash_, []).append(instance)
     for hash_ in missing:
-        instances.get(hash_, []).sort(key=lambda instance: instance.id)
+        instances.get(hash_, []).sort(key=attrgetter("id"))
     return instances
 
 
@@ -134,11 +138,7 @@ def _has_other_documents(session: Session, hashes: Sequence[str]) -> bool:
     return session.scalar(count) != sum(counts)
 
 
-def _finished(instances: Sequence[Execution]) -> bool:
-    return any(instance.status == "finished" for instance in instances)
-
-
-class RunQueries(Queries):
+class RunQueries(Lookup):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
 
     @reads
@@ -162,7 +162,7 @@ class RunQueries(Queries):
             ids = None
             if run is not None:
                 names = [run] if isinstance(run, str) else run
-                ids = {self._lookup.find(session, name)[0] for name in names}
+                ids = {self._find(session, name)[0] for name in names}
             counted = select(Phase.instance_id, func.count()).group_by(Phase.instance_id)
             phases = {row[0]: row[1] for row in restricted(session, counted, Phase.instance_id, ids)}
             summed = (
@@ -173,10 +173,7 @@ class RunQueries(Queries):
             totals = {
                 row[0]: (row[1], int(row[2])) for row in restricted(session, summed, Phase.instance_id, ids)
             }
-            errors: dict[int, str] = {}
-            failures = select(Failure.instance_id, Failure.kind, Failure.message).order_by(Failure.id)
-            for instance_id, kind, message in restricted(session, failures, Failure.instance_id, ids):
-                errors.setdefault(instance_id, f"{kind}: {message}")
+            errors = first_errors(session, ids)
             statement = (
                 select(Instance, RunDocument.uid, RunDocument.hash, Experiment.uid)
                 .join(RunDocument, RunDocument.id == Instance.run_document_id)
@@ -230,9 +227,7 @@ class RunQueries(Queries):
             "ended": Phase.ended,
             "reason": Phase.reason,
         }
-        result = self._lookup.table(
-            run, columns, lambda s: s.outerjoin(done, done.c.phase_id == Phase.id), []
-        )
+        result = self._table(run, columns, lambda s: s.outerjoin(done, done.c.phase_id == Phase.id), [])
         return result.astype({"episodes": "Int64"})
 
     def outcomes(
@@ -276,12 +271,12 @@ class RunQueries(Queries):
             statement = statement.join(Agent, Agent.id == Outcome.agent_id)
             return statement if agent is None else statement.where(Agent.name == agent)
 
-        self._lookup.check_member(run, phase, "agent", agent)
+        self._check_member(run, phase, "agent", agent)
         order = [
             *(Outcome.evaluation, Outcome.episode, Outcome.worker),
             *(Agent.id, Outcome.kind, Outcome.name),
         ]
-        result = self._lookup.table(run, columns, joined, order, phase)
+        result = self._table(run, columns, joined, order, phase)
         return result.astype(dict.fromkeys(_KEYS, int) | dict.fromkeys(_MOMENTS, float))
 
     def episodes(
@@ -325,7 +320,7 @@ class RunQueries(Queries):
         def joined(statement: Select[Any]) -> Select[Any]:
             return statement.join(Episode, _of_phase(Episode, evaluation))
 
-        result = self._lookup.table(run, columns, joined, order, phase)
+        result = self._table(run, columns, joined, order, phase)
         result = result.astype(dict.fromkeys(_KEYS, int))
         outcomes = self.outcomes(run, phase, agent, evaluation)
         episode = [*_KEYS, *_evaluation_column(evaluation, None)]
@@ -359,7 +354,7 @@ class RunQueries(Queries):
             "time": Failure.time,
         }
         with self.database.reading() as session:
-            instance, _ = self._lookup.find(session, run)
+            instance, _ = self._find(session, run)
             statement = select(*columns.values()).select_from(Failure).outerjoin(Phase)
             rows = session.execute(statement.where(Failure.instance_id == instance).order_by(Failure.id))
             return frame(rows, columns).astype({"phase": "Int64"})
@@ -368,7 +363,7 @@ class RunQueries(Queries):
     def warnings(self, run: str) -> pd.DataFrame:
         """Return the warnings of a run: ``text`` and ``time``."""
         with self.database.reading() as session:
-            instance, _ = self._lookup.find(session, run)
+            instance, _ = self._find(session, run)
             statement = select(Warned.text, Warned.time).where(Warned.instance_id == instance)
             return frame(session.execute(statement.order_by(Warned.id)), ("text", "time"))
 
@@ -410,7 +405,7 @@ class RunQueries(Queries):
             "parts": Stream.parts,
             "digest": Stream.digest,
         }
-        result = self._lookup.table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
+        result = self._table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
         return result.astype({"rows": "Int64", "parts": "Int64"})
 
     def log(self, run: str) -> str:
@@ -425,7 +420,7 @@ class RunQueries(Queries):
         Raises:
             StoreError: there is no such run, or its log cannot be read.
         """
-        directory = self._lookup.instance_directory(self._lookup.find_run(run))
+        directory = self.instance_directory(self.find_run(run))
         try:
             return read_log(directory)
         except OSError as error:
@@ -434,7 +429,7 @@ class RunQueries(Queries):
     @reads
     def _run_document(self, run: str) -> RunDocument:
         with self.database.reading() as session:
-            instance, _ = self._lookup.find(session, run)
+            instance, _ = self._find(session, run)
             statement = select(RunDocument).join(Instance).where(Instance.id == instance)
             document = session.scalars(statement).one()
             session.expunge(document)

@@ -13,7 +13,14 @@ import numpy as np
 
 from palaestrai_mosaik.core.printing import escape_control_characters
 from palaestrai_mosaik.experiment.class_names import SHORT_NAMES
-from palaestrai_mosaik.plot.series import body_outcomes, has_many_bodies
+from palaestrai_mosaik.plot.series import (
+    MEMBERS,
+    EpisodeCurve,
+    agents_by_body,
+    body_outcomes,
+    by_member,
+    episode_curves,
+)
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.parts import parts_so_far
 from palaestrai_mosaik.store.query.lookup import inside
@@ -31,8 +38,6 @@ if TYPE_CHECKING:
 _SHARE = 10
 #: maximum number of runs per store that are remembered
 _MOST = 32
-_EPISODE = ["phase", "evaluation", "worker", "episode", "agent"]
-_COLUMNS = ["phase", "worker", "body", "episode", "evaluation", "agent", "kind", "name", "sum", "mean"]
 
 
 class BodyOutcomes:
@@ -61,8 +66,7 @@ class BodyOutcomes:
             running: returns whether the run is running.
 
         Returns:
-            The columns ``phase``, ``worker``, ``body``, ``episode``, ``evaluation``, ``agent``, ``kind``, ``name``,
-            ``sum`` and ``mean``, as in :func:`~palaestrai_mosaik.plot.series.body_outcomes`.
+            The result of :func:`~palaestrai_mosaik.plot.series.body_outcomes`.
         """
         with self._lock:
             elapsed = time.monotonic() - self._looked
@@ -77,17 +81,7 @@ class BodyOutcomes:
 
 
 def _read(store: Store, uid: str) -> pd.DataFrame | None:
-    import pandas as pd
-
-    agents = agents_with_several_bodies(store, uid)
-    frames = [body_outcomes(store, uid, None, BodyChoice(agent), evaluation=None) for agent in agents]
-    frames = [frame[_COLUMNS] for frame in frames if len(frame)]
-    return pd.concat(frames, ignore_index=True) if frames else None
-
-
-def agents_with_several_bodies(store: Store, uid: str) -> list[str]:
-    """Return the names of a run's agents that have several bodies in a phase."""
-    return sorted(has_many_bodies(store, uid, None, BodyChoice()))
+    return body_outcomes(store, uid, None, BodyChoice(), evaluation=None)
 
 
 _OUTCOMES: WeakKeyDictionary[Store, dict[str, BodyOutcomes]] = WeakKeyDictionary()
@@ -103,32 +97,6 @@ def outcomes_of_bodies(store: Store, uid: str) -> BodyOutcomes:
         return by_run.setdefault(uid, BodyOutcomes())
 
 
-def by_member(outcomes: pd.DataFrame, bodies: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the outcomes of agents, with a row per body instead of the agent's row if bodies are known.
-
-    Args:
-        outcomes: the result of ``Store.outcomes`` for training, test and evaluation episodes.
-        bodies: the result of :meth:`BodyOutcomes.look`.
-
-    Returns:
-        The columns of ``bodies``; ``body`` is -1 in the rows of whole agents. The sum of a whole agent with several
-        bodies is their mean, so that it is comparable to that of a body.
-    """
-    import pandas as pd
-
-    rows = outcomes.assign(body=-1)[_COLUMNS]
-    if bodies is None:
-        return rows
-    ended = pd.MultiIndex.from_frame(rows[_EPISODE])
-    of_bodies = pd.MultiIndex.from_frame(bodies[_EPISODE].astype(rows[_EPISODE].dtypes.to_dict()))
-    # bodies of unfinished episodes are left out
-    finished = bodies[of_bodies.isin(ended)]
-    counts = bodies.groupby("agent")["body"].nunique()
-    whole = rows[~ended.isin(of_bodies)]
-    many = whole["agent"].map(counts).fillna(1)
-    return pd.concat([whole.assign(sum=whole["sum"] / many), finished], ignore_index=True)
-
-
 #: maximum number of compared runs, limited by the lines that a reader can distinguish
 _MOST_RUNS = 24
 #: class of a condition -> its short name in documents
@@ -136,7 +104,6 @@ _CONDITIONS = {spec.name.rpartition(":")[2]: name for name, spec in SHORT_NAMES[
 _KEYS = ["phase", "evaluation", "agent", "kind", "name"]
 #: the compared values of a phase's episodes
 _COMPARED = ("episodes", "mean", "sum", "last_mean", "last_sum")
-_MEMBERS = {"worker": "workers", "body": "bodies"}
 
 
 @resource("run/{run}/curves")
@@ -175,13 +142,13 @@ def curves(source: Source, run: str, query: Query) -> dict[str, Any]:
     named = phases.assign(reason=phases["reason"].replace(_CONDITIONS))
     warnings = [escape_control_characters(text) for text in store.warnings(uid)["text"]]
     answer: dict[str, Any] = {"version": version, "phases": named, "warnings": warnings, "curves": None}
-    answer["unread"] = unread and bool(agents_with_several_bodies(store, uid))
+    answer["unread"] = unread and bool(agents_by_body(store, uid, None, BodyChoice()))
     if query.get("known") != version:
-        rows = by_member(store.outcomes(uid, evaluation=None), bodies.rows)
-        curve_list = list(_of_episodes(rows, store.evaluate_every(uid)))
+        every = store.evaluate_every(uid)
+        recorded = list(episode_curves(by_member(store.outcomes(uid, evaluation=None), bodies.rows)))
         if with_statistics:
-            curve_list += _of_statistics(store.statistics(uid))
-        answer["curves"] = curve_list
+            recorded += episode_curves(_statistics(store, uid))
+        answer["curves"] = [_curve(curve, every) for curve in recorded]
     return answer
 
 
@@ -247,24 +214,6 @@ def _side_by_side(store: Store, uids: Sequence[str]) -> list[dict[str, Any]]:
     return [{**dict(zip(_KEYS, key, strict=True)), **row} for key, row in rows.items()]
 
 
-def _of_episodes(rows: pd.DataFrame, every: Mapping[int, int]) -> Iterator[dict[str, Any]]:
-    key: Any
-    for key, group in rows.groupby(_KEYS, sort=False):
-        phase, evaluation, *names = key
-        by_episode = group.groupby("episode")
-        means = by_episode["mean"].agg(["mean", "min", "max"])
-        sums = by_episode["sum"].agg(["mean", "min", "max"])
-        over = [name for name in ("worker", "body") if group[name].nunique() > 1]
-        if "body" in over:
-            unread = by_episode["body"].min() < 0
-            for moments in (means, sums):
-                moments.loc[unread, ["min", "max"]] = np.nan
-        x = means.index.to_numpy(float)
-        if evaluation:
-            x = (x + 1) * every.get(int(phase), 1)
-        yield _curve((int(phase), bool(evaluation), *names), x, means, sums, over)
-
-
 def _size_of_statistics(store: Store, uid: str) -> int:
     """Return the size of a run's statistics in bytes, which changes whenever statistics are added."""
     streams = store.streams(uid)
@@ -280,47 +229,33 @@ def _size_of_statistics(store: Store, uid: str) -> int:
     return total
 
 
-def _of_statistics(statistics: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    key: Any
-    for key, group in statistics.groupby(["phase", "agent", "key"], sort=False):
-        phase, agent, name = key
-        by_worker = group.groupby(["episode", "worker"])["value"]
-        means = by_worker.mean().groupby("episode").agg(["mean", "min", "max"])
-        sums = by_worker.sum().groupby("episode").agg(["mean", "min", "max"])
-        over = ["worker"] if group["worker"].nunique() > 1 else []
-        names = (int(phase), False, agent, "statistic", name)
-        yield _curve(names, means.index.to_numpy(float), means, sums, over)
+def _statistics(store: Store, uid: str) -> pd.DataFrame:
+    """Return the mean and sum of each statistic in each episode of each worker, in the form of outcomes."""
+    keys = ["phase", "agent", "key", "episode", "worker"]
+    values = store.statistics(uid).groupby(keys, sort=False)["value"].agg(["mean", "sum"]).reset_index()
+    return values.rename(columns={"key": "name"}).assign(evaluation=False, kind="statistic", body=-1)
 
 
-def _curve(
-    key: tuple[Any, ...],
-    x: np.ndarray[Any, Any],
-    means: pd.DataFrame,
-    sums: pd.DataFrame,
-    over: Sequence[str],
-) -> dict[str, Any]:
-    """Return a curve.
-
-    Args:
-        key: phase, evaluation, agent, kind and name.
-        x: the episodes.
-        means: mean, lowest and highest ``mean`` of each episode.
-        sums: the same of ``sum``.
-        over: ``worker`` or ``body``, or both, if the moments are over several.
-    """
+def _curve(curve: EpisodeCurve, every: Mapping[int, int]) -> dict[str, Any]:
+    """Return a curve as plain data; ``every`` has the training episodes between evaluations of each phase."""
+    phase, evaluation, *_ = curve.key
+    means, sums = curve.moments["mean"], curve.moments["sum"]
+    x = means.index.to_numpy(float)
+    if evaluation:
+        x = (x + 1) * every.get(phase, 1)
     values = {"mean": means["mean"], "sum": sums["mean"]}
-    if over:
+    if curve.over:
         values |= {"low": means["min"], "high": means["max"]}
         values |= {"sum_low": sums["min"], "sum_high": sums["max"]}
     low, high = (means[name].fillna(means["mean"]).to_numpy(float) for name in ("min", "max"))
     indices = places_of_extremes(low, high)
-    curve = dict(zip(_KEYS, key, strict=True))
-    curve |= {
+    return {
+        **dict(zip(_KEYS, curve.key, strict=True)),
         "episodes": len(x),
         "x": x[indices],
-        "over": " and ".join(_MEMBERS[name] for name in over) or None,
+        "over": " and ".join(MEMBERS[name] for name in curve.over) or None,
+        **{name: column.to_numpy(float)[indices] for name, column in values.items()},
     }
-    return curve | {name: column.to_numpy(float)[indices] for name, column in values.items()}
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
