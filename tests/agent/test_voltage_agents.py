@@ -28,6 +28,7 @@ class Stage:
 
     def __init__(self, muscle: Any, *ratings: float):
         self.muscle = muscle
+        muscle.rng = np.random.default_rng(0)
         voltage = Box(0.0, 2.0, shape=())
         self.sensors = Layout([f"v{i}" for i in range(len(ratings))], [voltage] * len(ratings))
         spaces = [Box(-r, r, shape=()) for r in ratings]

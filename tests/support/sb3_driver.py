@@ -22,13 +22,11 @@ class TwinMuscle(SB3Muscle):
         """Use the states of ``brain`` in all episodes."""
         self.brain = brain
 
-    def _begin_episode(self, actions: Any) -> Any:
-        if self._drawn_from is None:
-            actions.space.seed(self.brain.seed)
-        self._drawn_from = self.rng
-        if self._policy is not None:
-            self._policy.begin(self.brain._random)
-        return self.brain._random
+    def _begin_episode(self, policy: Any) -> None:
+        (explorer,) = policy.explorers
+        if not hasattr(explorer, "random"):
+            explorer.random = self.brain._random
+            explorer.space.seed(self.brain.seed)
 
 
 def layouts_of(offered: Any) -> tuple[Layout, Layout]:
