@@ -131,9 +131,7 @@ class SB3Muscle(BatchMuscle):
         """Return random set-points. Raises :class:`ContractError` in test mode."""
         if self.mode is not Mode.TRAIN:
             raise ContractError(f"muscle {self.uid!r} has no model to test: give its agent the key 'load'")
-        rngs = [self.rngs[body] for body in batch.bodies.tolist()]
-        drawn = [[s.flatten(s.sample(rng)) for s in batch.actuators.spaces] for rng in rngs]
-        return np.array([np.concatenate(parts) for parts in drawn])
+        return np.array([batch.actuators.sample(self.rngs[body]) for body in batch.bodies.tolist()])
 
 
 def read_head(stream: Any) -> dict[str, Any]:
