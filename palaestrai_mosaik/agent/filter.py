@@ -53,7 +53,7 @@ class Filter(ABC):
         """Hook for adapters, called first, with a seed for global generators."""
 
     def _join(self) -> None:
-        """Hook for adapters: the muscle or brain has been made, and does not call the filter itself."""
+        """Hook for adapters, called once the muscle or brain has been made, if it does not call the filter itself."""
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         """Return the channels on the muscle's side. Called once, before anything else.
@@ -71,7 +71,7 @@ class Filter(ABC):
         return sensors, actuators
 
     def reset(self) -> None:
-        """Called when an episode begins, on the muscle's side only."""
+        """Prepare for an episode. Called when one begins, on the muscle's side only."""
 
     def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
         """Return the muscle's readings.

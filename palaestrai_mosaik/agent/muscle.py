@@ -175,7 +175,7 @@ class Muscle(StatisticsMixin, ABC):
 
     @classmethod
     def _expects_updates(cls) -> bool:
-        """Return whether it cannot learn without updates from a brain."""
+        """Return whether the muscle needs updates from a brain to learn."""
         return cls.update is not Muscle.update
 
     def _introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:

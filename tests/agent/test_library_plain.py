@@ -14,7 +14,8 @@ from palaestrai_mosaik.agent.library.scripted import ScriptedMuscle
 from palaestrai_mosaik.core.errors import ActionError, ContractError
 from palaestrai_mosaik.testing import check_muscle
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation, Space
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
+from palaestrai_mosaik.types.vectors import Layout
+from tests.support.acting import ask
 
 SPACES = {
     "e.q": Box(-2.0, 2.0, shape=()),
@@ -35,9 +36,7 @@ class Stage:
         muscle.setup()
 
     def __call__(self) -> list[float]:
-        readings = SensorReadings(self.sensors, np.array([0.5]))
-        available = ActuatorSetpoints(self.layout.bound(self.muscle.rng))
-        return collect_setpoints(self.layout, self.muscle.propose_actions(readings, available)[0]).tolist()
+        return ask(self.muscle, self.sensors, self.layout.bound(self.muscle.rng), [0.5])[0].tolist()
 
 
 def actuators() -> list[ActuatorInformation]:

@@ -32,7 +32,7 @@ def layout(**spaces: Space) -> Layout:
 
 def act(policy: Policy, weights: Any, readings: Any) -> Any:
     """Return the set-points of the only body."""
-    return act(policy, np.array([weights]), np.array([readings]), np.array([0]))[0]
+    return policy.setpoints(np.array([weights]), np.array([readings]), np.array([0]))[0]
 
 
 def test_a_perceptron_by_hand() -> None:

@@ -42,6 +42,7 @@ from palaestrai_mosaik.agent.library.sb3.spaces import action_space, observation
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiBinary, MultiDiscrete
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
+from tests.support.acting import ask
 
 SMALL = {"policy_kwargs": {"net_arch": [16]}}
 ON = {**SMALL, "n_steps": 64}
@@ -474,10 +475,7 @@ def test_a_policy_that_is_none_is_refused(content, tmp_path):
 
 def act(muscle: SB3Muscle, sensors: Layout, actuators: Layout, readings: Any = None) -> tuple[Any, Any]:
     readings = np.zeros(sensors.size) if readings is None else readings
-    offered = ActuatorSetpoints(actuators.bound(muscle.rng))
-    answer, data = muscle.propose_actions(SensorReadings(sensors, readings), offered)
-    actuators.check(answer.vector)
-    return answer.vector, data
+    return ask(muscle, sensors, actuators.bound(muscle.rng), readings)
 
 
 def muscle_of(brain: SB3Brain | None = None, mode: Mode = Mode.TRAIN) -> SB3Muscle:

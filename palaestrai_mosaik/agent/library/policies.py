@@ -150,7 +150,8 @@ class Policy(ABC):
         if layout.any_integral:
             values = np.where(layout.integral, np.floor(low + share * (high - low + 1.0)), values)
         # rounding must not exceed a bound, nor put a share of 1 into a part after the last one
-        return np.clip(values, low, high)
+        clipped: FloatMatrix = np.clip(values, low, high)
+        return clipped
 
     @abstractmethod
     def outputs(self, weights: FloatMatrix, inputs: FloatMatrix, last: FloatMatrix) -> FloatMatrix:

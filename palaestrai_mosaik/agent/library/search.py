@@ -157,7 +157,6 @@ class SearchBrain(Brain):
     #: the names of the learner and of its muscles in errors
     method = "the search"
     _needs = "SearchMuscle"
-    _population: int
 
     def __init__(self, population: int):
         self._population = population

@@ -232,8 +232,7 @@ class RunParallelEnv(RunGame, ParallelEnv[str, Any, Any], EzPickle):
     """The caller's agents act simultaneously.
 
     All remaining agents give an action in each step. If environments have different step sizes, an
-    agent without new readings does not act: its action has no effect then, and ``acts`` in its info
-    is false (it tells if the *next* action has an effect).
+    agent without new readings does not act: its next action has no effect, and ``acts`` in its info is false.
     """
 
     def __init__(self, document: AnyDocument, **options: Any):
