@@ -272,12 +272,8 @@ class BatchReadings:
         )
 
 
-#: index of the only body
-_ONLY = np.zeros(1, dtype=np.intp)
-
-
 class BatchMuscle(Muscle, ABC):
-    """A muscle that may act for many bodies at once. ``propose_batch`` is mandatory.
+    """A muscle that may act for many bodies at once; ``propose_actions`` serves a single one.
 
     One object then acts for all bodies. It has no :attr:`memory` of their rows, and
     :attr:`rng` is that of the first; :meth:`update` is called once for all.
@@ -285,29 +281,6 @@ class BatchMuscle(Muscle, ABC):
 
     #: one generator for each body, new for every episode of the phase
     rngs: Sequence[np.random.Generator] = ()
-
-    def propose_actions(
-        self, sensors: SensorReadings, actuators_available: ActuatorSetpoints
-    ) -> tuple[Sequence[ActuatorInformation], Any]:
-        """Return the set-points of a single body, and its data for the brain.
-
-        By default, those of :meth:`propose_batch` for a batch of one.
-
-        Args:
-            sensors: the newest readings.
-            actuators_available: the actuators to set.
-
-        Returns:
-            The actuators, and data for the brain's ``thinking``, or ``None``.
-        """
-        if not self.rngs or self.rngs[0] is not self.rng:
-            self.rngs = (self.rng,)
-        readings = sensors.vector[np.newaxis]
-        setpoints, data = self.propose_batch(
-            BatchReadings(readings, _ONLY, sensors._layout, actuators_available._layout)
-        )
-        actuators_available.vector = np.asarray(setpoints)[0]
-        return actuators_available, None if data is None else data[0]
 
     @abstractmethod
     def propose_batch(self, batch: BatchReadings) -> tuple[npt.ArrayLike, Sequence[Any] | None]:
@@ -350,6 +323,26 @@ class BatchMuscle(Muscle, ABC):
         Args:
             bodies: (n,), the indices of the bodies.
         """
+
+
+#: index of the only body
+_ONLY = np.zeros(1, dtype=np.intp)
+
+
+class ArrayMuscle(BatchMuscle, ABC):
+    """A muscle that only acts through ``propose_batch``: a single body is a batch of one."""
+
+    def propose_actions(
+        self, sensors: SensorReadings, actuators_available: ActuatorSetpoints
+    ) -> tuple[Sequence[ActuatorInformation], Any]:
+        if not self.rngs or self.rngs[0] is not self.rng:
+            self.rngs = (self.rng,)
+        readings = sensors.vector[np.newaxis]
+        setpoints, data = self.propose_batch(
+            BatchReadings(readings, _ONLY, sensors._layout, actuators_available._layout)
+        )
+        actuators_available.vector = np.asarray(setpoints)[0]
+        return actuators_available, None if data is None else data[0]
 
 
 @dataclass(slots=True)

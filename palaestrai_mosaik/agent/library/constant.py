@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import ActionError
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import Layout
@@ -15,7 +15,7 @@ from palaestrai_mosaik.types.vectors import Layout
 from .channel_names import match_channels
 
 
-class ConstantMuscle(BatchMuscle):
+class ConstantMuscle(ArrayMuscle):
     """Sets the same values in every step.
 
     Args:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.types.arrays import FloatMatrix
 
 
-class IdleMuscle(BatchMuscle):
+class IdleMuscle(ArrayMuscle):
     """Sets nothing: its actuators keep the values of the environment.
 
     An agent that idles in one phase and acts in the next shows the effect of its actions.

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import ContractError, did_you_mean
 from palaestrai_mosaik.core.printing import listed
@@ -30,7 +30,7 @@ _BODY = "{body}"
 _LISTED = 8
 
 
-class ScriptedMuscle(BatchMuscle):
+class ScriptedMuscle(ArrayMuscle):
     """Plays the set-points of a CSV ``file`` from the start of each episode.
 
     The first column is ``step`` (number of the action in the episode, from 0) or ``time``;

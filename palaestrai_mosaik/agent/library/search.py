@@ -21,7 +21,7 @@ import numpy as np
 
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError, did_you_mean
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
@@ -51,7 +51,7 @@ class Candidate:
     drawn_from: SearchDistribution
 
 
-class SearchMuscle(BatchMuscle):
+class SearchMuscle(ArrayMuscle):
     """Acts with one candidate for a whole episode; in test mode, with the mean of the search.
 
     Args:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core.errors import ContractError
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import Layout
 
 
-class InverterMuscle(BatchMuscle):
+class InverterMuscle(ArrayMuscle):
     """Base of muscles that map voltages to reactive powers, for one or many bodies."""
 
     _ratings: FloatVector | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from palaestrai_mosaik.agent.muscle import BatchMuscle, BatchReadings
+from palaestrai_mosaik.agent.muscle import ArrayMuscle, BatchReadings
 from palaestrai_mosaik.core import files
 from palaestrai_mosaik.core.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Mode
@@ -41,7 +41,7 @@ class SB3Update:
     muscles: int
 
 
-class SB3Muscle(BatchMuscle):
+class SB3Muscle(ArrayMuscle):
     """Acts with the policy that its :class:`~.brain.SB3Brain` trains, or that ``load`` names.
 
     In train mode it explores like the algorithm: PPO, A2C and SAC draw from the policy; TD3,
